@@ -1,0 +1,55 @@
+# Penstock's commands. `make` alone lists them.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+STAMP := .venv/.up-to-date
+TYPED := $(wildcard src tests benchmarks docs/*.py)
+
+.PHONY: help setup check format test reliability bench demo docs lock clean
+
+help: ## List these commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## Create .venv with everything pinned (at once when it is up to date)
+
+$(STAMP): pyproject.toml requirements/bootstrap.txt requirements/dev.txt scripts/setup.sh
+	@bash scripts/setup.sh
+	@touch $@
+
+check: setup ## Format, lint, types and layers; takes seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict $(TYPED)
+	$(BIN)/lint-imports --no-logo
+
+format: setup ## Format the code and apply the safe fixes
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+test: setup ## Run the whole test suite, the documents' examples included
+	$(BIN)/pytest -n 2
+
+reliability: setup ## Run the long tests that hunt for rare failures
+	$(BIN)/pytest -m reliability --timeout=3600
+
+bench: setup ## Run every benchmark and write its numbers
+	$(BIN)/python -m benchmarks
+
+demo: setup ## See a lake, a branch and a merge at work
+	@$(BIN)/penstock demo
+
+docs: setup ## Regenerate the generated reference pages
+	$(BIN)/python docs/generate.py
+
+# Hashes only: which index serves the packages is the machine's business.
+COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-emit-index-url --no-emit-find-links --no-python-downloads
+
+lock: setup ## Pin the newest versions of all tools and libraries
+	echo uv | $(COMPILE) --no-annotate -o requirements/bootstrap.txt -
+	$(COMPILE) -o requirements/dev.txt pyproject.toml requirements/dev.in
+
+clean: ## Remove everything that the other commands made
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

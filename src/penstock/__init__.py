@@ -1,0 +1,96 @@
+"""Penstock: every change to a data lake becomes visible at one instant, on a branch, or not at all.
+
+>>> import penstock
+>>> lake = penstock.open("memory:")
+>>> lake.branches()
+[<Branch main>]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import errors
+
+if TYPE_CHECKING:
+    from penstock.kernel.settings import Settings
+    from penstock.lake.lake import Lake
+    from penstock.lake.lake import init_lake as init
+    from penstock.lake.lake import open_lake as open  # noqa: A004 - `penstock.open` is the way in
+    from penstock.model.commits import Commit
+    from penstock.model.content import (
+        DeltaTable,
+        FilesTable,
+        IcebergTable,
+        IcebergView,
+        LanceTable,
+        Namespace,
+        Udf,
+        Unknown,
+    )
+    from penstock.model.keys import Key
+    from penstock.model.merges import KeyMerge, MergeMode
+    from penstock.model.operations import Change, Delete, Put, Unchanged
+
+_HOMES = {
+    "Change": "penstock.model.operations",
+    "Commit": "penstock.model.commits",
+    "Delete": "penstock.model.operations",
+    "DeltaTable": "penstock.model.content",
+    "FilesTable": "penstock.model.content",
+    "IcebergTable": "penstock.model.content",
+    "IcebergView": "penstock.model.content",
+    "Key": "penstock.model.keys",
+    "KeyMerge": "penstock.model.merges",
+    "Lake": "penstock.lake.lake",
+    "LanceTable": "penstock.model.content",
+    "MergeMode": "penstock.model.merges",
+    "Namespace": "penstock.model.content",
+    "Put": "penstock.model.operations",
+    "Settings": "penstock.kernel.settings",
+    "Udf": "penstock.model.content",
+    "Unchanged": "penstock.model.operations",
+    "Unknown": "penstock.model.content",
+    "init": "penstock.lake.lake:init_lake",
+    "open": "penstock.lake.lake:open_lake",
+}
+
+__all__ = [  # noqa: RUF022 - in the order in which a reader needs them
+    "open",
+    "init",
+    "Lake",
+    "Key",
+    "Put",
+    "Delete",
+    "Unchanged",
+    "Change",
+    "Namespace",
+    "IcebergTable",
+    "IcebergView",
+    "DeltaTable",
+    "LanceTable",
+    "FilesTable",
+    "Udf",
+    "Unknown",
+    "Commit",
+    "KeyMerge",
+    "MergeMode",
+    "Settings",
+    "errors",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for when it is asked for, so that ``import penstock`` is fast."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    from importlib import import_module
+
+    home, _, other = _HOMES[name].partition(":")
+    found = getattr(import_module(home), other or name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""The commit kernel: pure decisions over a store."""

@@ -1,0 +1,226 @@
+"""A chain of commits that grows in memory: the head of a branch, and what is being added on top of it.
+
+Small changes are not folded into the tree at once. A commit carries the newest of them in *segments*: lists
+of changes in the order they were made, of which each commit counts as many as it has. The commits of one
+batch share one segment, so that none of them stores a tree of its own; a new segment takes in the ones before
+it that are no longer than itself, so that there are never more than a few. After ``FOLD_OPERATIONS``
+changes they are folded into the tree, where changes that touch the same nodes share the cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from penstock.kernel import skips, tree
+from penstock.kernel.objects import Objects, Pending, split_value
+from penstock.kernel.state import Overlay, TreeView
+from penstock.model.commits import CommitMeta
+from penstock.model.encoding import ObjectId, encode
+from penstock.model.objects import CommitObject, Intent, Large, Segment, Value
+
+FOLD_OPERATIONS: Final = 256
+FOLD_BYTES: Final = 64 * 1024
+WINDOW_COMMITS: Final = 4096
+
+
+class Draft(NamedTuple):
+    """A commit to be: what it changes and what its writer says."""
+
+    changes: dict[bytes, Value | None]
+    meta: CommitMeta
+    key: str = ""
+    further_parents: tuple[ObjectId, ...] = ()
+    intents: tuple[Intent, ...] = ()
+    blobs: Mapping[ObjectId, bytes] = MappingProxyType({})
+
+
+class _Run(NamedTuple):
+    """A segment, as far as it counts here."""
+
+    id: ObjectId
+    keys: list[bytes]
+    values: list[Value | None]
+
+
+class _Open:
+    """The segment that the batch's commits share; what it takes in from before is known when it closes."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.values: list[Value | None] = []
+        self.before: tuple[tuple[ObjectId, int], ...] = ()
+        self.taken_in = 0
+        self.id: ObjectId | None = None
+
+    def recent(self, count: int) -> tuple[tuple[ObjectId, int], ...]:
+        """What a commit carries that has the first ``count`` changes of this segment."""
+        if self.id is None or self.taken_in + count == 0:
+            return self.before
+        return (*self.before, (self.id, self.taken_in + count))
+
+
+class _Pending(NamedTuple):
+    draft: Draft
+    root: ObjectId
+    segment: _Open
+    counted: int
+
+
+class Chain:
+    """The newest commit of a chain, its state, and drafts on top of it that ``seal`` turns into commits."""
+
+    def __init__(self, objects: Objects, tip: ObjectId) -> None:
+        self.objects = Pending(objects)
+        self.tip = tip
+        self.commit = objects.commit(tip)
+        self._root = self.commit.root
+        self._runs = self._load()
+        self._drafts: list[_Pending] = []
+        self._overlay: dict[bytes, Value | None] = {}
+        for run in self._runs:
+            self._overlay.update(zip(run.keys, run.values, strict=True))
+        self._count = sum(len(run.keys) for run in self._runs)
+        self._bytes = sum(map(_size, self._overlay.items()))
+        self._open = self._begin()
+        self._number = 0
+        self._window: dict[ObjectId, int] = {tip: 0}
+        self._touched: dict[bytes, int] = {}
+        self._tree = TreeView(self.objects, self._root)
+        self.view = Overlay(self._tree, self._overlay)
+
+    def _load(self) -> list[_Run]:
+        segments = self.objects.many([one for one, _ in self.commit.recent])
+        return [
+            _Run(one, segments[one].keys[:count], segments[one].values[:count])
+            for one, count in self.commit.recent
+        ]
+
+    @property
+    def has_drafts(self) -> bool:
+        return bool(self._drafts)
+
+    @property
+    def has_merge_drafts(self) -> bool:
+        return any(pending.draft.further_parents for pending in self._drafts)
+
+    def contains(self, commit: ObjectId) -> bool:
+        """Whether a commit is known to be part of this chain; ``False`` says nothing."""
+        return commit in self._window
+
+    def unchanged_since(self, commit: ObjectId, key: bytes) -> bool:
+        """Whether a key is known not to have changed since a commit; ``False`` says nothing."""
+        number = self._window.get(commit)
+        return number is not None and self._touched.get(key, 0) <= number
+
+    def add(self, draft: Draft) -> None:
+        """Put a draft on top."""
+        self._number += 1
+        self._touched.update(dict.fromkeys(draft.changes, self._number))
+        self.objects.fresh.update(draft.blobs)
+        self._count += len(draft.changes)
+        self._bytes += sum(map(_size, draft.changes.items()))
+        self._overlay.update(draft.changes)
+        if self._count > FOLD_OPERATIONS or self._bytes > FOLD_BYTES:
+            self._fold()
+        else:
+            self._open.keys.extend(draft.changes.keys())
+            self._open.values.extend(draft.changes.values())
+        self._drafts.append(_Pending(draft, self._root, self._open, len(self._open.keys)))
+
+    def _fold(self) -> None:
+        """Work everything not yet folded into the tree."""
+        self._close()
+        self._root = tree.update(self.objects, self._root, self._overlay)
+        self._tree = self._tree.after(self._root, self._overlay)
+        self._overlay = {}
+        self._runs, self._count, self._bytes = [], 0, 0
+        self._open = self._begin()
+        self.view = Overlay(self._tree, self._overlay)
+
+    def _begin(self) -> _Open:
+        started = _Open()
+        started.before = tuple((run.id, len(run.keys)) for run in self._runs)
+        return started
+
+    def _close(self) -> None:
+        """Give the shared segment its final form, together with the shorter ones before it."""
+        segment = self._open
+        if not segment.keys:
+            return
+        keys, values = segment.keys, segment.values
+        while self._runs and len(self._runs[-1].keys) <= len(keys):
+            run = self._runs.pop()
+            keys, values = run.keys + keys, run.values + values
+        segment.taken_in = len(keys) - len(segment.keys)
+        segment.before = tuple((run.id, len(run.keys)) for run in self._runs)
+        segment.id = self.objects.add(Segment(keys, values))
+        self._runs.append(_Run(segment.id, keys, values))
+
+    def seal(self, now_us: int) -> list[tuple[ObjectId, CommitObject]]:
+        """Turn the drafts into commits, oldest first; their objects are in ``objects.fresh``."""
+        self._close()
+        sealed = []
+        for pending in self._drafts:
+            self.commit = self._commit(pending, now_us)
+            self.tip = self.objects.add(self.commit)
+            sealed.append((self.tip, self.commit))
+        first = self._number - len(sealed) + 1
+        if len(self._window) > WINDOW_COMMITS:
+            self._window = {}
+            self._touched = {key: number for key, number in self._touched.items() if number >= first}
+        self._window.update((one, number) for number, (one, _) in enumerate(sealed, first))
+        self._drafts = []
+        self._open = self._begin()
+        return sealed
+
+    def _commit(self, pending: _Pending, now_us: int) -> CommitObject:
+        parent, draft = self.commit, pending.draft
+        time_us = max(now_us, parent.time_us + 1)
+        generation = parent.generation
+        for further in draft.further_parents:
+            generation = max(generation, self.objects.commit(further).generation)
+        meta = draft.meta
+        return CommitObject(
+            parent=self.tip,
+            further_parents=draft.further_parents,
+            jump=skips.next_jump(self._link, self.tip),
+            depth=parent.depth + 1,
+            generation=generation + 1,
+            merges=parent.merges + (1 if draft.further_parents else 0),
+            root=pending.root,
+            recent=pending.segment.recent(pending.counted),
+            time_us=time_us,
+            committer=meta.committer,
+            authors=meta.authors,
+            author_time_us=meta.author_time_us or time_us,
+            signed_off_by=meta.signed_off_by,
+            message=meta.message,
+            properties=meta.properties,
+            key=draft.key,
+            intents=self._keep_intents(draft.intents),
+        )
+
+    def _keep_intents(self, intents: tuple[Intent, ...]) -> Value:
+        if not intents:
+            return b""
+        value, blobs = split_value(encode(intents))
+        self.objects.fresh.update(blobs)
+        return value
+
+    def _link(self, one: ObjectId) -> CommitObject | None:
+        found: CommitObject | None = self.objects.cached(one) or self.objects.find((one,)).get(one)
+        return found
+
+    def settle(self) -> None:
+        """The sealed commits are stored and the branch has moved to them."""
+        self.objects.settle()
+
+
+def _size(item: tuple[bytes, Value | None]) -> int:
+    key, value = item
+    size = (
+        len(value) if isinstance(value, bytes) else 40 * len(value.parts) if isinstance(value, Large) else 0
+    )
+    return len(key) + size

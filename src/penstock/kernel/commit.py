@@ -1,0 +1,260 @@
+"""Commits: puts, deletes, checks and formats' changes of many keys, all or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from penstock.errors import CommitConflict, CommitNotFound, InvalidRequest
+from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.conflict import compare, content_of
+from penstock.kernel.edit import Edit
+from penstock.kernel.format import Format, Formats, Refused
+from penstock.kernel.history import History
+from penstock.kernel.request import Request
+from penstock.kernel.state import Overlay, state_of
+from penstock.model.commits import CommitMeta
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.content import AnyContent, encode_content
+from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.keys import Key
+from penstock.model.operations import Change, Delete, Operation, Put, Unchanged
+from penstock.model.references import Event, Reference
+
+OPERATIONS_MAX: Final = 100_000
+
+
+class CommitRequest(Request):
+    """Operations on the keys of a branch.
+
+    With a ``base``, every key must hold what it held there. Without one, the operations act on the branch as
+    it is at their turn.
+    """
+
+    event = Event.COMMIT
+
+    def __init__(
+        self,
+        history: History,
+        formats: Formats,
+        operations: Sequence[Operation],
+        meta: CommitMeta,
+        key: str,
+        *,
+        base: ObjectId | None = None,
+        expected_head: ObjectId | None = None,
+        incarnation: bytes | None = None,
+        create_namespaces: bool = False,
+    ) -> None:
+        self._history, self._formats = history, formats
+        self._operations = tuple(operations)
+        self._meta = meta.check()
+        self.key, self._base, self.incarnation = key, base, incarnation
+        self.expected_head = expected_head
+        self._create_namespaces = create_namespaces
+        self.author = meta.authors[0] if meta.authors else meta.committer
+        self._wish = _check_operations(self._operations, base)
+        self.needs_preparation = any(isinstance(operation, Change) for operation in self._operations)
+        self._identities: dict[Key, UUID] = {}
+        self._prepared: dict[Key, Any] = {}
+        self._contents: dict[Key, AnyContent | None] = {}
+
+    @cached_property
+    def digest(self) -> bytes:
+        meta = self._meta
+        about = (meta.message, meta.authors, meta.properties, meta.signed_off_by)
+        how = (self._base, self.expected_head, self._create_namespaces)
+        return object_id(encode(("commit", self._wish, how, about)))
+
+    def prepare(self, reference: Reference) -> None:
+        changes = [operation for operation in self._operations if isinstance(operation, Change)]
+        edit = Edit(self._history.objects, self._state(reference.head), self._formats)
+        for change in changes:
+            table = edit.table(change.key, edit.content(change.key.encode()))
+            try:
+                self._prepared[change.key] = _named(self._formats, change).prepare(table, change)
+            except Refused as refused:
+                edit.refuse(change.key, refused)
+        if edit.conflicts:
+            raise CommitConflict(edit.conflicts)
+
+    def _state(self, commit: ObjectId) -> Overlay:
+        return state_of(self._history.objects, self._history.commit(commit))
+
+    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+        base = self._check_base(chain, reference)
+        edit = Edit(chain.objects, chain.view, self._formats)
+        freed: dict[UUID | None, Key] = {}
+        deleted: set[Key] = set()
+        for operation in self._operations:
+            if isinstance(operation, Delete):
+                self._delete(edit, base, operation.key, freed, deleted)
+        for operation in self._operations:
+            if isinstance(operation, Put):
+                self._put(edit, base, operation, freed, deleted)
+            elif isinstance(operation, Unchanged):
+                base.expect(edit, operation.key)
+            elif isinstance(operation, Change):
+                self._change(edit, operation)
+        edit.check_namespaces()
+        if edit.conflicts:
+            raise CommitConflict(edit.conflicts)
+        return [edit.draft(self._meta, self.key)]
+
+    def _check_base(self, chain: Chain, reference: Reference) -> _Base:
+        base = self._base
+        if base is not None and not chain.contains(base):
+            self._history.commit(base)
+            if not self._history.is_ancestor(base, chain.tip):
+                raise CommitNotFound(
+                    f"commit {base.hex()} is not in the history of branch '{reference.name}'",
+                    commit=base.hex(),
+                    name=reference.name,
+                )
+        return _Base(self._history, chain, base)
+
+    def _delete(
+        self, edit: Edit, base: _Base, key: Key, freed: dict[UUID | None, Key], deleted: set[Key]
+    ) -> None:
+        stored = key.encode()
+        content = edit.content(stored)
+        if not base.expect(edit, key):
+            return
+        if content is None:
+            edit.conflicts.append(Conflict(ConflictKind.KEY_DOES_NOT_EXIST, key))
+            return
+        freed[content.id] = key
+        deleted.add(key)
+        edit.put(stored, None)
+        managing = self._formats.managing(content)
+        if managing is not None and not self._moved(content.id):
+            self._admit(edit, managing, key, content, None)
+
+    def _moved(self, identity: UUID | None) -> bool:
+        """Whether this request also puts the content somewhere else."""
+        return any(isinstance(o, Put) and o.content.id == identity is not None for o in self._operations)
+
+    def _put(
+        self, edit: Edit, base: _Base, put: Put, freed: dict[UUID | None, Key], deleted: set[Key]
+    ) -> None:
+        key, content = put.key, put.content
+        recreated = key in deleted
+        if not recreated and not base.expect(edit, key):
+            return
+        stored = key.encode()
+        current = edit.content(stored)
+        moved = content.id is not None and content.id in freed
+        if current is not None and current.type != content.type:
+            edit.conflicts.append(compare(key, content, current))
+            return
+        if current is not None and content.id not in (None, current.id):
+            edit.conflicts.append(compare(key, content, current))
+            return
+        if current is None and content.id is not None and not moved:
+            edit.conflicts.append(
+                Conflict(ConflictKind.KEY_DOES_NOT_EXIST, key, expected=f"the content with id {content.id}")
+            )
+            return
+        if self._create_namespaces:
+            edit.create_namespaces(key)
+        edit.put(stored, content, self._identity(key, current))
+        managing = self._formats.managing(content)
+        if managing is not None and not moved:
+            self._admit(edit, managing, key, current, content)
+
+    def _change(self, edit: Edit, change: Change) -> None:
+        managing, stored = _named(self._formats, change), change.key.encode()
+        current = edit.content(stored)
+        try:
+            applied = managing.apply(edit.table(change.key, current), change, self._prepared.get(change.key))
+        except Refused as refused:
+            edit.refuse(change.key, refused)
+            return
+        if self._create_namespaces:
+            edit.create_namespaces(change.key)
+        edit.put_applied(stored, applied, self._identity(change.key, current))
+        edit.add_intent(stored, change.format, change.intent)
+        self._contents[change.key] = edit.content(stored)
+
+    def _identity(self, key: Key, current: AnyContent | None) -> UUID:
+        if current is not None and current.id is not None:
+            return current.id
+        return self._identities.setdefault(key, uuid4())
+
+    def _admit(
+        self, edit: Edit, managing: Format, key: Key, current: AnyContent | None, content: AnyContent | None
+    ) -> None:
+        try:
+            managing.admit(edit.table(key, current), content)
+        except Refused as refused:
+            edit.refuse(key, refused)
+            return
+        edit.add_opaque(key.encode(), managing)
+
+    def landed(self, commits: list[ObjectId]) -> None:
+        for operation in self._operations:
+            if isinstance(operation, Change):
+                content = self._contents.get(operation.key)
+                _named(self._formats, operation).landed(operation.key, content, commits[-1])
+
+
+class _Base:
+    """The commit that a writer read, if it named one."""
+
+    def __init__(self, history: History, chain: Chain, commit: ObjectId | None) -> None:
+        self._history, self._chain, self._commit = history, chain, commit
+        self._state: Overlay | None = None
+
+    def expect(self, edit: Edit, key: Key) -> bool:
+        """Whether a key is as the writer saw it; if not, the conflict is noted."""
+        stored = key.encode()
+        if self._commit is None or self._chain.unchanged_since(self._commit, stored):
+            return True
+        if self._state is None:
+            self._state = state_of(self._history.objects, self._history.commit(self._commit))
+        was, now = self._state.get(stored), self._chain.view.get(stored)
+        if was == now:
+            return True
+        objects = self._chain.objects
+        edit.conflicts.append(compare(key, content_of(objects, was), content_of(objects, now)))
+        return False
+
+
+def _named(formats: Formats, change: Change) -> Format:
+    found = formats.named(change.format)
+    if found is None:
+        raise InvalidRequest(f"there is no format {change.format!r} to change '{change.key}' with")
+    return found
+
+
+def _check_operations(operations: tuple[Operation, ...], base: ObjectId | None) -> list[tuple[Any, ...]]:
+    """Refuse operations that cannot be; return them in a form that can be hashed."""
+    if not operations:
+        raise InvalidRequest("a commit needs at least one operation")
+    if len(operations) > OPERATIONS_MAX:
+        raise InvalidRequest(
+            f"a commit has at most {OPERATIONS_MAX} operations, this one has {len(operations)}"
+        )
+    seen: dict[Key, set[type]] = {}
+    wish: list[tuple[Any, ...]] = []
+    for operation in operations:
+        if not isinstance(operation, Put | Delete | Unchanged | Change):
+            raise InvalidRequest(f"an operation is expected, not {type(operation).__name__}")
+        key, kind = operation.key, type(operation)
+        if not isinstance(key, Key):
+            raise InvalidRequest(f"a Key is expected, not {type(key).__name__}: use Key.parse")
+        if isinstance(operation, Put):
+            wish.append((kind.__name__, key.encode(), encode_content(operation.content)))
+        elif isinstance(operation, Change):
+            wish.append((kind.__name__, key.encode(), operation.format, operation.intent))
+        else:
+            wish.append((kind.__name__, key.encode()))
+        if isinstance(operation, Unchanged) and base is None:
+            raise InvalidRequest(f"'{key}' must be unchanged since a base, but none is given")
+        kinds = seen.setdefault(key, set())
+        if kind in kinds or (kinds and kinds | {kind} != {Delete, Put}):
+            raise InvalidRequest(f"'{key}' stands twice in the request", key=str(key))
+        kinds.add(kind)
+    return wish

@@ -1,0 +1,99 @@
+"""The lake's description of itself: one row of the store, made when the lake is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from penstock.errors import LakeExists, LakeNotFound, UnsupportedFormat
+from penstock.kernel.retry import Tries
+from penstock.kernel.settings import Settings
+from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.references import Kind
+from penstock.stores.port import Row, Store
+
+FORMAT_VERSION: Final = 1
+"""Of what is stored. A lake with a higher one is refused."""
+
+ROW_NAME: Final = "@lake"
+"""No branch or tag can have this name."""
+
+
+class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What a lake is: its id, its default branch, where its tables are, what the sweep has removed."""
+
+    format_version: int = FORMAT_VERSION
+    id: str
+    created_us: int
+    default_branch: str = "main"
+    warehouse: str = ""
+    """Where tables without a location of their own are."""
+    roots: tuple[str, ...] = ()
+    """Further places where tables may be."""
+    expired: tuple[ObjectId, ...] = ()
+    """Commits behind the history horizon that kept ones name as their parents."""
+
+
+_decode = decoder(Description).decode
+
+
+def new_description(
+    created_us: int, default_branch: str, warehouse: str, roots: tuple[str, ...]
+) -> Description:
+    return Description(
+        id=str(uuid4()),
+        created_us=created_us,
+        default_branch=default_branch,
+        warehouse=warehouse,
+        roots=roots,
+    )
+
+
+def read_description(store: Store) -> Description:
+    """What the lake says of itself; ``LakeNotFound`` if there is none, ``UnsupportedFormat`` if too new."""
+    row = store.reference(ROW_NAME)
+    if row is None:
+        raise LakeNotFound(f"there is no lake at {store.url}", url=store.url)
+    return _checked(row, store)
+
+
+def _checked(row: Row, store: Store) -> Description:
+    (version, *_) = msgspec.msgpack.decode(row.data)
+    if version > FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"the lake at {store.url} has format version {version}; "
+            f"this Penstock knows up to {FORMAT_VERSION}. Use a newer one.",
+            found=version,
+            known=FORMAT_VERSION,
+        )
+    found: Description = _decode(row.data)
+    return found
+
+
+def write_description(store: Store, description: Description) -> None:
+    """Make a lake, once: ``LakeExists`` if there is one."""
+    with store.turn(ROW_NAME) as turn:
+        if turn.row is not None or not turn.advance({}, _row(description)).swapped:
+            raise LakeExists(f"there is a lake at {store.url} already", url=store.url)
+
+
+def change_description(
+    store: Store, settings: Settings, change: Callable[[Description], Description]
+) -> Description:
+    """Replace the description by what ``change`` makes of it."""
+    tries = Tries(settings)
+    while True:
+        with store.turn(ROW_NAME) as turn:
+            if turn.row is None:
+                raise LakeNotFound(f"there is no lake at {store.url}", url=store.url)
+            changed = change(_checked(turn.row, store))
+            if turn.advance({}, _row(changed)).swapped:
+                return changed
+        tries.again("another process changed the lake's description")
+
+
+def _row(description: Description) -> Row:
+    return Row(ROW_NAME, Kind.LAKE.value, encode(description))

@@ -1,0 +1,134 @@
+"""An edit: changes being tried on top of a view, with every rule that their result must satisfy.
+
+Commits, merges, transplants and reverts all go through here; nothing reaches the view below until the draft
+that comes out is added to a chain.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.kernel.chain import Draft
+from penstock.kernel.conflict import content_of
+from penstock.kernel.format import Applied, Format, Formats, Refused, Table
+from penstock.kernel.objects import Objects, split_value
+from penstock.kernel.state import Overlay, View, prefix_end
+from penstock.model.commits import CommitMeta
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.content import AnyContent, Namespace, content_bytes
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import RESERVED, Key
+from penstock.model.objects import Blob, Intent, Value
+
+
+class Edit:
+    """Changes on top of a view, and the conflicts they met."""
+
+    def __init__(self, objects: Objects, below: View, formats: Formats) -> None:
+        self._objects, self._below, self.formats = objects, below, formats
+        self._changes: dict[bytes, Value | None] = {}
+        self._blobs: dict[ObjectId, bytes] = {}
+        self._intents: list[Intent] = []
+        self.view = Overlay(below, self._changes)
+        self.conflicts: list[Conflict] = []
+
+    def content(self, key: bytes) -> AnyContent | None:
+        """What a key holds, with the changes so far."""
+        return content_of(self._objects, self.view.get(key))
+
+    def table(self, key: Key, content: AnyContent | None) -> Table:
+        """A table as its format wants to see it."""
+        return Table(key, content, self._read)
+
+    def _read(self, one: ObjectId) -> bytes:
+        if one in self._blobs:
+            blob = self._objects.keep(one, self._blobs[one])
+        else:
+            blob = self._objects.get(one)
+        assert isinstance(blob, Blob)
+        return blob.data
+
+    def put(self, key: bytes, content: AnyContent | None, identity: UUID | None = None) -> None:
+        """Let a key hold a content (or nothing). ``identity`` is for one that has no id yet."""
+        if content is None:
+            self.put_value(key, None)
+            return
+        if content.id is None:
+            content = msgspec.structs.replace(content, id=identity or uuid4())
+        value, blobs = split_value(content_bytes(content))
+        self._blobs.update(blobs)
+        self.put_value(key, value)
+
+    def put_value(self, key: bytes, value: Value | None) -> None:
+        """Let a key hold a value that is stored already (or nothing)."""
+        if value == self._below.get(key):
+            self._changes.pop(key, None)
+        else:
+            self._changes[key] = value
+
+    def put_applied(self, key: bytes, applied: Applied, identity: UUID | None = None) -> None:
+        """Let a key hold what its format decided."""
+        self._blobs.update(applied.blobs)
+        self.put(key, applied.content, identity)
+
+    def add_intent(self, key: bytes, format_name: str, data: bytes) -> None:
+        self._intents.append(Intent(key, format_name, data))
+
+    def add_opaque(self, key: bytes, managing: Format) -> None:
+        """Remember that a managed key was brought into a given state."""
+        self._intents.append(Intent(key, managing.name, b"", True))
+
+    def refuse(self, key: Key, refused: Refused) -> None:
+        self.conflicts.append(
+            Conflict(ConflictKind.FORMAT, key, refused.expected, refused.found, refused.why)
+        )
+
+    def create_namespaces(self, key: Key) -> None:
+        """Create the namespaces above a key that do not exist."""
+        for parent in key.parents:
+            stored = parent.encode()
+            if self.view.get(stored) is None:
+                self.put(stored, Namespace())
+
+    def check_namespaces(self) -> None:
+        """A key needs its namespaces, and a namespace that goes must be empty: on the result as a whole."""
+        missing: set[Key] = set()
+        known: set[Key] = set()
+        for stored in sorted(self._changes):
+            if stored.startswith(RESERVED):
+                continue
+            key = Key.decode(stored)
+            content = self.content(stored)
+            if content is not None:
+                for parent in key.parents:
+                    if parent not in missing and parent not in known:
+                        self._check_parent(parent, missing, known)
+            if not isinstance(content, Namespace):
+                self._check_emptied(key, stored)
+
+    def _check_parent(self, parent: Key, missing: set[Key], known: set[Key]) -> None:
+        content = self.content(parent.encode())
+        if isinstance(content, Namespace):
+            known.add(parent)
+            return
+        missing.add(parent)
+        kind = ConflictKind.NAMESPACE_ABSENT if content is None else ConflictKind.NOT_A_NAMESPACE
+        self.conflicts.append(Conflict(kind, parent))
+
+    def _check_emptied(self, key: Key, stored: bytes) -> None:
+        if not isinstance(content_of(self._objects, self._below.get(stored)), Namespace):
+            return
+        below = stored + b"\0"
+        for _ in self.view.scan(below, prefix_end(below)):
+            self.conflicts.append(Conflict(ConflictKind.NAMESPACE_NOT_EMPTY, key))
+            return
+
+    def draft(self, meta: CommitMeta, key: str, further_parents: tuple[ObjectId, ...] = ()) -> Draft:
+        """The commit that this edit asks for."""
+        return Draft(self._changes, meta, key, further_parents, tuple(self._intents), self._blobs)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self._changes)

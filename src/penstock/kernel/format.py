@@ -1,0 +1,128 @@
+"""The format protocol: how a table changes, and how two changes to the same table meet.
+
+A format decides; the kernel calls it at the right moments:
+
+1. ``prepare``, in the writer's thread before the queue: read and check what lies in table storage, against
+   the table as it is at that moment. Any I/O belongs here.
+2. ``apply``, at the request's turn: decide from values alone what the table becomes. It may be called
+   several times for one request and must do no I/O but read kernel objects.
+3. ``landed``, in the writer's thread after the swap: publish. Anyone may repeat it; it cannot fail a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from penstock.model.content import AnyContent
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+
+
+class Refused(Exception):
+    """A format does not allow a change. ``why`` continues a sentence that begins with the table's name."""
+
+    def __init__(self, why: str, *, expected: str = "", found: str = "") -> None:
+        super().__init__(why)
+        self.why, self.expected, self.found = why, expected, found
+
+
+class PrepareAgain(Exception):
+    """Too much landed since ``prepare`` to decide without I/O: the request goes round once more."""
+
+
+class Table(NamedTuple):
+    """A table at a moment: where it is, what it holds, and a way to read kernel objects."""
+
+    key: Key
+    content: AnyContent | None
+    read: Callable[[ObjectId], bytes]
+
+
+class Applied(NamedTuple):
+    """What a change makes of a table.
+
+    ``blobs`` are bytes that the kernel is to carry; the content's ``objects`` name them by their ids, as
+    ``penstock.kernel.format.blob`` gives them.
+    """
+
+    content: AnyContent | None
+    blobs: Mapping[ObjectId, bytes] = MappingProxyType({})
+
+
+class Format:
+    """What a format decides. The defaults fit a table that any writer may replace as a whole."""
+
+    name: str
+    """As ``Change.format`` names it."""
+
+    def manages(self, content: AnyContent) -> bool:
+        """Whether a content is a table of this format."""
+        raise NotImplementedError
+
+    def prepare(self, table: Table, change: Change) -> Any:  # noqa: ARG002
+        """Check a change before it queues; what is returned is handed to ``apply``.
+
+        Raises ``Refused`` if the change can never be.
+        """
+        return None
+
+    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+        """The table after the change.
+
+        ``prepared`` is ``None`` where a merge replays a change that was prepared by its writer. Raises
+        ``Refused`` if what landed since forbids it, ``PrepareAgain`` if that cannot be told without I/O.
+        """
+        raise NotImplementedError
+
+    def merge(
+        self,
+        table: Table,
+        base: AnyContent | None,
+        source: AnyContent | None,
+        intents: Sequence[bytes] | None,
+    ) -> Applied:
+        """The table after the other side's changes: from ``base`` to ``source``, by intents, oldest first.
+
+        ``intents`` is ``None`` if not all of the changes can be replayed. Asked for every managed key that a
+        merge or transplant changes, also where only the source changed it.
+        """
+        if table.content == base:
+            return Applied(source)
+        if source is None or not intents:
+            raise Refused("was changed on both sides")
+        applied = Applied(table.content)
+        for intent in intents:
+            step = self.apply(
+                table._replace(content=applied.content), Change(table.key, self.name, intent), None
+            )
+            applied = Applied(step.content, {**applied.blobs, **step.blobs})
+        return applied
+
+    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:  # noqa: ARG002
+        """The table brought back to a wanted state: by a revert, a forced merge or a given content."""
+        return Applied(wanted)
+
+    def admit(self, table: Table, content: AnyContent | None) -> None:
+        """Allow a raw ``Put`` or ``Delete`` of a managed table, or raise ``Refused``."""
+
+    def landed(self, key: Key, content: AnyContent | None, commit: ObjectId) -> None:
+        """The change is visible now: publish what follows from it."""
+
+
+class Formats:
+    """The formats that a kernel knows."""
+
+    def __init__(self, formats: Sequence[Format] = ()) -> None:
+        self._by_name = {one.name: one for one in formats}
+
+    def named(self, name: str) -> Format | None:
+        return self._by_name.get(name)
+
+    def managing(self, content: AnyContent | None) -> Format | None:
+        """The format that manages a content, if any."""
+        if content is None:
+            return None
+        return next((one for one in self._by_name.values() if one.manages(content)), None)

@@ -1,0 +1,188 @@
+"""History: what led to a commit, and where two commits met."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+
+from penstock.errors import CommitNotFound, Damaged, HistoryExpired
+from penstock.kernel import skips
+from penstock.kernel.objects import Objects
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.objects import CommitObject
+
+
+class History:
+    """The commits of a lake. ``expired`` tells of a commit id whether the sweep has removed it."""
+
+    def __init__(self, objects: Objects, expired: Callable[[ObjectId], bool]) -> None:
+        self.objects = objects
+        self._expired = expired
+
+    def commit(self, one: ObjectId) -> CommitObject:
+        """A commit that somebody names; ``CommitNotFound`` or ``HistoryExpired`` if it is not there."""
+        found = self.objects.find((one,)).get(one)
+        if isinstance(found, CommitObject):
+            return found
+        if found is None and self._expired(one):
+            raise HistoryExpired(f"commit {one.hex()} lies behind the history horizon", commit=one.hex())
+        raise CommitNotFound(f"there is no commit {one.hex()}", commit=one.hex())
+
+    def link(self, one: ObjectId) -> CommitObject | None:
+        """A commit that another one names as its ancestor; ``None`` if it has expired."""
+        found = self.objects.find((one,)).get(one)
+        if found is None:
+            return None
+        if not isinstance(found, CommitObject):
+            raise Damaged(f"object {one.hex()} is not a commit", objects=[one.hex()])
+        return found
+
+    def walk(self, start: ObjectId, all_parents: bool = False) -> Iterator[tuple[ObjectId, CommitObject]]:
+        """Commits from ``start`` backwards, newest first; by first parents unless told otherwise.
+
+        Ends at the history horizon; ``Damaged`` if a commit is missing that has not expired.
+        """
+        heap = [(0, 0, start)]
+        seen = {start, NO_COMMIT}
+        while heap:
+            one = heapq.heappop(heap)[2]
+            if one == NO_COMMIT:
+                return
+            commit = self.link(one)
+            if commit is None:
+                self._require_expired(one)
+                continue
+            yield one, commit
+            for parent in commit.parents if all_parents else commit.parents[:1]:
+                if parent not in seen:
+                    seen.add(parent)
+                    above = self.link(parent)
+                    heapq.heappush(heap, (-above.generation if above else 0, -len(seen), parent))
+
+    def _require_expired(self, one: ObjectId) -> None:
+        if not self._expired(one):
+            raise Damaged(f"commit {one.hex()} is missing", objects=[one.hex()])
+
+    def predecessor(self, start: ObjectId, steps: int) -> ObjectId:
+        """The ``steps``-th predecessor by first parents."""
+        commit = self.commit(start)
+        if steps > commit.depth:
+            raise CommitNotFound(
+                f"commit {start.hex()[:8]} has only {commit.depth} predecessors, not {steps}"
+            )
+        return self._reached(*skips.back_to_depth(self.link, start, commit.depth - steps))
+
+    def at_time(self, start: ObjectId, time_us: int) -> ObjectId:
+        """The newest commit not after a time, by first parents: O(log n), since time only grows."""
+        return self._reached(*skips.back_to(self.link, start, lambda commit: commit.time_us <= time_us))
+
+    def _reached(self, one: ObjectId, commit: CommitObject | None) -> ObjectId:
+        if commit is None:
+            self._require_expired(one)
+            raise HistoryExpired(f"the way leads behind the history horizon, past commit {one.hex()}")
+        return one
+
+    def is_ancestor(self, ancestor: ObjectId, of: ObjectId) -> bool:
+        """Whether a commit is reachable from another (or is it), by any parent.
+
+        O(log n) reads by first parents and where there are no merges in between.
+        """
+        if ancestor in (of, NO_COMMIT):
+            return True
+        goal, start = self.link(ancestor), self.link(of)
+        if goal is None or start is None:
+            return False
+        if goal.generation >= start.generation:
+            return False
+        met, fork = skips.common(self.link, ancestor, of)
+        if met == ancestor:
+            return True
+        if fork is not None and start.merges == fork.merges:
+            return False
+        return any(one == ancestor for one, _ in self._above(of, goal.generation))
+
+    def _above(self, start: ObjectId, generation: int) -> Iterator[tuple[ObjectId, CommitObject]]:
+        """What is reachable from a commit, by any parent, and not older than a generation."""
+        waiting, seen = [start], {start}
+        while waiting:
+            one = waiting.pop()
+            commit = self.link(one)
+            if commit is None or commit.generation < generation:
+                continue
+            yield one, commit
+            for parent in commit.parents:
+                if parent not in seen:
+                    seen.add(parent)
+                    waiting.append(parent)
+
+    def merge_bases(self, left: ObjectId, right: ObjectId) -> list[ObjectId]:
+        """The newest common ancestors: one, unless merges crossed each other.
+
+        Without merges in between this is O(log n) reads wherever the fork is. With merges it costs what lies
+        between the two sides; what lies behind the fork costs nothing. The empty lake is everybody's
+        ancestor. ``CommitNotFound`` if the common history has expired.
+        """
+        met, fork = skips.common(self.link, left, right)
+        one, other = self.link(left), self.link(right)
+        if fork is not None and one and other and one.merges == fork.merges == other.merges:
+            return [met]
+        bases = self._paint(left, right)
+        if bases:
+            return bases
+        if fork is None:
+            raise CommitNotFound(
+                f"commits {left.hex()[:8]} and {right.hex()[:8]} have no common ancestor "
+                "within the history horizon"
+            )
+        return [met]
+
+    def _paint(self, left: ObjectId, right: ObjectId) -> list[ObjectId]:
+        """Walk back from both sides at once, highest generation first, until everything left is common."""
+        from_left, from_right, stale = 1, 2, 4
+        paint = {left: from_left}
+        paint[right] = paint.get(right, 0) | from_right
+        heap = [(-self.commit(one).generation, one) for one in paint]
+        heapq.heapify(heap)
+        queued, fresh = set(paint), len(paint)
+        bases: list[ObjectId] = []
+        while heap and fresh:
+            _, one = heapq.heappop(heap)
+            queued.discard(one)
+            marks = paint[one]
+            if not marks & stale:
+                fresh -= 1
+            if marks == from_left | from_right:
+                bases.append(one)
+                marks |= stale
+            commit = self.link(one)
+            for parent in commit.parents if commit else ():
+                before = paint.get(parent, 0)
+                after = before | marks
+                paint[parent] = after
+                if parent not in queued:
+                    above = self.link(parent)
+                    if above is None or before == after:
+                        continue
+                    queued.add(parent)
+                    heapq.heappush(heap, (-above.generation, parent))
+                    fresh += 0 if after & stale else 1
+                elif not before & stale and after & stale:
+                    fresh -= 1
+        return [one for one in bases if paint[one] == from_left | from_right]
+
+    def only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
+        """The commits reachable from ``source`` and not from ``target``, oldest first."""
+        bases = self.merge_bases(source, target)
+        floor = min((self.commit(base).generation for base in bases), default=0)
+        theirs = {one for one, _ in self._above(target, floor)} | set(bases)
+        waiting, seen, found = [source], {source}, []
+        while waiting:
+            one = waiting.pop()
+            commit = self.link(one) if one not in theirs and one != NO_COMMIT else None
+            if commit is None:
+                continue
+            found.append((one, commit))
+            new = [parent for parent in commit.parents if parent not in seen]
+            seen.update(new)
+            waiting.extend(new)
+        return sorted(found, key=lambda item: (item[1].generation, item[0]))

@@ -1,0 +1,395 @@
+"""The kernel: everything a lake can do, over one store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import TypeVar
+
+import msgspec
+
+from penstock.errors import (
+    CommitNotFound,
+    InvalidName,
+    InvalidRequest,
+    MergeConflict,
+)
+from penstock.kernel.chain import Chain
+from penstock.kernel.commit import CommitRequest
+from penstock.kernel.description import read_description
+from penstock.kernel.format import Format, Formats, PrepareAgain
+from penstock.kernel.history import History
+from penstock.kernel.merge import MergeOptions, MergeRequest, RevertRequest, TransplantRequest
+from penstock.kernel.objects import Objects, check_object
+from penstock.kernel.queue import BranchQueue, Outcome, outcome_of
+from penstock.kernel.references import Move, References
+from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, receipt_id
+from penstock.kernel.request import Request, request_key
+from penstock.kernel.retry import Tries
+from penstock.kernel.settings import Settings
+from penstock.kernel.state import Difference, Overlay, diff_commits, state_of
+from penstock.model.clock import Clock, now_us
+from penstock.model.commits import CommitMeta
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.merges import MergedKey, MergeResult
+from penstock.model.names import Revision, Step, parse_revision
+from penstock.model.objects import CommitObject, Landed, Receipt
+from penstock.model.operations import Operation
+from penstock.model.references import Event, Kind, Reference
+from penstock.stores.port import Row, Store
+
+logger = logging.getLogger("penstock")
+
+ABBREVIATION_SEARCH_MAX = 20_000
+"""How many commits are looked through for one that an abbreviated id names."""
+
+M = TypeVar("M", MergeRequest, TransplantRequest, RevertRequest)
+
+
+class Kernel:
+    """Commits, branches, tags, merges and history over a store. Used by many threads at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        formats: Sequence[Format] = (),
+        settings: Settings | None = None,
+        clock: Clock = now_us,
+    ) -> None:
+        self.store, self.clock = store, clock
+        self.settings = settings or Settings()
+        self.formats = Formats(formats)
+        self.objects = Objects(store, self.settings.cache_max_bytes)
+        self.history = History(self.objects, self.is_expired)
+        self.references = References(store, self.objects, self.history, clock, self.settings)
+        self._queues: dict[str, BranchQueue] = {}
+        self._queues_lock = Lock()
+
+    def is_expired(self, commit: ObjectId) -> bool:
+        """Whether the sweep has removed a commit because it lies behind the history horizon."""
+        return commit in read_description(self.store).expired
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def resolve(self, text: str | Revision) -> tuple[ObjectId, Reference | None]:
+        """The commit that a revision names, and the reference it starts from, if it names one."""
+        revision = parse_revision(text) if isinstance(text, str) else text
+        reference = self.references.get(revision.name) if revision.name else None
+        if revision.commit is not None:
+            start = self._named_commit(revision.commit, reference)
+        elif reference is not None:
+            start = reference.head
+        else:
+            raise InvalidName(f"{text!r} names neither a reference nor a commit")
+        for step in revision.steps:
+            start = self._step(start, step)
+        return start, reference
+
+    def _named_commit(self, digits: str, reference: Reference | None) -> ObjectId:
+        commit = bytes.fromhex(digits) if len(digits) == 64 else self._abbreviated(digits, reference)
+        if commit != NO_COMMIT:
+            self.history.commit(commit)
+        if reference is not None and not self.history.is_ancestor(commit, reference.head):
+            raise CommitNotFound(
+                f"commit {commit.hex()} is not in the history of '{reference.name}'",
+                commit=commit.hex(),
+                name=reference.name,
+            )
+        return commit
+
+    def _abbreviated(self, digits: str, reference: Reference | None) -> ObjectId:
+        """The one commit whose id begins so, among the newest of a reference, or of all of them."""
+        heads = [reference.head] if reference else list(self.references.heads())
+        found: set[ObjectId] = set()
+        seen: set[ObjectId] = set()
+        for head in heads:
+            for one, _ in self.history.walk(head, all_parents=True):
+                if one in seen or len(seen) >= ABBREVIATION_SEARCH_MAX:
+                    break
+                seen.add(one)
+                if one.hex().startswith(digits):
+                    found.add(one)
+        if len(found) == 1:
+            return found.pop()
+        if found:
+            names = ", ".join(sorted(one.hex()[:16] for one in found))
+            raise InvalidName(f"{digits!r} is the beginning of several commits: {names}")
+        raise CommitNotFound(
+            f"no commit among the newest begins with {digits!r}; give the whole id", commit=digits
+        )
+
+    def _step(self, start: ObjectId, step: Step) -> ObjectId:
+        if step.kind == "~":
+            return self.history.predecessor(start, step.amount)
+        if step.kind == "*":
+            return self.history.at_time(start, step.amount)
+        if step.amount == 0:
+            return start
+        parents = self.history.commit(start).parents
+        if step.amount > len(parents):
+            raise CommitNotFound(f"commit {start.hex()[:8]} has {len(parents)} parents, not {step.amount}")
+        return parents[step.amount - 1]
+
+    def state(self, commit: ObjectId) -> Overlay:
+        """The lake at a commit."""
+        return state_of(self.objects, self.history.commit(commit))
+
+    def diff(
+        self, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
+    ) -> Difference:
+        """What differs between two commits."""
+        return diff_commits(
+            self.objects, self.history.commit(before), self.history.commit(after), start, stop
+        )
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        branch: str,
+        operations: Sequence[Operation],
+        meta: CommitMeta | None = None,
+        *,
+        base: ObjectId | None = None,
+        expected_head: ObjectId | None = None,
+        incarnation: bytes | None = None,
+        create_namespaces: bool = False,
+        key: str | None = None,
+    ) -> Outcome:
+        """Carry out operations on a branch, all or none; ``CommitConflict`` names everything in the way."""
+        request = CommitRequest(
+            self.history,
+            self.formats,
+            operations,
+            meta or CommitMeta(),
+            request_key(key),
+            base=base,
+            expected_head=expected_head,
+            incarnation=incarnation,
+            create_namespaces=create_namespaces,
+        )
+        return self.submit(branch, request)
+
+    def submit(self, branch: str, request: Request) -> Outcome:
+        """Prepare a request, queue it, and finish what follows once it has landed."""
+        tries = Tries(self.settings)
+        while True:
+            if request.needs_preparation:
+                request.prepare(self._branch(branch))
+            try:
+                outcome = self._queue(branch).submit(request)
+            except PrepareAgain:
+                tries.again(f"too much landed on '{branch}' since the request was prepared")
+                continue
+            if outcome.commits:
+                self._follow(request, outcome)
+            return outcome
+
+    def _follow(self, request: Request, outcome: Outcome) -> None:
+        """Have formats publish what landed. It is visible already, so no problem here can take it back."""
+        try:
+            request.landed(list(outcome.commits))
+        except Exception:
+            logger.exception("what follows commit %s is not finished yet", outcome.head.hex())
+
+    def _branch(self, name: str) -> Reference:
+        reference = self.references.get(name)
+        if reference.kind is not Kind.BRANCH:
+            raise InvalidRequest(f"'{name}' is a tag; only branches can be committed to", name=name)
+        return reference
+
+    def _queue(self, branch: str) -> BranchQueue:
+        queue = self._queues.get(branch)
+        if queue is not None:
+            return queue
+        with self._queues_lock:
+            if len(self._queues) >= self.settings.queues_max:
+                # An idle queue holds nothing but a copy of its branch's head.
+                self._queues = {name: known for name, known in self._queues.items() if not known.is_idle}
+            return self._queues.setdefault(
+                branch, BranchQueue(branch, self.store, self.objects, self.clock, self.settings)
+            )
+
+    def outcome(self, branch: str, key: str) -> Outcome | None:
+        """What became of the request with an idempotency key; ``None`` if it has not been applied."""
+        reference = self._branch(branch)
+        log, number = RefLog(self.objects), 0
+        while True:
+            one = receipt_id(reference.incarnation, key, number)
+            data = self.store.fetch((one,)).get(one)
+            if data is None:
+                return None
+            receipt = check_object(one, data)
+            assert isinstance(receipt, Receipt)
+            entry = log.find(reference, key, receipt.position, receipt.time_us + RECEIPT_WINDOW_US)
+            if entry is not None:
+                return outcome_of(self.objects, entry, key)._replace(repeated=True)
+            number += 1
+
+    def merge(
+        self,
+        source: ObjectId,
+        into: str,
+        meta: CommitMeta,
+        options: MergeOptions = MergeOptions(),
+        *,
+        expected_head: ObjectId | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> MergeResult:
+        """Bring what ``source`` has and a branch has not, as one commit that records it as a parent.
+
+        Raises ``MergeConflict``; a dry run reports the conflicts in its result instead.
+        """
+        self.history.commit(source)
+        request = MergeRequest(
+            self.history, self.formats, source, meta, request_key(key), options, expected_head
+        )
+        result = self._bring(into, request, dry_run)
+        base = request.base.hex() if request.base is not None else None
+        return msgspec.structs.replace(result, base=base, source=source.hex())
+
+    def transplant(
+        self,
+        commits: Sequence[ObjectId],
+        onto: str,
+        meta: CommitMeta,
+        options: MergeOptions = MergeOptions(),
+        *,
+        expected_head: ObjectId | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> MergeResult:
+        """Repeat commits, oldest first, on a branch; all of them land by one swap or none does."""
+        request = TransplantRequest(
+            self.history, self.formats, commits, meta, request_key(key), options, expected_head
+        )
+        return self._bring(onto, request, dry_run)
+
+    def revert(
+        self,
+        commit: ObjectId,
+        on: str,
+        meta: CommitMeta,
+        options: MergeOptions = MergeOptions(),
+        *,
+        expected_head: ObjectId | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> MergeResult:
+        """Undo on a branch what one of its commits did."""
+        request = RevertRequest(
+            self.history, self.formats, commit, meta, request_key(key), options, expected_head
+        )
+        return self._bring(on, request, dry_run)
+
+    def _bring(self, branch: str, request: M, dry_run: bool) -> MergeResult:
+        if dry_run:
+            return self._preview(self._branch(branch), request)
+        outcome = self.submit(branch, request)
+        keys: list[MergedKey] = [] if outcome.repeated else request.results
+        return MergeResult(
+            commits=tuple(one.hex() for one in outcome.commits), head=outcome.head.hex(), keys=tuple(keys)
+        )
+
+    def _preview(self, reference: Reference, request: M) -> MergeResult:
+        """The same code on the head as it is, without the queue and without a swap."""
+        chain = Chain(self.objects, reference.head)
+        request.check_reference(reference, chain)
+        with suppress(MergeConflict):
+            request.apply(chain, reference)
+        return MergeResult(head=reference.id, keys=tuple(request.results), dry_run=True)
+
+    def rebase(
+        self,
+        branch: str,
+        onto: ObjectId,
+        meta: CommitMeta,
+        options: MergeOptions = MergeOptions(),
+        *,
+        expected_head: ObjectId | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> MergeResult:
+        """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
+        key = request_key(key)
+        rebased = _Rebase(self, onto, meta, options, key)
+        if dry_run:
+            reference = self._branch(branch)
+            rebased.chain(reference)
+            return MergeResult(
+                head=reference.id, base=rebased.base.hex(), keys=tuple(rebased.results), dry_run=True
+            )
+
+        def decide(row: Row | None) -> Move:
+            reference = self.references.expected(branch, row, expected_head)
+            if reference.kind is not Kind.BRANCH:
+                raise InvalidRequest(f"'{branch}' is a tag; only branches can be rebased", name=branch)
+            return rebased.move(reference)
+
+        before = self._branch(branch)
+        after = self.references.swap(branch, decide, who=meta.committer, key=key)
+        commits = rebased.commits if after.head != before.head else []
+        return MergeResult(
+            commits=tuple(one.hex() for one in commits),
+            head=after.id,
+            base=rebased.base.hex(),
+            keys=tuple(rebased.results),
+        )
+
+    def walk(self, start: ObjectId, all_parents: bool = False) -> Iterator[tuple[ObjectId, CommitObject]]:
+        """Commits from one backwards."""
+        return self.history.walk(start, all_parents)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class _Rebase:
+    """A branch's own commits, repeated on a new base."""
+
+    def __init__(
+        self, kernel: Kernel, onto: ObjectId, meta: CommitMeta, options: MergeOptions, key: str
+    ) -> None:
+        self._kernel, self._onto, self._meta, self._options, self._key = kernel, onto, meta, options, key
+        self.base = NO_COMMIT
+        self.results: list[MergedKey] = []
+        self.commits: list[ObjectId] = []
+
+    def chain(self, reference: Reference) -> Chain:
+        """The new chain, its drafts not yet sealed; a dry run keeps the conflicts in ``results``."""
+        kernel = self._kernel
+        self.base = kernel.history.merge_bases(reference.head, self._onto)[0]
+        chain = Chain(kernel.objects, self._onto)
+        own = self._own_commits(reference.head)
+        if not own:
+            return chain
+        request = TransplantRequest(kernel.history, kernel.formats, own, self._meta, self._key, self._options)
+        try:
+            drafts = request.apply(chain, reference)
+        finally:
+            self.results = request.results
+        for draft in drafts:
+            chain.add(draft)
+        return chain
+
+    def _own_commits(self, head: ObjectId) -> list[ObjectId]:
+        """The branch's commits by first parents that the new base does not have, oldest first."""
+        own = []
+        for one, _ in self._kernel.history.walk(head):
+            if self._kernel.history.is_ancestor(one, self._onto):
+                break
+            own.append(one)
+        return own[::-1]
+
+    def move(self, reference: Reference) -> Move:
+        chain = self.chain(reference)
+        self.commits = [one for one, _ in chain.seal(self._kernel.clock())]
+        landed: tuple[Landed, ...] = ()
+        if self.commits:
+            author = self._meta.committer
+            landed = (Landed(Event.TRANSPLANT.value, self._key, author, self.commits[-1], len(self.commits)),)
+        after = msgspec.structs.replace(reference, head=chain.tip)
+        return Move(after, Event.TRANSPLANT, chain.objects.fresh, landed)

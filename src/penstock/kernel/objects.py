@@ -1,0 +1,205 @@
+"""Reading objects: checked against their ids, decoded once, kept in memory while they are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from penstock.errors import Damaged
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
+from penstock.model.objects import (
+    BEGINNING,
+    EMPTY_LEAF,
+    EMPTY_ROOT,
+    OBJECT_MAX_BYTES,
+    AnyObject,
+    Blob,
+    CommitObject,
+    Intent,
+    Large,
+    Leaf,
+    Node,
+    Segment,
+    Value,
+    decode_intents,
+    decode_object,
+)
+from penstock.stores.port import Store
+
+CACHE_MAX_BYTES = 64 * 1024 * 1024
+INLINE_MAX_BYTES = 1024
+"""A value of at most this size lives in its leaf."""
+BLOB_MAX_BYTES = OBJECT_MAX_BYTES - 64
+
+
+class Objects:
+    """The objects of a store, through a cache bounded by bytes.
+
+    The cache is two generations of a dictionary: when the younger one is full, the older one is dropped.
+    That needs no lock and no bookkeeping on a hit.
+    """
+
+    def __init__(self, store: Store, cache_max_bytes: int = CACHE_MAX_BYTES) -> None:
+        self.store = store
+        self._half_max_bytes = cache_max_bytes // 2
+        self._young: dict[ObjectId, Any] = {EMPTY_ROOT: EMPTY_LEAF, NO_COMMIT: BEGINNING}
+        self._old: dict[ObjectId, Any] = {}
+        self._young_bytes = 0
+
+    def cached(self, one: ObjectId) -> Any | None:
+        """The object if it is in memory."""
+        found = self._young.get(one)
+        if found is None:
+            found = self._old.get(one)
+            if found is not None:
+                self._young[one] = found
+        return found
+
+    def get(self, one: ObjectId) -> Any:
+        """The object ``one``; ``Damaged`` if it is not there."""
+        found = self.cached(one)
+        return found if found is not None else self.many((one,))[one]
+
+    def find(self, ids: Collection[ObjectId]) -> dict[ObjectId, Any]:
+        """The objects with these ids, as many as exist, with one request for what is not in memory."""
+        found = {one: known for one in ids if (known := self.cached(one)) is not None}
+        if len(found) < len(ids):
+            missing = {one for one in ids if one not in found}
+            for one, data in self.store.fetch(missing).items():
+                found[one] = self.keep(one, data)
+        return found
+
+    def many(self, ids: Collection[ObjectId]) -> dict[ObjectId, Any]:
+        """The objects with these ids; ``Damaged`` if one is not there."""
+        found = self.find(ids)
+        for one in ids:
+            if one not in found:
+                raise Damaged(f"object {one.hex()} is missing", objects=[one.hex()])
+        return found
+
+    def commit(self, one: ObjectId) -> CommitObject:
+        found = self.get(one)
+        if not isinstance(found, CommitObject):
+            raise Damaged(f"object {one.hex()} is not a commit", objects=[one.hex()])
+        return found
+
+    def keep(self, one: ObjectId, data: bytes) -> AnyObject:
+        """Decode an object, checked against its id, and keep it in memory."""
+        decoded = check_object(one, data)
+        self.remember(one, decoded, len(data))
+        return decoded
+
+    def remember(self, one: ObjectId, decoded: Any, size: int) -> None:
+        if self._young_bytes > self._half_max_bytes:
+            self._old = self._young
+            self._young = {EMPTY_ROOT: EMPTY_LEAF, NO_COMMIT: BEGINNING}
+            self._young_bytes = 0
+        self._young[one] = decoded
+        self._young_bytes += size
+
+    def read(self, value: Value) -> bytes:
+        """The bytes of a value, wherever they are."""
+        if isinstance(value, bytes):
+            return value
+        blobs = self.many(value.parts)
+        data = b"".join(blobs[part].data for part in value.parts)
+        if len(data) != value.size:
+            raise Damaged(
+                f"a value of {value.size} bytes has {len(data)}", objects=[p.hex() for p in value.parts]
+            )
+        return data
+
+    def intents(self, commit: CommitObject) -> tuple[Intent, ...]:
+        """What formats were asked to do in a commit."""
+        if commit.intents == b"":
+            return ()
+        found: tuple[Intent, ...] = decode_intents(self.read(commit.intents))
+        return found
+
+
+class Pending(Objects):
+    """Objects of a store together with some that are not stored yet."""
+
+    def __init__(self, below: Objects) -> None:
+        self.store = below.store
+        self._below = below
+        self.fresh: dict[ObjectId, bytes] = {}
+        self._decoded: dict[ObjectId, Any] = {}
+
+    def cached(self, one: ObjectId) -> Any | None:
+        return self._decoded.get(one) or self._below.cached(one)
+
+    def get(self, one: ObjectId) -> Any:
+        # The busiest line of a commit: the same as `cached`, without the calls.
+        found = self._decoded.get(one) or self._below._young.get(one)
+        return found if found is not None else super().get(one)
+
+    def remember(self, one: ObjectId, decoded: Any, size: int) -> None:
+        self._below.remember(one, decoded, size)
+
+    def add(self, value: AnyObject) -> ObjectId:
+        """Take in a new object, and return its id."""
+        data = encode(value)
+        one = object_id(data)
+        self.fresh[one] = data
+        self._decoded[one] = value
+        return one
+
+    def add_node(self, packed: bytes, expanded: Leaf | Node) -> ObjectId:
+        """Take in a tree node, of which bytes and memory hold different forms (see ``expanded``)."""
+        one = object_id(packed)
+        self.fresh[one] = packed
+        self._decoded[one] = expanded
+        return one
+
+    def settle(self) -> None:
+        """What was pending is stored now."""
+        for one, data in self.fresh.items():
+            if (decoded := self._decoded.get(one)) is not None:
+                self._below.remember(one, decoded, len(data))
+        self.fresh, self._decoded = {}, {}
+
+
+def check_object(one: ObjectId, data: bytes) -> AnyObject:
+    """Decode an object's bytes; ``Damaged`` if they are not what was written."""
+    try:
+        decoded: AnyObject = decode_object(data)
+    except msgspec.MsgspecError as problem:
+        raise Damaged(f"object {one.hex()} cannot be read: {problem}", objects=[one.hex()]) from None
+    if object_id(data) != one and type(decoded).__name__ != "Receipt":
+        raise Damaged(f"object {one.hex()} has other bytes than it was stored with", objects=[one.hex()])
+    return expanded(decoded)
+
+
+def expanded(decoded: AnyObject) -> AnyObject:
+    """A tree node with its keys whole, as it is used in memory; everything else as it is."""
+    if isinstance(decoded, Leaf | Node) and decoded.prefix:
+        prefix = decoded.prefix
+        keys = [prefix + key for key in decoded.keys]
+        if isinstance(decoded, Leaf):
+            return Leaf(b"", keys, decoded.values)
+        return Node(decoded.level, b"", keys, decoded.children)
+    return decoded
+
+
+def split_value(data: bytes) -> tuple[Value, dict[ObjectId, bytes]]:
+    """The value under which bytes are kept in a tree, and the blobs to be stored for it."""
+    if len(data) <= INLINE_MAX_BYTES:
+        return data, {}
+    blobs: dict[ObjectId, bytes] = {}
+    parts = []
+    for start in range(0, len(data), BLOB_MAX_BYTES):
+        blob = encode(Blob(data[start : start + BLOB_MAX_BYTES]))
+        parts.append(object_id(blob))
+        blobs[parts[-1]] = blob
+    return Large(len(data), tuple(parts)), blobs
+
+
+def parts_of(values: Iterable[Value | None]) -> list[ObjectId]:
+    """The blobs that some values are made of."""
+    return [part for value in values if isinstance(value, Large) for part in value.parts]
+
+
+__all__ = ["Objects", "Pending", "Segment", "check_object", "expanded", "parts_of", "split_value"]

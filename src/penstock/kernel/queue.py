@@ -1,0 +1,414 @@
+"""The queue of a branch: group commit.
+
+While one batch of requests is being stored, the next one gathers. The first to find the branch idle leads:
+it takes all that wait, applies them one after the other to the head in memory, stores their objects and
+moves the branch by one swap; then the next in line leads. No timer: an idle branch commits at once. First
+come, first served. A refused request costs the others nothing.
+
+The queue is one process's. Several processes on one store stay correct because the swap decides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from threading import Lock
+from typing import Final, NamedTuple
+
+import msgspec
+
+from penstock.errors import (
+    IdempotencyKeyReused,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    ReferenceNotFound,
+    TryAgainError,
+    Unavailable,
+)
+from penstock.kernel.chain import Chain
+from penstock.kernel.format import PrepareAgain
+from penstock.kernel.objects import Objects, check_object
+from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, receipt, receipt_id
+from penstock.kernel.request import NextBatch, Request
+from penstock.kernel.retry import Tries
+from penstock.kernel.settings import Settings
+from penstock.model.clock import Clock
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import Landed, LogEntry, Receipt
+from penstock.model.references import Event, Kind, Reference, decode_reference, encode_reference
+from penstock.stores.port import Row, Store, Turn
+
+ENTRY_MAX_CHARS: Final = 32 * 1024
+"""Of all keys and authors that one log entry names, so that it stays a small object."""
+
+
+class Outcome(NamedTuple):
+    """What became of a request: its commits, oldest first, and the branch's head after them.
+
+    ``repeated`` says that an earlier request with the same idempotency key had done it.
+    """
+
+    commits: tuple[ObjectId, ...]
+    head: ObjectId
+    repeated: bool = False
+
+
+class Ticket:
+    """A request in the queue, and its answer once there is one."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.outcome: Outcome | None = None
+        self.error: BaseException | None = None
+        self.leads = False
+        self.abandoned = False
+        self.in_doubt_from: int | None = None
+        self.receipt_number = 0
+        self.receipt_is_ours = False
+        self._answered = Lock()
+        self._answered.acquire()
+
+    @property
+    def is_answered(self) -> bool:
+        return self.outcome is not None or self.error is not None
+
+    def wait(self) -> None:
+        """Until it is answered, or its thread is to lead."""
+        self._answered.acquire()
+
+    def wake(self) -> None:
+        self._answered.release()
+
+
+class BranchQueue:
+    """The queue of one branch in one process."""
+
+    def __init__(self, name: str, store: Store, objects: Objects, clock: Clock, settings: Settings) -> None:
+        self.name = name
+        self._store, self._objects, self._clock, self._settings = store, objects, clock, settings
+        self._log = RefLog(objects)
+        self._lock = Lock()
+        self._waiting: deque[Ticket] = deque()
+        self._led = False
+        self._row: Row | None = None
+        self._chain: Chain | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._led
+
+    def submit(self, request: Request) -> Outcome:
+        """Queue a request, and return what became of it or raise why it was refused."""
+        ticket = Ticket(request)
+        with self._lock:
+            self._waiting.append(ticket)
+            ticket.leads = not self._led
+            self._led = True
+        if not ticket.leads:
+            try:
+                ticket.wait()
+            except BaseException:
+                self._abandon(ticket)
+                raise
+        if ticket.leads:
+            self._lead(ticket)
+        if ticket.error is not None:
+            raise ticket.error
+        assert ticket.outcome is not None
+        return ticket.outcome
+
+    def _abandon(self, ticket: Ticket) -> None:
+        """A waiting thread was interrupted: its request may still land, but it cannot lead."""
+        with self._lock:
+            ticket.abandoned = True
+        if ticket.leads and not ticket.is_answered:
+            self._hand_over()
+
+    def _lead(self, ticket: Ticket) -> None:
+        """Run the batch that this thread's request is in, then let the next in line lead."""
+        try:
+            while not ticket.is_answered:
+                self._run(self._take(), ticket)
+        finally:
+            self._hand_over()
+
+    def _take(self) -> list[Ticket]:
+        """The requests that wait, as many as one swap may land and its log entry may name."""
+        batch: list[Ticket] = []
+        room = ENTRY_MAX_CHARS
+        with self._lock:
+            while self._waiting and len(batch) < self._settings.batch_max and room > 0:
+                batch.append(self._waiting.popleft())
+                room -= len(batch[-1].request.key) + len(batch[-1].request.author)
+        return batch
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            heir = next((waiting for waiting in self._waiting if not waiting.abandoned), None)
+            if heir is None:
+                self._waiting.clear()
+                self._led = False
+                return
+            heir.leads = True
+        heir.wake()
+
+    def _run(self, batch: list[Ticket], leader: Ticket) -> None:
+        """Answer every request of a batch, whatever happens."""
+        problem: BaseException | None = None
+        try:
+            _Batch(self, batch).run()
+        except BaseException as interrupted:
+            problem = interrupted
+            raise
+        finally:
+            for ticket in batch:
+                if not ticket.is_answered:
+                    ticket.error = OutcomeUnknown(
+                        f"the thread that was committing to '{self.name}' was stopped: {problem!r}",
+                        key=ticket.request.key,
+                        name=self.name,
+                    )
+                if ticket is not leader:
+                    ticket.wake()
+
+    def chain_at(self, row: Row, reference: Reference) -> Chain:
+        """The branch's head in memory: as it was left, or read anew if another process moved it."""
+        if self._chain is None or self._row != row:
+            self._chain = Chain(self._objects, reference.head)
+            self._row = row
+        return self._chain
+
+    def keep(self, row: Row, chain: Chain) -> None:
+        """The branch is at this row and this chain now."""
+        chain.settle()
+        self._row, self._chain = row, chain
+
+    def forget(self) -> None:
+        """What is in memory may not be what is stored."""
+        self._row = self._chain = None
+
+
+class _Batch:
+    """One batch: apply, store, swap, answer; again where another process was faster."""
+
+    def __init__(self, queue: BranchQueue, tickets: list[Ticket]) -> None:
+        self._queue = queue
+        self._open = tickets
+        self._store, self._log = queue._store, queue._log
+        self._in_doubt = False
+        self._accepted: list[tuple[Ticket, int]] = []
+        self._answers: list[tuple[Ticket, BaseException | Outcome]] = []
+
+    def run(self) -> None:
+        tries = Tries(self._queue._settings)
+        while self._open:
+            try:
+                lost = self._attempt()
+            except OutcomeUnknown as unknown:
+                self._in_doubt, lost = True, str(unknown)
+            except Unavailable as unavailable:
+                lost = str(unavailable)
+            except PenstockError as problem:
+                self._fail(problem)
+                return
+            except BaseException:
+                self._queue.forget()
+                raise
+            if lost is None:
+                continue
+            self._queue.forget()
+            try:
+                tries.again(lost)
+            except TryAgainError as exhausted:
+                self._give_up(exhausted, lost)
+
+    def _give_up(self, exhausted: TryAgainError, why: str) -> None:
+        if not self._in_doubt:
+            self._fail(exhausted)
+            return
+        for ticket in self._open:
+            key = ticket.request.key
+            ticket.error = OutcomeUnknown(
+                f"{self._store.url} did not answer while committing to '{self._queue.name}' ({why})\n"
+                f"  It is not known yet whether request {key} was applied.\n"
+                f"  Repeating the request with idempotency key {key} is safe and tells.",
+                key=key,
+                name=self._queue.name,
+            )
+        self._open = []
+
+    def _fail(self, problem: BaseException) -> None:
+        for ticket in self._open:
+            ticket.error = problem
+        self._open = []
+
+    def _attempt(self) -> str | None:
+        """One try at moving the branch; says why if it was lost, else it answered at least one request."""
+        queue = self._queue
+        with self._store.turn(queue.name) as turn:
+            reference = live(turn.row)
+            if turn.row is None or reference is None:
+                raise ReferenceNotFound(f"there is no branch '{queue.name}'", name=queue.name)
+            if reference.kind is not Kind.BRANCH:
+                raise InvalidRequest(f"'{queue.name}' is a tag; only branches take commits", name=queue.name)
+            self._find_landed(reference)
+            chain = queue.chain_at(turn.row, reference)
+            self._apply(chain, reference)
+            if self._accepted:
+                return self._advance(turn, chain, reference)
+        self._answer()
+        return None
+
+    def _find_landed(self, reference: Reference) -> None:
+        """Answer those that an earlier try landed after all."""
+        for ticket in self._open:
+            since = ticket.in_doubt_from
+            if since is None or since >= reference.position:
+                continue
+            entry = self._log.find(reference, ticket.request.key, since)
+            if entry is not None:
+                ticket.outcome = outcome_of(self._queue._objects, entry, ticket.request.key)
+            ticket.in_doubt_from = reference.position
+        self._open = [ticket for ticket in self._open if not ticket.is_answered]
+
+    def _apply(self, chain: Chain, reference: Reference) -> None:
+        """Apply the requests one after the other; each is accepted or refused on its own.
+
+        Nobody is answered yet: a refusal may rest on a request before it that has not landed.
+        """
+        self._accepted, self._answers = [], []
+        keys: dict[str, Ticket] = {}
+        for ticket in self._open:
+            request = ticket.request
+            first = keys.setdefault(request.key, ticket)
+            if first is not ticket:
+                if first.request.digest != request.digest:
+                    self._answers.append((ticket, key_reused(request.key)))
+                continue  # the same request twice: once the first has landed, the second finds it
+            try:
+                request.check_reference(reference, chain)
+                drafts = request.apply(chain, reference)
+            except NextBatch:
+                continue
+            except (PenstockError, PrepareAgain) as refused:
+                self._answers.append((ticket, refused))
+                continue
+            except Exception as bug:  # noqa: BLE001 - it goes to whoever asked, and to nobody else
+                self._answers.append((ticket, bug))
+                continue
+            if not drafts:
+                self._answers.append((ticket, Outcome((), reference.head)))
+                continue
+            for draft in drafts:
+                chain.add(draft)
+            self._accepted.append((ticket, len(drafts)))
+
+    def _advance(self, turn: Turn, chain: Chain, reference: Reference) -> str | None:
+        """Store what was accepted and swap the branch."""
+        now_us = self._queue._clock()
+        sealed = iter([one for one, _ in chain.seal(now_us)])
+        landed, outcomes = [], []
+        for ticket, count in self._accepted:
+            mine = tuple(next(sealed) for _ in range(count))
+            request = ticket.request
+            landed.append(Landed(request.event.value, request.key, request.author, mine[-1], count))
+            outcomes.append((ticket, Outcome(mine, mine[-1])))
+        kinds = {each.kind for each in landed}
+        one, data, entry = self._log.entry(
+            reference,
+            Event(kinds.pop()) if len(kinds) == 1 else Event.COMMIT,
+            name=reference.name,
+            incarnation=reference.incarnation,
+            head=chain.tip,
+            now_us=now_us,
+            who=landed[0].author,
+            landed=tuple(landed),
+        )
+        row = row_of(msgspec.structs.replace(reference, head=chain.tip, log=one, position=entry.position))
+        receipts = self._receipts(reference, now_us)
+        for ticket, _ in self._accepted:
+            ticket.in_doubt_from = reference.position
+        advanced = turn.advance({**chain.objects.fresh, one: data, **receipts}, row, receipts.keys())
+        if advanced.swapped:
+            self._queue._objects.remember(one, entry, len(data))
+            self._queue.keep(row, chain)
+            self._answers += outcomes
+            self._answer()
+            return None
+        self._queue.forget()
+        self._look_at_receipts(reference, receipts.keys(), advanced.present)
+        return None if advanced.present else f"another process moved '{reference.name}'"
+
+    def _receipts(self, reference: Reference, now_us: int) -> dict[ObjectId, bytes]:
+        """The receipts to be stored with a batch; a key whose receipt is there already was used before."""
+        return {
+            self._receipt_id(ticket, reference): receipt(ticket.request.digest, reference.position, now_us)
+            for ticket, _ in self._accepted
+            if not ticket.receipt_is_ours
+        }
+
+    def _receipt_id(self, ticket: Ticket, reference: Reference) -> ObjectId:
+        return receipt_id(reference.incarnation, ticket.request.key, ticket.receipt_number)
+
+    def _look_at_receipts(
+        self, reference: Reference, tried: Collection[ObjectId], present: Collection[ObjectId]
+    ) -> None:
+        """After a swap that was not done: settle keys used before, remember receipts left behind."""
+        stored = self._store.fetch(tried)
+        for ticket, _ in self._accepted:
+            one = self._receipt_id(ticket, reference)
+            if one in present and one in stored:
+                self._resolve(ticket, stored[one], one, reference)
+            elif one in stored:
+                ticket.receipt_is_ours = True
+        self._open = [ticket for ticket in self._open if not ticket.is_answered]
+
+    def _resolve(self, ticket: Ticket, data: bytes, one: ObjectId, reference: Reference) -> None:
+        """The key was used before: by this very request, then that is the answer, or by another one."""
+        known = check_object(one, data)
+        assert isinstance(known, Receipt)
+        key = ticket.request.key
+        if known.request != ticket.request.digest:
+            ticket.error = key_reused(key)
+            return
+        entry = self._log.find(reference, key, known.position, known.time_us + RECEIPT_WINDOW_US)
+        if entry is not None:
+            ticket.outcome = outcome_of(self._queue._objects, entry, key)._replace(repeated=True)
+        else:
+            ticket.receipt_number += 1  # that try came to nothing; this one gets a receipt of its own
+
+    def _answer(self) -> None:
+        for ticket, answer in self._answers:
+            if isinstance(answer, Outcome):
+                ticket.outcome = answer
+            else:
+                ticket.error = answer
+        self._open = [ticket for ticket in self._open if not ticket.is_answered]
+
+
+def live(row: Row | None) -> Reference | None:
+    """The branch or tag in a row, if it is one and is not deleted."""
+    if row is None or row.kind not in (Kind.BRANCH, Kind.TAG):
+        return None
+    found: Reference = decode_reference(row.data)
+    return found
+
+
+def row_of(reference: Reference) -> Row:
+    return Row(reference.name, reference.kind.value, encode_reference(reference))
+
+
+def key_reused(key: str) -> IdempotencyKeyReused:
+    return IdempotencyKeyReused(f"idempotency key '{key}' was used before, for another request", key=key)
+
+
+def outcome_of(objects: Objects, entry: LogEntry, key: str) -> Outcome:
+    """What a request came to, from the log entry that landed it."""
+    for landed in entry.landed:
+        if landed.key == key:
+            commits = [landed.commit]
+            while len(commits) < landed.count:
+                commits.append(objects.commit(commits[-1]).parent)
+            return Outcome(tuple(reversed(commits)), landed.commit)
+    return Outcome((), entry.after)

@@ -1,0 +1,164 @@
+"""What is reachable: the objects that the references of a lake, and their recent logs, lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from penstock.errors import Damaged
+from penstock.kernel.objects import parts_of
+from penstock.model.content import decode_content
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.objects import (
+    EMPTY_ROOT,
+    AnyObject,
+    Blob,
+    CommitObject,
+    Large,
+    Leaf,
+    LogEntry,
+    Node,
+    Segment,
+    Value,
+)
+
+BLOCK = 500
+Fetch = Callable[[list[ObjectId]], dict[ObjectId, AnyObject]]
+"""Reads and checks objects; those that are missing are left out."""
+
+
+Progress = Callable[[str, int], None]
+"""Is told what is being done, and how many of it are done."""
+
+
+def silent(what: str, count: int) -> None:
+    """No progress shown."""
+
+
+class Horizon(NamedTuple):
+    """How much of a reference's history is kept: so many commits, and all that are younger."""
+
+    max_commits: int | None = None
+    oldest_us: int | None = None
+
+    def keeps(self, number: int, commit: CommitObject) -> bool:
+        """Whether the ``number``-th commit from a head is kept. Without limits, all are."""
+        if self.max_commits is None and self.oldest_us is None:
+            return True
+        by_count = self.max_commits is not None and number < self.max_commits
+        by_age = self.oldest_us is not None and commit.time_us >= self.oldest_us
+        return by_count or by_age
+
+
+class Reach:
+    """Walks over everything reachable, a block of objects at a time."""
+
+    def __init__(self, fetch: Fetch, expired_before: Collection[ObjectId] = ()) -> None:
+        self._fetch = fetch
+        self._expired_before = frozenset(expired_before)
+        self.seen: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
+        self.missing: dict[ObjectId, str] = {}
+        self.expired: set[ObjectId] = set()
+        """Parents of kept commits that the horizon cuts off."""
+        self._kept_at: dict[ObjectId, int] = {}
+
+    def commits(self, heads: Iterable[ObjectId], horizon: Horizon) -> None:
+        """Everything that commits lead to, as far back as the horizon reaches; their heads always stay."""
+        waiting = {head: 0 for head in heads if head != NO_COMMIT}
+        cut: set[ObjectId] = set()
+        while waiting:
+            block = dict(list(waiting.items())[:BLOCK])
+            for one in block:
+                del waiting[one]
+            found = self._fetch(list(block))
+            below: list[tuple[ObjectId, str]] = []
+            for one, number in block.items():
+                commit = found.get(one)
+                if commit is None and one in self._expired_before:
+                    cut.add(one)
+                    continue
+                if not isinstance(commit, CommitObject):
+                    self.missing.setdefault(one, "commit")
+                    continue
+                if number and not horizon.keeps(number, commit):
+                    cut.add(one)
+                    continue
+                self._kept_at[one] = number
+                cut.discard(one)
+                if one not in self.seen:
+                    self.seen.add(one)
+                    below += _below_commit(one, commit)
+                for parent in commit.parents:
+                    known = self._kept_at.get(parent)
+                    if known is None or number + 1 < known:
+                        waiting[parent] = min(number + 1, waiting.get(parent, number + 1))
+            self._walk(below)
+        self.expired = cut - self._kept_at.keys()
+
+    def log(self, newest: Iterable[ObjectId]) -> None:
+        """The entries of ref logs."""
+        waiting = [one for one in newest if one not in self.seen]
+        while waiting:
+            found = self._fetch(waiting)
+            following = []
+            for one in waiting:
+                self.seen.add(one)
+                entry = found.get(one)
+                if isinstance(entry, LogEntry):
+                    if entry.previous not in self.seen:
+                        following.append(entry.previous)
+                else:
+                    self.missing.setdefault(one, "ref log entry")
+            waiting = following
+
+    def _walk(self, start: list[tuple[ObjectId, str]]) -> None:
+        """Trees, segments and blobs below commits."""
+        waiting = start
+        while waiting:
+            block, waiting = waiting[:BLOCK], waiting[BLOCK:]
+            wanted = {one: why for one, why in block if one not in self.seen}
+            self.seen.update(wanted)
+            found = self._fetch(list(wanted))
+            for one, why in wanted.items():
+                if one not in found:
+                    self.missing.setdefault(one, why)
+                else:
+                    waiting += [(child, why) for child in self._children(one, found[one])]
+
+    def _children(self, one: ObjectId, found: AnyObject) -> list[ObjectId]:
+        if isinstance(found, Node):
+            return found.children
+        if isinstance(found, Leaf):
+            return self._held(found.values)
+        if isinstance(found, Segment):
+            return self._held(found.values)
+        if isinstance(found, Blob):
+            return []
+        raise Damaged(
+            f"object {one.hex()} is a {type(found).__name__} where none belongs", objects=[one.hex()]
+        )
+
+    def _held(self, values: Iterable[Value | None]) -> list[ObjectId]:
+        """The objects that values are made of, and those that the contents in them hold."""
+        held: list[ObjectId] = []
+        for value in values:
+            if value is None:
+                continue
+            data = value if isinstance(value, bytes) else self._whole(value)
+            held += parts_of((value,))
+            if data is not None:
+                held += decode_content(data).objects
+        return held
+
+    def _whole(self, value: Large) -> bytes | None:
+        parts = self._fetch(list(value.parts))
+        if len(parts) < len(set(value.parts)):
+            return None
+        return b"".join(part.data for one in value.parts if isinstance(part := parts[one], Blob))
+
+
+def _below_commit(one: ObjectId, commit: CommitObject) -> list[tuple[ObjectId, str]]:
+    why = f"commit {one.hex()[:8]}"
+    below = [commit.root, *(segment for segment, _ in commit.recent)]
+    below += parts_of((commit.intents,))
+    return [(child, why) for child in below]

@@ -1,0 +1,110 @@
+"""The log of a reference: a chain of entries, one for each swap, that the swap itself extends.
+
+So it can neither lag nor lie. It also tells what became of a request: every entry names the requests that
+its swap landed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.errors import Damaged
+from penstock.kernel import skips
+from penstock.kernel.objects import Objects
+from penstock.model.encoding import NO_COMMIT, ObjectId, digest, encode, object_id
+from penstock.model.objects import Landed, LogEntry, Receipt
+from penstock.model.references import Event, Reference
+
+BEFORE_FIRST: Final = NO_COMMIT
+"""What the first entry of a log follows."""
+
+RECEIPT_WINDOW_US: Final = 15 * 60 * 1_000_000
+"""A request lands within this time of its receipt, or never: much longer than any write may take."""
+
+
+class RefLog:
+    """Reads and extends the logs of references."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def _link(self, one: ObjectId) -> LogEntry | None:
+        found: LogEntry | None = self._objects.find((one,)).get(one)
+        return found
+
+    def entry(
+        self,
+        before: Reference | None,
+        event: Event,
+        *,
+        name: str,
+        incarnation: bytes,
+        head: ObjectId,
+        now_us: int,
+        who: str = "",
+        key: str = "",
+        landed: tuple[Landed, ...] = (),
+    ) -> tuple[ObjectId, bytes, LogEntry]:
+        """The entry that a swap from ``before`` adds to its log: id, bytes and value."""
+        last = before.log if before else BEFORE_FIRST
+        previous = self._link(last) if before else None
+        entry = LogEntry(
+            previous=last,
+            jump=skips.next_jump(self._link, last) if before else BEFORE_FIRST,
+            position=before.position + 1 if before else 1,
+            time_us=max(now_us, previous.time_us + 1) if previous else now_us,
+            kind=event.value,
+            name=name,
+            incarnation=incarnation,
+            before=before.head if before else NO_COMMIT,
+            after=head,
+            who=who,
+            key=key,
+            landed=landed,
+        )
+        data = encode(entry)
+        return object_id(data), data, entry
+
+    def walk(self, newest: ObjectId) -> Iterator[tuple[ObjectId, LogEntry]]:
+        """Entries from a given one backwards, as far as they are kept."""
+        while newest != BEFORE_FIRST:
+            entry = self._link(newest)
+            if entry is None:
+                return
+            if not isinstance(entry, LogEntry):
+                raise Damaged(f"object {newest.hex()} is not a ref log entry", objects=[newest.hex()])
+            yield newest, entry
+            newest = entry.previous
+
+    def find(
+        self, reference: Reference, key: str, after: int, not_after_us: int | None = None
+    ) -> LogEntry | None:
+        """The entry after a position that landed the request with an idempotency key.
+
+        A request lands soon after its receipt was written, so positions near that are looked at first.
+        """
+        start, width = after, 16
+        while start < reference.position:
+            stop = min(start + width, reference.position)
+            one, _ = skips.back_to_depth(self._link, reference.log, stop)
+            oldest: LogEntry | None = None
+            for _, entry in self.walk(one):
+                if entry.position <= start:
+                    break
+                if entry.key == key or any(landed.key == key for landed in entry.landed):
+                    return entry
+                oldest = entry
+            if not_after_us is not None and oldest is not None and oldest.time_us > not_after_us:
+                return None
+            start, width = stop, width * 4
+        return None
+
+
+def receipt_id(scope: bytes, key: str, number: int) -> ObjectId:
+    """Under which id the receipt of a request is kept. ``number`` counts receipts that came to nothing."""
+    return digest("receipt", scope, key, number.to_bytes(4, "big"))
+
+
+def receipt(request: bytes, position: int, now_us: int) -> bytes:
+    return encode(Receipt(request, position, now_us))

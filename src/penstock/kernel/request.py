@@ -1,0 +1,76 @@
+"""A request: something that wants to add commits to a branch when its turn comes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from uuid import uuid4
+
+from penstock.errors import InvalidRequest, ReferenceChanged
+from penstock.kernel.chain import Chain, Draft
+from penstock.model.encoding import ObjectId
+from penstock.model.references import Event, Reference
+
+KEY_MAX_CHARS = 200
+
+
+class Request(ABC):
+    """One writer's wish: prepared in its own thread, applied at its turn in the branch's queue."""
+
+    event: Event
+    key: str
+    """The idempotency key: the same key and the same wish have the same outcome, however often repeated."""
+    author: str
+    expected_head: ObjectId | None = None
+    incarnation: bytes | None = None
+
+    @property
+    @abstractmethod
+    def digest(self) -> bytes:
+        """A hash of what is wished for, to tell a repetition from another request under the same key."""
+
+    needs_preparation: bool = False
+
+    def prepare(self, reference: Reference) -> None:  # noqa: B027
+        """Read and check what needs I/O, against the branch as it is now; called if it is needed."""
+
+    @abstractmethod
+    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+        """The commits to add to the chain; none if there is nothing to do.
+
+        Leaves the chain as it is. Raises an error of ``penstock.errors`` to be refused, ``PrepareAgain`` to
+        go round once more, ``NextBatch`` to be asked again once what is before it has landed.
+        """
+
+    def landed(self, commits: list[ObjectId]) -> None:  # noqa: B027
+        """The commits are visible now."""
+
+    def check_reference(self, reference: Reference, chain: Chain) -> None:
+        """Refuse a branch that is not where, or not what, the writer expected."""
+        if self.incarnation is not None and self.incarnation != reference.incarnation:
+            raise ReferenceChanged(
+                f"branch '{reference.name}' was deleted and created anew since it was read",
+                name=reference.name,
+            )
+        expected = self.expected_head
+        if expected is None or (expected == reference.head and not chain.has_drafts):
+            return
+        found = "at a newer commit" if chain.has_drafts else f"at {reference.id[:8]}"
+        raise ReferenceChanged(
+            f"branch '{reference.name}' is {found}, not at {expected.hex()[:8]}",
+            name=reference.name,
+            expected=expected.hex(),
+            found=None if chain.has_drafts else reference.id,
+        )
+
+
+class NextBatch(Exception):
+    """A request cannot be decided among the others of its batch; it comes first in the next one."""
+
+
+def request_key(key: str | None) -> str:
+    """The caller's idempotency key, or a new one."""
+    if key is None:
+        return uuid4().hex
+    if not isinstance(key, str) or not 0 < len(key) <= KEY_MAX_CHARS or not key.isprintable():
+        raise InvalidRequest(f"an idempotency key has 1 to {KEY_MAX_CHARS} printable characters")
+    return key

@@ -1,0 +1,43 @@
+"""Trying again: bounded in number and in total time, with exponential, random waits."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from penstock.errors import RetriesExhausted
+from penstock.kernel.settings import Settings
+
+
+class Tries:
+    """The tries that one write has.
+
+    >>> tries = Tries(Settings(tries_max=2, backoff_min_ms=0))
+    >>> tries.again("it moved"); tries.count
+    1
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._settings, self._sleep, self._monotonic, self._uniform = settings, sleep, monotonic, uniform
+        self._deadline = monotonic() + settings.write_timeout_s
+        self.count = 0
+
+    def again(self, why: str) -> None:
+        """Wait, then go on; ``RetriesExhausted`` if there are no tries or no time left."""
+        self.count += 1
+        wait_s = min(self._settings.backoff_min_ms * 2**self.count, self._settings.backoff_max_ms) / 1000
+        wait_s = self._uniform(0, wait_s)
+        if self.count >= self._settings.tries_max or self._monotonic() + wait_s > self._deadline:
+            raise RetriesExhausted(
+                f"gave up after {self.count} tries within {self._settings.write_timeout_s:g} s: {why}. "
+                "Nothing was changed; try again when there is less traffic, or raise write_timeout_s.",
+                tries=self.count,
+            )
+        self._sleep(wait_s)

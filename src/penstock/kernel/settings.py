@@ -1,0 +1,34 @@
+"""Every limit of the kernel, with its unit and its default."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one kernel in one process."""
+
+    tries_max: int = 100
+    """How often a write is tried against a branch that keeps moving."""
+    write_timeout_s: float = 10.0
+    """How long a write may take in total, all tries and waits included."""
+    backoff_min_ms: float = 2.0
+    """The wait after the first lost try; it doubles from try to try, and a random part of it is waited."""
+    backoff_max_ms: float = 250.0
+    """The longest wait between two tries."""
+    batch_max: int = 256
+    """How many requests one swap lands at most."""
+    queues_max: int = 512
+    """How many branches' queues keep their head in memory."""
+    cache_max_bytes: int = 64 * 1024 * 1024
+    """How much of the lake's objects is kept in memory."""
+    idempotency_days: float = 7.0
+    """How long an idempotency key is remembered."""
+    grace_s: float = 24 * 3600.0
+    """How long unreachable objects stay; longer than any write may take, on any machine."""
+    tombstone_days: float = 90.0
+    """How long the log of a deleted reference can be read."""
+    history_max_commits: int | None = None
+    """How many commits of a reference are kept at least; older ones may be swept. All, if not set."""
+    history_max_days: float | None = None
+    """For how long commits are kept at least; older ones may be swept. For ever, if not set."""

@@ -1,0 +1,128 @@
+"""The lake at a commit: a tree with the newest changes laid over it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Protocol
+
+from penstock.kernel import tree
+from penstock.kernel.objects import Objects
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import CommitObject, Segment, Value
+
+KNOWN_MAX = 4096
+Changes = Mapping[bytes, Value | None]
+Difference = dict[bytes, tuple[Value | None, Value | None]]
+
+
+class View(Protocol):
+    """A sorted map from stored keys to values that can be read."""
+
+    def get(self, key: bytes) -> Value | None: ...
+    def get_many(self, keys: Collection[bytes]) -> dict[bytes, Value]: ...
+    def scan(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]: ...
+
+
+class TreeView:
+    """A tree as a view. It remembers what it looked up: a tree never changes."""
+
+    def __init__(
+        self, objects: Objects, root: ObjectId, known: dict[bytes, Value | None] | None = None
+    ) -> None:
+        self._objects, self.root = objects, root
+        self._known = known if known is not None else {}
+
+    def get(self, key: bytes) -> Value | None:
+        try:
+            return self._known[key]
+        except KeyError:
+            if len(self._known) >= KNOWN_MAX:
+                self._known = {}
+            found = self._known[key] = tree.get(self._objects, self.root, key)
+            return found
+
+    def after(self, root: ObjectId, changes: Changes) -> TreeView:
+        """The view of the tree that some changes led to."""
+        return TreeView(self._objects, root, {**self._known, **changes})
+
+    def get_many(self, keys: Collection[bytes]) -> dict[bytes, Value]:
+        return tree.get_many(self._objects, self.root, keys)
+
+    def scan(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]:
+        return tree.scan(self._objects, self.root, start, stop)
+
+
+class Overlay:
+    """A view with changes laid over it; ``None`` hides what is below."""
+
+    def __init__(self, below: View, changes: dict[bytes, Value | None]) -> None:
+        self.below, self.changes = below, changes
+
+    def get(self, key: bytes) -> Value | None:
+        return self.changes[key] if key in self.changes else self.below.get(key)
+
+    def get_many(self, keys: Collection[bytes]) -> dict[bytes, Value]:
+        found = self.below.get_many([key for key in keys if key not in self.changes])
+        for key in keys:
+            if (value := self.changes.get(key)) is not None:
+                found[key] = value
+        return found
+
+    def scan(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]:
+        over = sorted(key for key in self.changes if start <= key and (stop is None or key < stop))
+        position = 0
+        for key, value in self.below.scan(start, stop):
+            while position < len(over) and over[position] < key:
+                if (mine := self.changes[over[position]]) is not None:
+                    yield over[position], mine
+                position += 1
+            if key not in self.changes:
+                yield key, value
+        for mine_key in over[position:]:
+            if (mine := self.changes[mine_key]) is not None:
+                yield mine_key, mine
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """The first key after all that begin with ``prefix``."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else None
+
+
+def recent_changes(objects: Objects, commit: CommitObject) -> dict[bytes, Value | None]:
+    """The changes that a commit carries on top of its tree."""
+    segments = objects.many([one for one, _ in commit.recent])
+    changes: dict[bytes, Value | None] = {}
+    for one, count in commit.recent:
+        segment: Segment = segments[one]
+        changes.update(zip(segment.keys[:count], segment.values[:count], strict=True))
+    return changes
+
+
+def state_of(objects: Objects, commit: CommitObject) -> Overlay:
+    """The lake at a commit."""
+    return Overlay(TreeView(objects, commit.root), recent_changes(objects, commit))
+
+
+def diff_commits(
+    objects: Objects, before: CommitObject, after: CommitObject, start: bytes = b"", stop: bytes | None = None
+) -> Difference:
+    """What differs between two commits within a range: key → (value before, value after), sorted by key."""
+    old, new = state_of(objects, before), state_of(objects, after)
+    found = tree.diff(objects, before.root, after.root, start, stop) if before.root != after.root else {}
+    over = old.changes.keys() | new.changes.keys()
+    if before.root == after.root:
+        # What both carry alike cannot differ; without this, every commit would look up all recent keys.
+        over = {key for key in over if _carried(old, key) != _carried(new, key)}
+    over = {key for key in over if start <= key and (stop is None or key < stop)}
+    was, now = old.get_many(over), new.get_many(over)
+    for key in over:
+        if was.get(key) != now.get(key):
+            found[key] = (was.get(key), now.get(key))
+        else:
+            found.pop(key, None)
+    return dict(sorted(found.items()))
+
+
+def _carried(state: Overlay, key: bytes) -> tuple[bool, Value | None]:
+    return key in state.changes, state.changes.get(key)

@@ -1,0 +1,342 @@
+"""The map: a search tree whose shape follows from its keys alone.
+
+A prolly tree. Entries are sorted by key and cut into nodes; where to cut is decided by a hash of the key
+that would end the node and by how many entries the node has so far. The same content therefore has the
+same nodes and the same root, whatever its history, equal subtrees have equal ids, and a change rewrites
+only the path to it. Values play no part in where nodes end, so replacing a value never moves a cut.
+
+An inner entry carries the *last* key of its child. Nodes hold some six entries at the bottom and sixteen
+above: what a one-key change has to rewrite stays near a kilobyte a level.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from penstock.errors import Damaged
+from penstock.kernel.objects import Objects, Pending
+from penstock.model.encoding import ObjectId, encode
+from penstock.model.objects import EMPTY_ROOT, Leaf, Node, Value
+
+
+class _Cut(NamedTuple):
+    """Where nodes of a kind end: never below ``least`` entries, always at ``most``, in between by chance."""
+
+    least: int
+    most: int
+    below: int
+
+
+LEAF_CUT: Final = _Cut(least=3, most=24, below=2**32 // 4)
+NODE_CUT: Final = _Cut(least=8, most=64, below=2**32 // 8)
+PREFETCH_MAX: Final = 64
+
+_Edit = tuple[bytes, Any]
+
+
+def get(objects: Objects, root: ObjectId, key: bytes) -> Value | None:
+    """The value of a key, ``None`` if it has none."""
+    node = objects.get(root)
+    while type(node) is Node:
+        index = bisect_left(node.keys, key)
+        if index == len(node.keys):
+            return None
+        node = objects.get(node.children[index])
+    keys = _leaf(node, root).keys
+    index = bisect_left(keys, key)
+    if index < len(keys) and keys[index] == key:
+        found: Value = node.values[index]
+        return found
+    return None
+
+
+def get_many(objects: Objects, root: ObjectId, keys: Collection[bytes]) -> dict[bytes, Value]:
+    """The values of those keys that have one, with one request a level for what is not in memory."""
+    warm(objects, root, keys)
+    return {key: value for key in keys if (value := get(objects, root, key)) is not None}
+
+
+def warm(objects: Objects, root: ObjectId, keys: Collection[bytes]) -> None:
+    """Bring the paths to some keys into memory, with one request a level."""
+    level: dict[ObjectId, Collection[bytes]] = {root: keys}
+    while level:
+        nodes = objects.many(level.keys())
+        below: dict[ObjectId, list[bytes]] = {}
+        for one, wanted in level.items():
+            node = nodes[one]
+            if type(node) is Node:
+                last = len(node.keys) - 1
+                for key in wanted:
+                    index = bisect_left(node.keys, key)
+                    below.setdefault(node.children[min(index, last)], []).append(key)
+        level = below  # type: ignore[assignment]
+
+
+def scan(
+    objects: Objects, root: ObjectId, start: bytes = b"", stop: bytes | None = None
+) -> Iterator[tuple[bytes, Value]]:
+    """The entries from ``start`` up to but without ``stop``, in the order of their keys."""
+    node = objects.get(root)
+    first = bisect_left(node.keys, start)
+    if type(node) is Node:
+        last = len(node.keys) if stop is None else min(bisect_left(node.keys, stop) + 1, len(node.keys))
+        ahead = 1
+        while first < last:
+            block = node.children[first : min(first + ahead, last)]
+            objects.many(block)
+            for child in block:
+                yield from scan(objects, child, start, stop)
+            first += len(block)
+            ahead = min(ahead * 2, PREFETCH_MAX)
+        return
+    last = len(node.keys) if stop is None else bisect_left(node.keys, stop)
+    yield from zip(node.keys[first:last], _leaf(node, root).values[first:last], strict=True)
+
+
+def diff(
+    objects: Objects, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
+) -> dict[bytes, tuple[Value | None, Value | None]]:
+    """What differs between two trees within a range: key → (value before, value after), sorted by key.
+
+    Nodes that both trees have are never read: a node holds its keys, so an equal id says that the same
+    keys have the same values. The cost is what changed, with one request a level.
+    """
+    left, right = _Side(objects, before, start, stop), _Side(objects, after, start, stop)
+    while True:
+        shared = left.ids & right.ids if left.level == right.level else set()
+        left.ids -= shared
+        right.ids -= shared
+        if left.level == right.level == 0 or not (left.ids or right.ids):
+            break
+        top = max(left.level, right.level)
+        for side in (left, right):
+            if side.level == top:
+                side.descend()
+    old, new = left.entries(), right.entries()
+    return {
+        key: (old.get(key), new.get(key))
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    }
+
+
+class _Side:
+    """One side of a diff: the nodes of one level that the other side does not have."""
+
+    def __init__(self, objects: Objects, root: ObjectId, start: bytes, stop: bytes | None) -> None:
+        self._objects, self._start, self._stop = objects, start, stop
+        self.ids = {root}
+        top = objects.get(root)
+        self.level = top.level if type(top) is Node else 0
+
+    def descend(self) -> None:
+        below: set[ObjectId] = set()
+        for node in self._objects.many(self.ids).values():
+            first = bisect_left(node.keys, self._start)
+            last = len(node.keys) if self._stop is None else bisect_left(node.keys, self._stop) + 1
+            below.update(node.children[first:last])
+        self.ids = below
+        self.level -= 1
+
+    def entries(self) -> dict[bytes, Value]:
+        found: dict[bytes, Value] = {}
+        for node in self._objects.many(self.ids).values():
+            for key, value in zip(node.keys, node.values, strict=True):
+                if self._start <= key and (self._stop is None or key < self._stop):
+                    found[key] = value  # noqa: PERF403
+        return found
+
+
+def update(objects: Pending, root: ObjectId, changes: Mapping[bytes, Value | None]) -> ObjectId:
+    """The root of the tree with some keys set or, where the value is ``None``, removed.
+
+    New nodes are added to ``objects``. Level by level, the nodes that an edit touches are cut anew, on to
+    the next cut that the old tree has too; what that replaces are the edits of the level above.
+    """
+    if not changes:
+        return root
+    warm(objects, root, changes.keys())
+    edits: list[_Edit] = sorted(changes.items(), key=_key_of)
+    node = objects.get(root)
+    top = node.level if type(node) is Node else 0
+    for level in range(top + 1):
+        edits = _rewrite(objects, root, level, edits)
+        if not edits:
+            return root
+    tops: dict[bytes, ObjectId | None] = {node.keys[-1]: root} if node.keys else {}
+    tops.update(edits)
+    nodes: list[_Edit] = [edit for edit in sorted(tops.items(), key=_key_of) if edit[1] is not None]
+    level = top
+    while len(nodes) > 1:
+        level += 1
+        nodes = _cut(objects, level, [key for key, _ in nodes], [child for _, child in nodes])
+    return _collapse(objects, nodes[0][1]) if nodes else EMPTY_ROOT
+
+
+def _key_of(edit: _Edit) -> bytes:
+    return edit[0]
+
+
+def _collapse(objects: Objects, root: ObjectId) -> ObjectId:
+    """A root with a single child gives way to it."""
+    node = objects.get(root)
+    while type(node) is Node and len(node.children) == 1:
+        root = node.children[0]
+        node = objects.get(root)
+    return root
+
+
+def _rewrite(objects: Pending, root: ObjectId, level: int, edits: Sequence[_Edit]) -> list[_Edit]:
+    """Apply edits to the nodes of one level, and return what that means for the level above."""
+    above: dict[bytes, ObjectId | None] = {}
+    position = 0
+    while position < len(edits):
+        one, node, is_last = _seek(objects, root, level, edits[position][0])
+        end = len(edits) if is_last else _until(edits, position, node.keys[-1])
+        replaced = _replace_values(objects, level, one, node, edits[position:end])
+        if replaced is not None:
+            above.update(replaced)
+            position = end
+        else:
+            position = _recut(objects, root, level, edits, position, above)
+    return sorted(above.items(), key=_key_of)
+
+
+def _replace_values(
+    objects: Pending, level: int, one: ObjectId, node: Any, edits: Sequence[_Edit]
+) -> dict[bytes, ObjectId | None] | None:
+    """The short way: edits that only replace values of existing keys leave all cuts where they are."""
+    keys = node.keys
+    values = list(node.values if level == 0 else node.children)
+    for key, value in edits:
+        index = bisect_left(keys, key)
+        if value is None or index == len(keys) or keys[index] != key:
+            return None
+        values[index] = value
+    new = _add(objects, level, keys, values)
+    return {keys[-1]: new} if new != one else {}
+
+
+def _recut(
+    objects: Pending,
+    root: ObjectId,
+    level: int,
+    edits: Sequence[_Edit],
+    position: int,
+    above: dict[bytes, ObjectId | None],
+) -> int:
+    """Cut anew from the start of the node that an edit touches, until a cut falls on an old one.
+
+    What changed goes into ``above``; returns the position of the next edit.
+    """
+    keys: list[bytes] = []
+    values: list[Any] = []
+    old: dict[bytes, ObjectId] = {}
+    seek = edits[position][0]
+    while True:
+        one, node, is_last = _seek(objects, root, level, seek)
+        merged = dict(zip(node.keys, node.values if level == 0 else node.children, strict=True))
+        end = len(edits) if is_last or not node.keys else _until(edits, position, node.keys[-1])
+        for key, value in edits[position:end]:
+            if value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+        position = end
+        for key, value in sorted(merged.items(), key=_key_of):
+            keys.append(key)
+            values.append(value)
+        if node.keys:
+            old[node.keys[-1]] = one
+        if is_last or not keys or _ends(level, keys):
+            break
+        seek = node.keys[-1] + b"\0"
+    new = dict(_cut(objects, level, keys, values))
+    for key in old.keys() | new.keys():
+        if old.get(key) != new.get(key):
+            above[key] = new.get(key)
+    return position
+
+
+def _until(edits: Sequence[_Edit], start: int, last_key: bytes) -> int:
+    """The position after the last edit whose key is not beyond ``last_key``."""
+    return bisect_left(edits, last_key + b"\0", lo=start, key=_key_of)
+
+
+def _seek(objects: Objects, root: ObjectId, level: int, key: bytes) -> tuple[ObjectId, Any, bool]:
+    """The node of a level where a key belongs, and whether it is the last one of its level."""
+    one, node, is_last = root, objects.get(root), True
+    while type(node) is Node and node.level > level:
+        index, last = bisect_left(node.keys, key), len(node.keys) - 1
+        if index < last:
+            is_last = False
+        one = node.children[min(index, last)]
+        node = objects.get(one)
+    return one, node, is_last
+
+
+def _rank(key: bytes, level: int) -> int:
+    """A well-mixed number below 2**32 of a key, another one on every level."""
+    mixed = crc32(key, level * 0x9E3779B1 & 0xFFFFFFFF)
+    mixed = (mixed ^ mixed >> 15) * 0x2C1B3C6D & 0xFFFFFFFF
+    return mixed ^ mixed >> 12
+
+
+def cuts(level: int, keys: Sequence[bytes]) -> Iterator[int]:
+    """The positions in a run of keys, which begins a node, after which a node ends."""
+    least, most, below = LEAF_CUT if level == 0 else NODE_CUT
+    count = 0
+    for position, key in enumerate(keys, 1):
+        count += 1
+        if count >= least and (count == most or _rank(key, level) < below):
+            yield position
+            count = 0
+
+
+def _ends(level: int, keys: Sequence[bytes]) -> bool:
+    """Whether a node ends with the last of these keys."""
+    last = 0
+    for position in cuts(level, keys):
+        last = position
+    return last == len(keys)
+
+
+def _cut(objects: Pending, level: int, keys: list[bytes], values: list[Any]) -> list[_Edit]:
+    """Cut entries into new nodes, and return the last key and the id of each."""
+    nodes, start = [], 0
+    for end in (*cuts(level, keys), len(keys)):
+        if start < end:
+            nodes.append((keys[end - 1], _add(objects, level, keys[start:end], values[start:end])))
+        start = end
+    return nodes
+
+
+def _add(objects: Pending, level: int, keys: list[bytes], values: list[Any]) -> ObjectId:
+    packed, whole = pack(level, keys, values)
+    return objects.add_node(packed, whole)
+
+
+def pack(level: int, keys: list[bytes], values: list[Any]) -> tuple[bytes, Leaf | Node]:
+    """A node's bytes, in which the prefix that all its keys share stands once, and its form in memory."""
+    length = _shared(keys[0], keys[-1]) if keys else 0
+    prefix = keys[0][:length] if keys else b""
+    short = [key[length:] for key in keys]
+    if level == 0:
+        return encode(Leaf(prefix, short, values)), Leaf(b"", keys, values)
+    return encode(Node(level, prefix, short, values)), Node(level, b"", keys, values)
+
+
+def _shared(first: bytes, last: bytes) -> int:
+    """How many bytes two keys begin with alike."""
+    length = min(len(first), len(last))
+    differing = int.from_bytes(first[:length], "big") ^ int.from_bytes(last[:length], "big")
+    return length - (differing.bit_length() + 7) // 8
+
+
+def _leaf(node: Any, root: ObjectId) -> Leaf:
+    if type(node) is not Leaf:
+        raise Damaged(f"the tree {root.hex()} has a node that is none")
+    return node

@@ -1,0 +1,1 @@
+"""What a program holds: lakes, branches, tags, tables."""

@@ -1,0 +1,291 @@
+"""Views: a branch, a tag, the lake at a commit, a table. They hold a name, not a copy of what it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.kernel.conflict import content_of
+from penstock.kernel.state import prefix_end
+from penstock.model.commits import Commit
+from penstock.model.content import AnyContent, Namespace
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import RESERVED, Key
+from penstock.model.merges import MergeResult
+from penstock.model.objects import LogEntry
+from penstock.model.operations import Delete, Operation, Put
+from penstock.model.references import Kind, Reference
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One event in the life of a reference."""
+
+    position: int
+    time: datetime
+    event: str
+    name: str
+    before: str
+    after: str
+    who: str
+    requests: int
+    """How many requests this one swap landed."""
+
+    @classmethod
+    def of(cls, entry: LogEntry) -> LogLine:
+        return cls(
+            position=entry.position,
+            time=datetime.fromtimestamp(entry.time_us / 1_000_000, UTC),
+            event=entry.kind,
+            name=entry.name,
+            before=entry.before.hex(),
+            after=entry.after.hex(),
+            who=entry.who,
+            requests=len(entry.landed),
+        )
+
+
+class _Named:
+    """What branches and tags share."""
+
+    kind: Kind
+
+    def __init__(self, lake: Lake, name: str) -> None:
+        self._lake, self.name = lake, name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and (other.name, other._lake) == (self.name, self._lake)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name))
+
+    @property
+    def reference(self) -> Reference:
+        """The stored reference as it is now."""
+        found = self._lake.kernel.references.get(self.name)
+        if found.kind is not self.kind:
+            raise InvalidRequest(f"'{self.name}' is a {found.kind.value}, not a {self.kind.value}")
+        return found
+
+    @property
+    def head(self) -> str:
+        """The id of the commit it names now."""
+        return self.reference.id
+
+    @property
+    def exists(self) -> bool:
+        row = self._lake.kernel.store.reference(self.name)
+        return row is not None and row.kind == self.kind
+
+    def create(self, at: str | None = None, *, key: str | None = None) -> Any:
+        """Create it at a revision, the default branch's head if none is given."""
+        commit = self._lake._reachable(at)
+        self._lake.kernel.references.create(
+            self.name, self.kind, commit, who=self._lake.author, key=key or ""
+        )
+        return self
+
+    def assign(self, to: str, *, expected: str | None = None, key: str | None = None) -> Any:
+        """Let it name another commit, if it is where ``expected`` says."""
+        _ = self.reference
+        self._lake.kernel.references.assign(
+            self.name,
+            self._lake._reachable(to),
+            expected=self._lake._commit(expected) if expected is not None else None,
+            who=self._lake.author,
+            key=key or "",
+        )
+        return self
+
+    def delete(self, *, expected: str | None = None, key: str | None = None) -> None:
+        """Delete it, if it is where ``expected`` says. Its log can still be read for a while."""
+        if self.name == self._lake.default_branch:
+            raise InvalidRequest(f"the default branch '{self.name}' cannot be deleted", name=self.name)
+        _ = self.reference
+        self._lake.kernel.references.delete(
+            self.name,
+            expected=self._lake._commit(expected) if expected is not None else None,
+            who=self._lake.author,
+            key=key or "",
+        )
+
+    def snapshot(self) -> Snapshot:
+        """The lake as it is here now, pinned."""
+        return Snapshot(self._lake, self.reference.head)
+
+    def tables(self, prefix: str | Key | None = None) -> list[Table]:
+        """The tables here now, below a namespace or all."""
+        return [Table(self._lake, table.key, self.name) for table in self.snapshot().tables(prefix)]
+
+    def table(self, key: str | Key) -> Table:
+        return Table(self._lake, Key.parse(key), self.name)
+
+    def log(self, **chosen: Any) -> list[Commit]:
+        """Its commits, newest first; takes what ``Lake.log`` takes."""
+        return self._lake.log(self.name, **chosen)
+
+    def reflog(self, *, limit: int = 100) -> list[LogLine]:
+        """What happened to it, newest first."""
+        return self._lake.reflog(self.name, limit=limit)
+
+
+class Branch(_Named):
+    """A line of work that commits are added to."""
+
+    kind = Kind.BRANCH
+
+    def commit(self, operations: Sequence[Operation], **said: Any) -> Commit:
+        """Carry out operations here, all or none; takes what ``Lake.commit`` takes."""
+        return self._lake.commit(operations, branch=self.name, **said)
+
+    def put(
+        self,
+        key: str | Key,
+        content: AnyContent,
+        *,
+        message: str | None = None,
+        base: str | None = None,
+        **said: Any,
+    ) -> Commit:
+        """Let a key hold a content. Namespaces above it are created as needed."""
+        path = Key.parse(key)
+        text = f"put {path}" if message is None else message
+        return self.commit([Put(path, content)], message=text, base=base, create_namespaces=True, **said)
+
+    def drop(
+        self, key: str | Key, *, message: str | None = None, base: str | None = None, **said: Any
+    ) -> Commit:
+        """Let a key hold nothing. A namespace must be empty."""
+        path = Key.parse(key)
+        text = f"drop {path}" if message is None else message
+        return self.commit([Delete(path)], message=text, base=base, **said)
+
+    def create_namespace(
+        self, key: str | Key, properties: Mapping[str, str] | None = None, **said: Any
+    ) -> Commit:
+        """Create a namespace, and those above it as needed."""
+        path = Key.parse(key)
+        said.setdefault("message", f"create namespace {path}")
+        operation = Put(path, Namespace(properties=dict(properties or {})))
+        return self.commit([operation], create_namespaces=True, **said)
+
+    def merge_into(self, target: str | Branch | None = None, **how: Any) -> MergeResult:
+        """Merge this branch into another; takes what ``Lake.merge`` takes."""
+        into = target.name if isinstance(target, Branch) else target
+        return self._lake.merge(self.name, into, **how)
+
+    def rebase(self, onto: str | None = None, **how: Any) -> MergeResult:
+        """Repeat this branch's own commits on a new base; takes what ``Lake.rebase`` takes."""
+        return self._lake.rebase(self.name, onto, **how)
+
+
+class Tag(_Named):
+    """A name for a commit that does not move by itself."""
+
+    kind = Kind.TAG
+
+
+class Snapshot:
+    """The lake at a commit. It never changes."""
+
+    def __init__(self, lake: Lake, commit: ObjectId) -> None:
+        self._lake, self._commit = lake, commit
+        self._state = lake.kernel.state(commit)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.id[:8]} of {self._lake.url}>"
+
+    @property
+    def id(self) -> str:
+        """The commit's id."""
+        return self._commit.hex()
+
+    def get(self, key: str | Key) -> AnyContent | None:
+        """What a key holds, ``None`` if nothing."""
+        return content_of(self._lake.kernel.objects, self._state.get(Key.parse(key).encode()))
+
+    def get_many(self, keys: Sequence[str | Key]) -> dict[Key, AnyContent]:
+        """What those keys hold that hold something."""
+        paths = [Key.parse(key) for key in keys]
+        found = self._state.get_many([path.encode() for path in paths])
+        contents = {
+            Key.decode(key): content_of(self._lake.kernel.objects, value) for key, value in found.items()
+        }
+        return {key: content for key, content in contents.items() if content is not None}
+
+    def entries(
+        self, prefix: str | Key | None = None, *, after: str | Key | None = None
+    ) -> Iterator[tuple[Key, AnyContent]]:
+        """Keys and contents in order: at and below a key or all, after a key or from the start."""
+        for start, stop in self._ranges(Key.parse(prefix) if prefix is not None else None):
+            begin = max(start, Key.parse(after).encode() + b"\0") if after is not None else start
+            if stop is not None and begin >= stop:
+                continue
+            for key, value in self._state.scan(begin, stop):
+                content = content_of(self._lake.kernel.objects, value)
+                if content is not None and not key.startswith(RESERVED):
+                    yield Key.decode(key), content
+
+    def _ranges(self, prefix: Key | None) -> list[tuple[bytes, bytes | None]]:
+        if prefix is None:
+            return [(b"", None)]
+        stored = prefix.encode()
+        return [(stored, stored + b"\0"), (stored + b"\0", prefix_end(stored + b"\0"))]
+
+    def tables(self, prefix: str | Key | None = None) -> list[Table]:
+        """Everything that is not a namespace, below a namespace or all."""
+        return [
+            Table(self._lake, key, self.id)
+            for key, content in self.entries(prefix)
+            if not isinstance(content, Namespace)
+        ]
+
+    def namespaces(self, prefix: str | Key | None = None) -> list[Key]:
+        """The namespaces, at and below a key or all."""
+        return [key for key, content in self.entries(prefix) if isinstance(content, Namespace)]
+
+    def table(self, key: str | Key) -> Table:
+        return Table(self._lake, Key.parse(key), self.id)
+
+    def log(self, **chosen: Any) -> list[Commit]:
+        """The commits that led here, newest first; takes what ``Lake.log`` takes."""
+        return self._lake.log(self.id, **chosen)
+
+
+class Table:
+    """A table at a reference."""
+
+    def __init__(self, lake: Lake, key: Key, ref: str) -> None:
+        self._lake, self.key, self.ref = lake, key, ref
+
+    def __repr__(self) -> str:
+        return f"<Table {self.key} at {self.ref if len(self.ref) < 64 else self.ref[:8]}>"
+
+    @property
+    def content(self) -> AnyContent:
+        """What the key holds now; ``KeyNotFound`` if nothing."""
+        found = self._lake.at(self.ref).get(self.key)
+        if found is None:
+            raise KeyNotFound(f"there is no '{self.key}' at '{self.ref}'", key=str(self.key), ref=self.ref)
+        return found
+
+    @property
+    def exists(self) -> bool:
+        return self._lake.at(self.ref).get(self.key) is not None
+
+    @property
+    def type(self) -> str:
+        return self.content.type
+
+    def log(self, **chosen: Any) -> list[Commit]:
+        """The commits that changed it, newest first; takes what ``Lake.log`` takes."""
+        return self._lake.log(self.ref, table=self.key, **chosen)

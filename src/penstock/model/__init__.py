@@ -1,0 +1,1 @@
+"""Frozen values that the whole of Penstock speaks: keys, contents, operations, commits, references."""

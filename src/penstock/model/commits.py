@@ -1,0 +1,86 @@
+"""Commits as programs and people see them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.objects import CommitObject
+
+MESSAGE_MAX_CHARS: Final = 16_384
+PROPERTIES_MAX_CHARS: Final = 16_384
+AUTHOR_MAX_CHARS: Final = 256
+
+
+class CommitMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a writer says about a commit."""
+
+    message: str = ""
+    authors: tuple[str, ...] = ()
+    author_time_us: int = 0
+    signed_off_by: tuple[str, ...] = ()
+    properties: dict[str, tuple[str, ...]] = {}
+    committer: str = ""
+
+    def check(self) -> CommitMeta:
+        """Return ``self`` if a commit can carry it."""
+        if not isinstance(self.message, str):
+            raise InvalidRequest(f"a commit message is text, not {type(self.message).__name__}")
+        if len(self.message) > MESSAGE_MAX_CHARS:
+            raise InvalidRequest(f"a commit message has at most {MESSAGE_MAX_CHARS} characters")
+        for author in (*self.authors, *self.signed_off_by, self.committer):
+            if len(author) > AUTHOR_MAX_CHARS:
+                raise InvalidRequest(f"an author has at most {AUTHOR_MAX_CHARS} characters: {author[:40]!r}…")
+        if len(self.authors) + len(self.signed_off_by) > 100:
+            raise InvalidRequest("a commit has at most 100 authors and signers")
+        size = sum(len(name) + sum(map(len, values)) for name, values in self.properties.items())
+        if size > PROPERTIES_MAX_CHARS:
+            raise InvalidRequest(f"a commit's properties have at most {PROPERTIES_MAX_CHARS} characters")
+        return self
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit with its id."""
+
+    id: str
+    parents: tuple[str, ...]
+    time: datetime
+    author: str
+    message: str
+    properties: dict[str, tuple[str, ...]]
+    generation: int
+    key: str
+    stored: CommitObject
+
+    @classmethod
+    def of(cls, commit_id: ObjectId, stored: CommitObject) -> Commit:
+        return cls(
+            id=commit_id.hex(),
+            parents=tuple(parent.hex() for parent in stored.parents),
+            time=datetime.fromtimestamp(stored.time_us / 1_000_000, UTC),
+            author=stored.authors[0] if stored.authors else stored.committer,
+            message=stored.message,
+            properties=stored.properties,
+            generation=stored.generation,
+            key=stored.key,
+            stored=stored,
+        )
+
+    @property
+    def object_id(self) -> ObjectId:
+        return bytes.fromhex(self.id)
+
+    @property
+    def is_merge(self) -> bool:
+        return bool(self.stored.further_parents)
+
+    def __repr__(self) -> str:
+        title = self.message.partition("\n")[0]
+        return f"<Commit {self.id[:8]} {title!r} by {self.author or 'nobody'}>"
+
+
+EMPTY_COMMIT_ID: Final = NO_COMMIT.hex()

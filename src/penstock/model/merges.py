@@ -1,0 +1,80 @@
+"""What a merge is told to do per key, and what it did."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from penstock.model.conflicts import Conflict
+from penstock.model.content import AnyContent
+from penstock.model.keys import Key
+
+
+class MergeMode(StrEnum):
+    """How a merge treats a key."""
+
+    NORMAL = "normal"
+    """Take the source's change unless the target changed the key too."""
+    FORCE = "force"
+    """Take the source's state, whatever the target has."""
+    DROP = "drop"
+    """Leave the target as it is."""
+
+
+class KeyMerge(msgspec.Struct, frozen=True, kw_only=True):
+    """How to merge one key.
+
+    ``content`` settles a conflict by a given content. ``expected`` refuses the merge unless the target holds
+    exactly that; ``expect_absent`` unless it holds nothing.
+    """
+
+    mode: MergeMode = MergeMode.NORMAL
+    content: AnyContent | None = None
+    expected: AnyContent | None = None
+    expect_absent: bool = False
+
+
+class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one key: ``before`` and ``after`` on the target, or a conflict."""
+
+    key: Key
+    mode: MergeMode = MergeMode.NORMAL
+    before: AnyContent | None = None
+    after: AnyContent | None = None
+    conflict: Conflict | None = None
+
+
+class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a merge, transplant, rebase or revert did, or would do.
+
+    ``commits`` are the new commits, oldest first; none if there was nothing to do or it was a dry run.
+    """
+
+    commits: tuple[str, ...] = ()
+    head: str
+    """The target's head: after it, or as a dry run found it."""
+    base: str | None = None
+    """The common ancestor that the merge started from."""
+    source: str | None = None
+    keys: tuple[MergedKey, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        return tuple(key.conflict for key in self.keys if key.conflict is not None)
+
+    @property
+    def applied(self) -> bool:
+        """Whether the target moved."""
+        return bool(self.commits)
+
+    @property
+    def commit(self) -> str | None:
+        """The newest of the new commits."""
+        return self.commits[-1] if self.commits else None
+
+    def __repr__(self) -> str:
+        what = "dry run" if self.dry_run else "applied" if self.applied else "nothing to do"
+        counts = f"{len(self.keys)} keys, {len(self.conflicts)} conflicts"
+        return f"<MergeResult {what}: {counts}, head {self.head[:8]}>"

@@ -1,0 +1,100 @@
+"""Names of references, and revisions: names with a way to walk from them.
+
+``main``, ``main@<commit id>``, ``<commit id>``, then any number of ``~N`` (N-th predecessor), ``^N`` (N-th
+parent) and ``*T`` (the newest commit not after time T), as in ``main*2026-11-01T00:00:00Z~3^2``.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.errors import InvalidName
+
+NAME_MAX_CHARS: Final = 200
+
+_NAME = re.compile(r"[A-Za-z](?:(?:(?!\.\.)[A-Za-z0-9./_-])*[A-Za-z0-9_-])?")
+_HASH = re.compile(r"[0-9a-fA-F]{8,64}")
+_STEP = re.compile(r"([~^])(\d{0,9})|\*(\d{4}-\d{2}-\d{2}(?:T[0-9:.]+(?:Z|[+-]\d{2}:\d{2})?)?|\d{1,16})")
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of a walk: ``~`` and ``^`` count, ``*`` goes back to a time in microseconds."""
+
+    kind: Literal["~", "^", "*"]
+    amount: int
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """A parsed revision. Without a name it starts at a commit id, without a commit id at a head.
+
+    ``commit`` is 64 hexadecimal digits, or at least the first 8 of them.
+    """
+
+    name: str | None
+    commit: str | None
+    steps: tuple[Step, ...] = ()
+
+
+def check_name(name: str) -> str:
+    """Return ``name`` if a branch or tag can have it."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} cannot name a reference: it starts with a letter, goes on with letters, digits and "
+            "'./_-', contains no '..' and ends with neither '.' nor '/'"
+        )
+    if len(name) > NAME_MAX_CHARS:
+        raise InvalidName(f"a reference name has at most {NAME_MAX_CHARS} characters: {name[:40]!r}…")
+    if name.upper() in ("HEAD", "DETACHED") or _HASH.fullmatch(name):
+        raise InvalidName(f"{name!r} cannot name a reference: it would read as something else")
+    return name
+
+
+def parse_revision(text: str) -> Revision:
+    """Read a revision; whether what it names exists is not asked here."""
+    if not isinstance(text, str):
+        raise InvalidName(f"a revision is written as text, not as {type(text).__name__}")
+    start = re.search(r"[~^*]", text)
+    base, walk = (text[: start.start()], text[start.start() :]) if start else (text, "")
+    if "@" in base:
+        name, _, commit = base.partition("@")
+        return Revision(check_name(name) if name else None, _commit_id(commit, text), _steps(walk, text))
+    if _HASH.fullmatch(base):
+        return Revision(None, _commit_id(base, text), _steps(walk, text))
+    return Revision(check_name(base), None, _steps(walk, text))
+
+
+def parse_time_us(text: str) -> int:
+    """Microseconds since 1970 of an ISO date or time (UTC unless it says otherwise) or of milliseconds."""
+    if text.isdigit():
+        return int(text) * 1000
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidName(f"{text!r} is not a date or time; write it like 2026-11-01T00:00:00Z") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000)
+
+
+def _commit_id(text: str, whole: str) -> str:
+    if not _HASH.fullmatch(text):
+        raise InvalidName(f"{whole!r}: {text!r} is not a commit id, nor the first 8 or more digits of one")
+    return text.lower()
+
+
+def _steps(walk: str, whole: str) -> tuple[Step, ...]:
+    steps, position = [], 0
+    while position < len(walk):
+        match = _STEP.match(walk, position)
+        if not match:
+            raise InvalidName(f"{whole!r}: {walk[position:]!r} is not '~N', '^N' or '*time'")
+        kind, amount, moment = match.groups()
+        if moment is not None:
+            steps.append(Step("*", parse_time_us(moment)))
+        else:
+            steps.append(Step(kind, int(amount or 1)))  # type: ignore[arg-type]
+        position = match.end()
+    return tuple(steps)

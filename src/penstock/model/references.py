@@ -1,0 +1,61 @@
+"""References: names for commits. A reference is one row of the store, and moves by one swap of it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+
+
+class Kind(StrEnum):
+    """What a row of the store's reference table stands for."""
+
+    BRANCH = "branch"
+    TAG = "tag"
+    DELETED = "deleted"
+    """A deleted branch or tag: it keeps its name's log until it expires."""
+    LAKE = "lake"
+    """The lake's own description."""
+
+
+class Event(StrEnum):
+    """The kinds of entries in a reference's log."""
+
+    CREATE = "create"
+    COMMIT = "commit"
+    MERGE = "merge"
+    TRANSPLANT = "transplant"
+    ASSIGN = "assign"
+    DELETE = "delete"
+
+
+class Reference(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A branch or tag. Every swap of the row compares all of it.
+
+    ``incarnation`` is new each time a name is created, so that a re-created branch is never mistaken for
+    the old one. ``log`` is the newest entry of the reference's log. ``note`` is for whoever owns the
+    reference, such as a transaction; it changes with the row.
+    """
+
+    kind: Kind
+    name: str
+    head: ObjectId = NO_COMMIT
+    incarnation: bytes
+    log: ObjectId
+    position: int
+    """The number of the newest log entry."""
+    created_us: int
+    note: bytes = b""
+    was: Kind | None = None
+    """Of a deleted reference: what it was."""
+
+    @property
+    def id(self) -> str:
+        """The head as people write it."""
+        return self.head.hex()
+
+
+encode_reference = encode
+decode_reference = decoder(Reference).decode

@@ -1,0 +1,67 @@
+"""Locations: where tables are, and which places a lake may use.
+
+A location is a URL or a local path. It is taken apart once and compared piece by piece, so that none can
+pretend to lie below a root: no ``..``, no user names, no queries, no root ``/data`` that lets in ``/data-2``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from penstock.errors import LocationRefused
+
+
+def normalise(location: str) -> str:
+    """The one way to write a location: local paths absolute, no trailing slash."""
+    scheme, host, path = _parts(location)
+    return f"{scheme}://{host}{path}" if scheme != "file" else path
+
+
+def is_under(location: str, root: str) -> bool:
+    """Whether a location is a root or lies below it."""
+    scheme, host, path = _parts(location)
+    root_scheme, root_host, root_path = _parts(root)
+    if (scheme, host) != (root_scheme, root_host):
+        return False
+    return path == root_path or path.startswith(root_path.rstrip("/") + "/")
+
+
+def check_under(location: str, roots: Iterable[str]) -> str:
+    """The location, normalised, if it lies below one of the roots; ``LocationRefused`` otherwise."""
+    places = list(roots)
+    if any(is_under(location, root) for root in places):
+        return normalise(location)
+    raise LocationRefused(
+        f"{location} lies outside the lake's roots ({', '.join(places) or 'none'}); "
+        "use a place below one of them, or have the lake's owner add a root",
+        location=location,
+        roots=places,
+    )
+
+
+def _parts(location: str) -> tuple[str, str, str]:
+    if not isinstance(location, str) or not location or not location.isprintable():
+        raise LocationRefused(f"{location!r} is not a location", location=str(location))
+    if "://" not in location:
+        return "file", "", _path(location, str(Path(location).absolute()))
+    split = urlsplit(location)
+    if "@" in split.netloc or split.query or split.fragment or "\\" in location:
+        raise LocationRefused(
+            f"{location!r}: a location has no user, query, fragment or backslash", location=location
+        )
+    if split.scheme == "file" and split.netloc not in ("", "localhost"):
+        raise LocationRefused(f"{location!r} names a file on another host", location=location)
+    host = "" if split.scheme == "file" else split.netloc.lower()
+    if split.scheme != "file" and not host:
+        raise LocationRefused(f"{location!r} names no bucket or host", location=location)
+    return split.scheme.lower(), host, _path(location, split.path)
+
+
+def _path(location: str, path: str) -> str:
+    if any(unquote(part) in ("..", ".") for part in path.split("/")):
+        raise LocationRefused(
+            f"{location!r} walks up or in place; write it without '.' and '..'", location=location
+        )
+    return "/" + "/".join(part for part in path.split("/") if part)

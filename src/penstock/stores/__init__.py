@@ -1,0 +1,35 @@
+"""Stores: the databases that a lake can live in, one adapter a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import InvalidRequest
+from penstock.stores.port import Store
+
+DATABASE_FILE: Final = "penstock.db"
+
+
+def is_local(target: str) -> bool:
+    """Whether a target is a directory on this machine rather than a database."""
+    return "://" not in target and not target.startswith("memory:")
+
+
+def open_store(target: str, create: bool) -> Store:
+    """The store behind a path or URL; a local one is made if ``create`` says so."""
+    if target.startswith("memory:"):
+        from penstock.stores.memory import MemoryStore
+
+        return MemoryStore()
+    if target.startswith("sqlite://"):
+        target = target.removeprefix("sqlite://")
+    if "://" in target:
+        scheme = target.partition("://")[0]
+        raise InvalidRequest(f"there is no store for '{scheme}://'; a lake can be a directory", scheme=scheme)
+    from penstock.stores.sqlite import SqliteStore
+
+    path = Path(target)
+    if path.is_file() and path.name != DATABASE_FILE:
+        raise InvalidRequest(f"{path} is a file; a lake is a directory")
+    return SqliteStore(path if path.name == DATABASE_FILE else path / DATABASE_FILE, create=create)

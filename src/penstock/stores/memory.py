@@ -1,0 +1,93 @@
+"""A store in this process's memory, of the key-value family: objects first, then one swap."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
+
+from penstock.model.clock import Clock, now_us
+from penstock.model.encoding import ObjectId
+from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+
+
+class MemoryStore(Store):
+    """For tests and trials: gone when the process ends."""
+
+    url = "memory:"
+
+    def __init__(self, clock: Clock = now_us) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._objects: dict[ObjectId, tuple[bytes, int]] = {}
+        self._rows: dict[str, Row] = {}
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        found = self._objects
+        return {one: found[one][0] for one in ids if one in found}
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        with self._lock:
+            self._put(objects)
+
+    def _put(self, objects: Mapping[ObjectId, bytes]) -> None:
+        now = self._clock()
+        for one, data in objects.items():
+            known = self._objects.get(one)
+            self._objects[one] = (known[0] if known else data, now)
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[Turn]:
+        yield _MemoryTurn(self, name, self._rows.get(name))
+
+    def reference(self, name: str) -> Row | None:
+        return self._rows.get(name)
+
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        with self._lock:
+            names = [name for name, row in self._rows.items() if row.kind == kind]
+            chosen = sorted(name for name in names if name > after and name.startswith(prefix))
+            return [self._rows[name] for name in chosen[:limit]]
+
+    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+        with self._lock:
+            ids = sorted(one for one in self._objects if one > after)[:limit]
+            rows = [Stored(one, self._objects[one][1], len(self._objects[one][0])) for one in ids]
+        return rows, ids[-1] if len(ids) == limit else b""
+
+    def delete(self, objects: Sequence[Stored]) -> int:
+        with self._lock:
+            doomed = [
+                o.id for o in objects if o.id in self._objects and self._objects[o.id][1] == o.referenced_us
+            ]
+            for one in doomed:
+                del self._objects[one]
+            return len(doomed)
+
+    def erase(self) -> None:
+        with self._lock:
+            self._objects.clear()
+            self._rows.clear()
+
+    def close(self) -> None:
+        pass
+
+
+class _MemoryTurn(Turn):
+    def __init__(self, store: MemoryStore, name: str, row: Row | None) -> None:
+        self._store, self._name, self.row = store, name, row
+
+    def advance(
+        self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
+    ) -> Advanced:
+        store = self._store
+        with store._lock:
+            present = frozenset(one for one in fresh if one in store._objects)
+            store._put(objects)
+            if present or store._rows.get(self._name) != self.row:
+                return Advanced(False, present)
+            if row is None:
+                store._rows.pop(self._name, None)
+            else:
+                store._rows[self._name] = row
+            return Advanced(True)

@@ -1,0 +1,105 @@
+"""The port: all that Penstock asks of a database.
+
+A store keeps immutable *objects* by id and a few *rows* by name, and can replace one row on the condition
+that it is still what the caller saw. That one conditional replacement is the only instant at which anything
+becomes visible. Every adapter passes ``penstock.testing.StoreContract`` without an assertion of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from penstock.model.encoding import ObjectId
+
+
+class Row(NamedTuple):
+    """One row: a name, unique over all kinds, the kind it is listed under, and its bytes."""
+
+    name: str
+    kind: str
+    data: bytes
+
+
+class Stored(NamedTuple):
+    """An object as a scan finds it. ``referenced_us`` is when it was last stored, by anyone."""
+
+    id: ObjectId
+    referenced_us: int
+    size: int
+
+
+class Advanced(NamedTuple):
+    """What came of an advance: whether the row was swapped, and which fresh ids were there already."""
+
+    swapped: bool
+    present: frozenset[ObjectId] = frozenset()
+
+
+class Turn(ABC):
+    """One chance to move one row: the row as it is, and the way to replace it."""
+
+    row: Row | None
+    """The row, ``None`` if there is none."""
+
+    @abstractmethod
+    def advance(
+        self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
+    ) -> Advanced:
+        """Make ``objects`` durable, then replace the row by ``row`` (``None`` removes it) if it is unchanged.
+
+        Nothing is swapped if another process replaced the row first, or if one of the ``fresh`` objects
+        was stored before by anyone. Objects may stay behind then; the sweep finds them. To be called once.
+
+        Raises ``OutcomeUnknown`` if the store cannot say whether the row was replaced, ``Unavailable`` if
+        it surely was not.
+        """
+
+
+class Store(ABC):
+    """A database that Penstock can live in. All methods may be called by many threads at once."""
+
+    url: str
+    """Where the store is, without secrets."""
+
+    @abstractmethod
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        """The objects with these ids; those that do not exist are left out."""
+
+    @abstractmethod
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        """Make objects durable. One that is there already keeps its bytes and is marked as just stored."""
+
+    @abstractmethod
+    def turn(self, name: str) -> AbstractContextManager[Turn]:
+        """A chance to move the row ``name``.
+
+        A store with transactions holds a lock on the row until the context ends, so that the writers of
+        several processes wait for each other instead of undoing each other's work.
+        """
+
+    @abstractmethod
+    def reference(self, name: str) -> Row | None:
+        """The row as it is now; never a stale one."""
+
+    @abstractmethod
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        """Rows of one kind in the order of their names, after the name ``after``, without reading others."""
+
+    @abstractmethod
+    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+        """Some objects, and the token from which to go on; an empty token begins, and says it ended."""
+
+    @abstractmethod
+    def delete(self, objects: Sequence[Stored]) -> int:
+        """Delete those that were not stored again since they were scanned, and say how many."""
+
+    @abstractmethod
+    def erase(self) -> None:
+        """Delete everything."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of all connections."""

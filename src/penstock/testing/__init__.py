@@ -1,0 +1,1 @@
+"""What tests of Penstock, and of adapters and formats for it, are made of."""
