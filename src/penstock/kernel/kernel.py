@@ -12,9 +12,12 @@ import msgspec
 
 from penstock.errors import (
     CommitNotFound,
+    ConflictError,
     InvalidName,
     InvalidRequest,
     MergeConflict,
+    ReferenceNotFound,
+    RequestError,
 )
 from penstock.kernel.chain import Chain
 from penstock.kernel.commit import CommitRequest
@@ -23,7 +26,7 @@ from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.merge import MergeOptions, MergeRequest, RevertRequest, TransplantRequest
 from penstock.kernel.objects import Objects, check_object
-from penstock.kernel.queue import BranchQueue, Outcome, outcome_of
+from penstock.kernel.queue import BranchQueue, Outcome, key_reused, outcome_of
 from penstock.kernel.references import Move, References
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, receipt_id
 from penstock.kernel.request import Request, request_key
@@ -170,22 +173,44 @@ class Kernel:
             incarnation=incarnation,
             create_namespaces=create_namespaces,
         )
+        request.key_is_given = key is not None
         return self.submit(branch, request)
 
     def submit(self, branch: str, request: Request) -> Outcome:
-        """Prepare a request, queue it, and finish what follows once it has landed."""
+        """Prepare a request, queue it, and finish what follows once it has landed.
+
+        A request that is refused, or has nothing to do, because it landed before is answered by that.
+        """
+        try:
+            outcome = self._submit(branch, request)
+        except (ConflictError, RequestError):
+            known = self._known(branch, request)
+            if known is None:
+                raise
+            return known
+        if not outcome.commits:
+            return self._known(branch, request) or outcome
+        if not outcome.repeated:
+            self._follow(request, outcome)
+        return outcome
+
+    def _submit(self, branch: str, request: Request) -> Outcome:
         tries = Tries(self.settings)
         while True:
             if request.needs_preparation:
                 request.prepare(self._branch(branch))
             try:
-                outcome = self._queue(branch).submit(request)
+                return self._queue(branch).submit(request)
             except PrepareAgain:
                 tries.again(f"too much landed on '{branch}' since the request was prepared")
-                continue
-            if outcome.commits:
-                self._follow(request, outcome)
-            return outcome
+
+    def _known(self, branch: str, request: Request) -> Outcome | None:
+        """What a repeated request came to before."""
+        if not request.key_is_given:
+            return None
+        with suppress(ReferenceNotFound):
+            return self.outcome(branch, request.key, request.digest)
+        return None
 
     def _follow(self, request: Request, outcome: Outcome) -> None:
         """Have formats publish what landed. It is visible already, so no problem here can take it back."""
@@ -212,8 +237,11 @@ class Kernel:
                 branch, BranchQueue(branch, self.store, self.objects, self.clock, self.settings)
             )
 
-    def outcome(self, branch: str, key: str) -> Outcome | None:
-        """What became of the request with an idempotency key; ``None`` if it has not been applied."""
+    def outcome(self, branch: str, key: str, digest: bytes | None = None) -> Outcome | None:
+        """What became of the request with an idempotency key; ``None`` if it has not been applied.
+
+        With a ``digest``, ``IdempotencyKeyReused`` if the key was used for another request.
+        """
         reference = self._branch(branch)
         log, number = RefLog(self.objects), 0
         while True:
@@ -223,6 +251,8 @@ class Kernel:
                 return None
             receipt = check_object(one, data)
             assert isinstance(receipt, Receipt)
+            if digest is not None and receipt.request != digest:
+                raise key_reused(key)
             entry = log.find(reference, key, receipt.position, receipt.time_us + RECEIPT_WINDOW_US)
             if entry is not None:
                 return outcome_of(self.objects, entry, key)._replace(repeated=True)
@@ -247,6 +277,7 @@ class Kernel:
         request = MergeRequest(
             self.history, self.formats, source, meta, request_key(key), options, expected_head
         )
+        request.key_is_given = key is not None
         result = self._bring(into, request, dry_run)
         base = request.base.hex() if request.base is not None else None
         return msgspec.structs.replace(result, base=base, source=source.hex())
@@ -266,6 +297,7 @@ class Kernel:
         request = TransplantRequest(
             self.history, self.formats, commits, meta, request_key(key), options, expected_head
         )
+        request.key_is_given = key is not None
         return self._bring(onto, request, dry_run)
 
     def revert(
@@ -283,6 +315,7 @@ class Kernel:
         request = RevertRequest(
             self.history, self.formats, commit, meta, request_key(key), options, expected_head
         )
+        request.key_is_given = key is not None
         return self._bring(on, request, dry_run)
 
     def _bring(self, branch: str, request: M, dry_run: bool) -> MergeResult:
@@ -318,7 +351,8 @@ class Kernel:
         rebased = _Rebase(self, onto, meta, options, key)
         if dry_run:
             reference = self._branch(branch)
-            rebased.chain(reference)
+            with suppress(MergeConflict):
+                rebased.chain(reference)
             return MergeResult(
                 head=reference.id, base=rebased.base.hex(), keys=tuple(rebased.results), dry_run=True
             )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
+from copy import copy
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -205,43 +206,39 @@ class _Batch:
         while self._open:
             try:
                 lost = self._attempt()
+                if lost is None:
+                    continue
             except OutcomeUnknown as unknown:
                 self._in_doubt, lost = True, str(unknown)
             except Unavailable as unavailable:
                 lost = str(unavailable)
             except PenstockError as problem:
-                self._fail(problem)
+                self._give_up(problem)
                 return
             except BaseException:
                 self._queue.forget()
                 raise
-            if lost is None:
-                continue
             self._queue.forget()
             try:
                 tries.again(lost)
             except TryAgainError as exhausted:
-                self._give_up(exhausted, lost)
+                self._give_up(exhausted)
 
-    def _give_up(self, exhausted: TryAgainError, why: str) -> None:
-        if not self._in_doubt:
-            self._fail(exhausted)
-            return
+    def _give_up(self, problem: PenstockError) -> None:
+        self._queue.forget()
         for ticket in self._open:
-            key = ticket.request.key
-            ticket.error = OutcomeUnknown(
-                f"{self._store.url} did not answer while committing to '{self._queue.name}' ({why})\n"
-                f"  It is not known yet whether request {key} was applied.\n"
-                f"  Repeating the request with idempotency key {key} is safe and tells.",
-                key=key,
-                name=self._queue.name,
-            )
+            ticket.error = self._doubt(ticket, problem) if self._in_doubt else copy(problem)
         self._open = []
 
-    def _fail(self, problem: BaseException) -> None:
-        for ticket in self._open:
-            ticket.error = problem
-        self._open = []
+    def _doubt(self, ticket: Ticket, problem: PenstockError) -> OutcomeUnknown:
+        key = ticket.request.key
+        return OutcomeUnknown(
+            f"{self._store.url} did not answer while committing to '{self._queue.name}': {problem}\n"
+            f"  It is not known yet whether request {key} was applied.\n"
+            f"  Repeating the request with idempotency key {key} is safe and tells.",
+            key=key,
+            name=self._queue.name,
+        )
 
     def _attempt(self) -> str | None:
         """One try at moving the branch; says why if it was lost, else it answered at least one request."""
@@ -291,6 +288,8 @@ class _Batch:
                 drafts = request.apply(chain, reference)
             except NextBatch:
                 continue
+            except Unavailable:
+                raise  # of the store, not of the request: the whole batch is tried again
             except (PenstockError, PrepareAgain) as refused:
                 self._answers.append((ticket, refused))
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -34,6 +34,10 @@ from penstock.model.references import Event, Kind, Reference, decode_reference
 from penstock.stores.port import Row, Store, Turn
 
 PAGE = 1000
+REPEATS_LOOK_MAX = 4
+"""How many log entries are looked at to see whether a lost answer was a success."""
+REPEATS_SEARCH_MAX = 10_000
+"""How many are, before a request that names its idempotency key is refused."""
 NOTE_MAX_BYTES = 16 * 1024
 
 
@@ -169,11 +173,11 @@ class References:
         If this very request had done it before, the answer is what it did then.
         """
         tries, in_doubt = Tries(self._settings), False
-        key = key or uuid4().hex
+        key_is_given, key = bool(key), key or uuid4().hex
         while True:
             try:
                 with self._store.turn(name) as turn:
-                    result = self._attempt(turn, name, decide, who, key)
+                    result = self._attempt(turn, name, decide, who, key, key_is_given)
                 if result is not None:
                     return result
                 lost = f"another process moved '{name}'"
@@ -186,12 +190,20 @@ class References:
             except RetriesExhausted as exhausted:
                 raise self._unresolved(exhausted, in_doubt, name, key) from None
 
-    def _attempt(self, turn: Turn, name: str, decide: Decide, who: str, key: str) -> Reference | None:
+    def _attempt(
+        self, turn: Turn, name: str, decide: Decide, who: str, key: str, key_is_given: bool
+    ) -> Reference | None:
         before: Reference | None = decode_reference(turn.row.data) if turn.row is not None else None
-        done = self._done_before(before, key)
+        done = self._done_before(before, key, REPEATS_LOOK_MAX)
         if done is not None:
             return done
-        after, event, objects, landed = decide(turn.row)
+        try:
+            after, event, objects, landed = decide(turn.row)
+        except PenstockError:
+            done = self._done_before(before, key, REPEATS_SEARCH_MAX) if key_is_given else None
+            if done is None:
+                raise
+            return done
         if after is None:
             return before if turn.advance({}, None).swapped else None
         one, data, entry = self._log.entry(
@@ -208,15 +220,13 @@ class References:
         result = msgspec.structs.replace(after, log=one, position=entry.position)
         return result if turn.advance({**objects, one: data}, row_of(result)).swapped else None
 
-    def _done_before(self, before: Reference | None, key: str) -> Reference | None:
+    def _done_before(self, before: Reference | None, key: str, most: int) -> Reference | None:
         """The reference as this request left it, if one of the newest log entries is its own."""
         if before is None:
             return None
-        for number, (one, entry) in enumerate(self._log.walk(before.log)):
+        for one, entry in islice(self._log.walk(before.log), most):
             if entry.key == key:
                 return msgspec.structs.replace(before, head=entry.after, log=one, position=entry.position)
-            if number == 32:
-                break
         return None
 
     def _unresolved(self, exhausted: RetriesExhausted, in_doubt: bool, name: str, key: str) -> PenstockError:

@@ -19,6 +19,8 @@ class Request(ABC):
     event: Event
     key: str
     """The idempotency key: the same key and the same wish have the same outcome, however often repeated."""
+    key_is_given: bool = False
+    """Whether the caller chose the key, so that the request may be a repetition."""
     author: str
     expected_head: ObjectId | None = None
     incarnation: bytes | None = None

@@ -309,14 +309,16 @@ class Lake:
         properties: Mapping[str, str | Sequence[str]] | None = None,
         base: str | None = None,
         expected_head: str | None = None,
+        incarnation: bytes | None = None,
         create_namespaces: bool = False,
-        key: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Commit:
         """Carry out operations on a branch, all or none, and return the commit.
 
         ``base`` is the commit that was read: every key must still hold what it held there, else
         ``CommitConflict`` names all that changed. Without it the operations act on the branch as it is.
-        ``key`` is an idempotency key: the same request under the same key is done once, however often sent.
+        ``incarnation`` (of ``branch.reference``) refuses a branch that was deleted and created anew.
+        The same request under the same ``idempotency_key`` is done once, however often it is sent.
         """
         for operation in operations:
             self._check_location(operation)
@@ -326,8 +328,9 @@ class Lake:
             self.meta(message, author, properties),
             base=self._commit(base) if base is not None else None,
             expected_head=self._commit(expected_head) if expected_head is not None else None,
+            incarnation=incarnation,
             create_namespaces=create_namespaces,
-            key=key,
+            key=idempotency_key,
         )
         return Commit.of(outcome.head, self.kernel.history.commit(outcome.head))
 
@@ -356,9 +359,9 @@ class Lake:
             message=message, authors=(who,) if who else (), committer=self.author, properties=lists
         )
 
-    def outcome(self, key: str, branch: str | None = None) -> Outcome | None:
+    def outcome(self, idempotency_key: str, branch: str | None = None) -> Outcome | None:
         """What became of the request with an idempotency key; ``None`` if it was not applied."""
-        return self.kernel.outcome(branch or self.default_branch, key)
+        return self.kernel.outcome(branch or self.default_branch, idempotency_key)
 
     def merge(
         self,
@@ -371,7 +374,7 @@ class Lake:
         default: MergeMode | str = MergeMode.NORMAL,
         expected_head: str | None = None,
         dry_run: bool = False,
-        key: str | None = None,
+        idempotency_key: str | None = None,
     ) -> MergeResult:
         """Bring what a branch, tag or commit has and another branch has not.
 
@@ -388,7 +391,7 @@ class Lake:
             _options(keys, default),
             expected_head=self._commit(expected_head) if expected_head is not None else None,
             dry_run=dry_run,
-            key=key,
+            key=idempotency_key,
         )
 
     def transplant(
@@ -401,7 +404,7 @@ class Lake:
         default: MergeMode | str = MergeMode.NORMAL,
         expected_head: str | None = None,
         dry_run: bool = False,
-        key: str | None = None,
+        idempotency_key: str | None = None,
     ) -> MergeResult:
         """Repeat commits on a branch, each as a commit of its own, all by one swap.
 
@@ -414,7 +417,7 @@ class Lake:
             _options(keys, default),
             expected_head=self._commit(expected_head) if expected_head is not None else None,
             dry_run=dry_run,
-            key=key,
+            key=idempotency_key,
         )
 
     def _commits(self, commits: str | Sequence[str]) -> list[ObjectId]:
@@ -443,7 +446,7 @@ class Lake:
         keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None = None,
         expected_head: str | None = None,
         dry_run: bool = False,
-        key: str | None = None,
+        idempotency_key: str | None = None,
     ) -> MergeResult:
         """Undo on a branch what one of its commits did, by a new commit."""
         found = self._commit(commit)
@@ -457,7 +460,7 @@ class Lake:
             _options(keys, MergeMode.NORMAL),
             expected_head=self._commit(expected_head) if expected_head is not None else None,
             dry_run=dry_run,
-            key=key,
+            key=idempotency_key,
         )
 
     def rebase(
@@ -469,7 +472,7 @@ class Lake:
         default: MergeMode | str = MergeMode.NORMAL,
         expected_head: str | None = None,
         dry_run: bool = False,
-        key: str | None = None,
+        idempotency_key: str | None = None,
     ) -> MergeResult:
         """Repeat a branch's own commits on top of another revision, and move the branch there."""
         if branch == self.default_branch:
@@ -481,7 +484,7 @@ class Lake:
             _options(keys, default),
             expected_head=self._commit(expected_head) if expected_head is not None else None,
             dry_run=dry_run,
-            key=key,
+            key=idempotency_key,
         )
 
     # -- care ------------------------------------------------------------------------------------------

@@ -86,15 +86,15 @@ class _Named:
         row = self._lake.kernel.store.reference(self.name)
         return row is not None and row.kind == self.kind
 
-    def create(self, at: str | None = None, *, key: str | None = None) -> Any:
+    def create(self, at: str | None = None, *, idempotency_key: str | None = None) -> Any:
         """Create it at a revision, the default branch's head if none is given."""
         commit = self._lake._reachable(at)
         self._lake.kernel.references.create(
-            self.name, self.kind, commit, who=self._lake.author, key=key or ""
+            self.name, self.kind, commit, who=self._lake.author, key=idempotency_key or ""
         )
         return self
 
-    def assign(self, to: str, *, expected: str | None = None, key: str | None = None) -> Any:
+    def assign(self, to: str, *, expected: str | None = None, idempotency_key: str | None = None) -> Any:
         """Let it name another commit, if it is where ``expected`` says."""
         _ = self.reference
         self._lake.kernel.references.assign(
@@ -102,11 +102,11 @@ class _Named:
             self._lake._reachable(to),
             expected=self._lake._commit(expected) if expected is not None else None,
             who=self._lake.author,
-            key=key or "",
+            key=idempotency_key or "",
         )
         return self
 
-    def delete(self, *, expected: str | None = None, key: str | None = None) -> None:
+    def delete(self, *, expected: str | None = None, idempotency_key: str | None = None) -> None:
         """Delete it, if it is where ``expected`` says. Its log can still be read for a while."""
         if self.name == self._lake.default_branch:
             raise InvalidRequest(f"the default branch '{self.name}' cannot be deleted", name=self.name)
@@ -115,7 +115,7 @@ class _Named:
             self.name,
             expected=self._lake._commit(expected) if expected is not None else None,
             who=self._lake.author,
-            key=key or "",
+            key=idempotency_key or "",
         )
 
     def snapshot(self) -> Snapshot:
