@@ -18,7 +18,7 @@
     │       └── LakeNotFound
     ├── ConflictError               look at what changed, then decide
     │   ├── CommitConflict          keys changed since the base the writer read
-    │   ├── MergeConflict           both sides changed the same keys
+    │   │   └── MergeConflict       both sides changed the same keys
     │   ├── ReferenceExists
     │   ├── ReferenceChanged        a reference is not where the caller expected it
     │   └── LakeExists

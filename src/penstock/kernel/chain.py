@@ -82,7 +82,9 @@ class Chain:
         for run in self._runs:
             self._overlay.update(zip(run.keys, run.values, strict=True))
         self._count = sum(len(run.keys) for run in self._runs)
-        self._bytes = sum(map(_size, self._overlay.items()))
+        self._bytes = sum(
+            _size(item) for run in self._runs for item in zip(run.keys, run.values, strict=True)
+        )
         self._open = self._begin()
         self._number = 0
         self._window: dict[ObjectId, int] = {tip: 0}

@@ -86,7 +86,7 @@ class CommitRequest(Request):
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         base = self._check_base(chain, reference)
         edit = Edit(chain.objects, chain.view, self._formats)
-        freed: dict[UUID | None, Key] = {}
+        freed: dict[UUID | None, AnyContent] = {}
         deleted: set[Key] = set()
         for operation in self._operations:
             if isinstance(operation, Delete):
@@ -116,7 +116,7 @@ class CommitRequest(Request):
         return _Base(self._history, chain, base)
 
     def _delete(
-        self, edit: Edit, base: _Base, key: Key, freed: dict[UUID | None, Key], deleted: set[Key]
+        self, edit: Edit, base: _Base, key: Key, freed: dict[UUID | None, AnyContent], deleted: set[Key]
     ) -> None:
         stored = key.encode()
         content = edit.content(stored)
@@ -125,7 +125,7 @@ class CommitRequest(Request):
         if content is None:
             edit.conflicts.append(Conflict(ConflictKind.KEY_DOES_NOT_EXIST, key))
             return
-        freed[content.id] = key
+        freed[content.id] = content
         deleted.add(key)
         edit.put(stored, None)
         managing = self._formats.managing(content)
@@ -137,7 +137,7 @@ class CommitRequest(Request):
         return any(isinstance(o, Put) and o.content.id == identity is not None for o in self._operations)
 
     def _put(
-        self, edit: Edit, base: _Base, put: Put, freed: dict[UUID | None, Key], deleted: set[Key]
+        self, edit: Edit, base: _Base, put: Put, freed: dict[UUID | None, AnyContent], deleted: set[Key]
     ) -> None:
         key, content = put.key, put.content
         recreated = key in deleted
@@ -146,6 +146,7 @@ class CommitRequest(Request):
         stored = key.encode()
         current = edit.content(stored)
         moved = content.id is not None and content.id in freed
+        edit.check_held(key, content, current, freed.get(content.id))
         if current is not None and current.type != content.type:
             edit.conflicts.append(compare(key, content, current))
             return

@@ -10,17 +10,18 @@ from uuid import UUID, uuid4
 
 import msgspec
 
+from penstock.errors import Damaged, InvalidContent
 from penstock.kernel.chain import Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Applied, Format, Formats, Refused, Table
-from penstock.kernel.objects import Objects, split_value
+from penstock.kernel.objects import Objects, check_object, split_value
 from penstock.kernel.state import Overlay, View, prefix_end
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import AnyContent, Namespace, content_bytes
+from penstock.model.content import AnyContent, Namespace, content_bytes, decode_content
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key
-from penstock.model.objects import Blob, Intent, Value
+from penstock.model.objects import Blob, Intent, Large, Value
 
 
 class Edit:
@@ -36,18 +37,19 @@ class Edit:
 
     def content(self, key: bytes) -> AnyContent | None:
         """What a key holds, with the changes so far."""
-        return content_of(self._objects, self.view.get(key))
+        value = self.view.get(key)
+        if isinstance(value, Large) and value.parts[0] in self._blobs:
+            return decode_content(b"".join(map(self._read, value.parts)))
+        return content_of(self._objects, value)
 
     def table(self, key: Key, content: AnyContent | None) -> Table:
         """A table as its format wants to see it."""
         return Table(key, content, self._read)
 
     def _read(self, one: ObjectId) -> bytes:
-        if one in self._blobs:
-            blob = self._objects.keep(one, self._blobs[one])
-        else:
-            blob = self._objects.get(one)
-        assert isinstance(blob, Blob)
+        blob = check_object(one, self._blobs[one]) if one in self._blobs else self._objects.get(one)
+        if not isinstance(blob, Blob):
+            raise Damaged(f"object {one.hex()} holds no bytes", objects=[one.hex()])
         return blob.data
 
     def put(self, key: bytes, content: AnyContent | None, identity: UUID | None = None) -> None:
@@ -72,6 +74,17 @@ class Edit:
         """Let a key hold what its format decided."""
         self._blobs.update(applied.blobs)
         self.put(key, applied.content, identity)
+
+    @staticmethod
+    def check_held(key: Key, content: AnyContent, *known: AnyContent | None) -> None:
+        """A content that a writer gives may hold only kernel objects that a known one holds: its format
+        puts others there, together with the objects themselves."""
+        held = {one for each in known if each is not None for one in each.objects}
+        strange = [one for one in content.objects if one not in held]
+        if strange:
+            raise InvalidContent(
+                f"the content for '{key}' holds object {strange[0].hex()}, which it cannot have"
+            )
 
     def add_intent(self, key: bytes, format_name: str, data: bytes) -> None:
         self._intents.append(Intent(key, format_name, data))

@@ -53,7 +53,7 @@ class History:
                 self._require_expired(one)
                 continue
             yield one, commit
-            for parent in commit.parents if all_parents else commit.parents[:1]:
+            for parent in commit.parents if all_parents else (commit.parent,):
                 if parent not in seen:
                     seen.add(parent)
                     above = self.link(parent)
@@ -126,7 +126,7 @@ class History:
         one, other = self.link(left), self.link(right)
         if fork is not None and one and other and one.merges == fork.merges == other.merges:
             return [met]
-        bases = self._paint(left, right)
+        bases, _ = self._paint(left, right)
         if bases:
             return bases
         if fork is None:
@@ -136,8 +136,12 @@ class History:
             )
         return [met]
 
-    def _paint(self, left: ObjectId, right: ObjectId) -> list[ObjectId]:
-        """Walk back from both sides at once, highest generation first, until everything left is common."""
+    def _paint(self, left: ObjectId, right: ObjectId) -> tuple[list[ObjectId], list[ObjectId]]:
+        """The newest common ancestors, and what only the left side has.
+
+        Walks back from both sides at once, highest generation first, until everything left is common. A
+        commit comes after all its descendants, so whose it is does not change any more.
+        """
         from_left, from_right, stale = 1, 2, 4
         paint = {left: from_left}
         paint[right] = paint.get(right, 0) | from_right
@@ -145,12 +149,15 @@ class History:
         heapq.heapify(heap)
         queued, fresh = set(paint), len(paint)
         bases: list[ObjectId] = []
+        only_left: list[ObjectId] = []
         while heap and fresh:
             _, one = heapq.heappop(heap)
             queued.discard(one)
             marks = paint[one]
             if not marks & stale:
                 fresh -= 1
+            if marks == from_left:
+                only_left.append(one)
             if marks == from_left | from_right:
                 bases.append(one)
                 marks |= stale
@@ -168,21 +175,9 @@ class History:
                     fresh += 0 if after & stale else 1
                 elif not before & stale and after & stale:
                     fresh -= 1
-        return [one for one in bases if paint[one] == from_left | from_right]
+        return [one for one in bases if paint[one] == from_left | from_right], only_left
 
     def only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
         """The commits reachable from ``source`` and not from ``target``, oldest first."""
-        bases = self.merge_bases(source, target)
-        floor = min((self.commit(base).generation for base in bases), default=0)
-        theirs = {one for one, _ in self._above(target, floor)} | set(bases)
-        waiting, seen, found = [source], {source}, []
-        while waiting:
-            one = waiting.pop()
-            commit = self.link(one) if one not in theirs and one != NO_COMMIT else None
-            if commit is None:
-                continue
-            found.append((one, commit))
-            new = [parent for parent in commit.parents if parent not in seen]
-            seen.update(new)
-            waiting.extend(new)
+        found = [(one, self.commit(one)) for one in self._paint(source, target)[1] if one != NO_COMMIT]
         return sorted(found, key=lambda item: (item[1].generation, item[0]))

@@ -130,9 +130,11 @@ class Kernel:
             return self.history.at_time(start, step.amount)
         if step.amount == 0:
             return start
-        parents = self.history.commit(start).parents
-        if step.amount > len(parents):
-            raise CommitNotFound(f"commit {start.hex()[:8]} has {len(parents)} parents, not {step.amount}")
+        commit = self.history.commit(start)
+        parents = (commit.parent, *commit.further_parents)
+        if start == NO_COMMIT or step.amount > len(parents):
+            count = 0 if start == NO_COMMIT else len(parents)
+            raise CommitNotFound(f"commit {start.hex()[:8]} has {count} parents, not {step.amount}")
         return parents[step.amount - 1]
 
     def state(self, commit: ObjectId) -> Overlay:

@@ -93,6 +93,8 @@ class Bringing:
         how = self._options.of(meeting.key)
         if self._is_as_expected(meeting, how) and how.mode is not MergeMode.DROP:
             if how.content is not None:
+                sides = map(self._content, (meeting.was, meeting.wanted, meeting.now))
+                self._edit.check_held(meeting.key, how.content, *sides)
                 self._restore(meeting, how.content)
             elif meeting.now == meeting.wanted:
                 pass

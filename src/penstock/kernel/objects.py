@@ -129,7 +129,10 @@ class Pending(Objects):
         self._decoded: dict[ObjectId, Any] = {}
 
     def cached(self, one: ObjectId) -> Any | None:
-        return self._decoded.get(one) or self._below.cached(one)
+        found = self._decoded.get(one)
+        if found is None and one in self.fresh:
+            found = self._decoded[one] = check_object(one, self.fresh[one])
+        return found or self._below.cached(one)
 
     def get(self, one: ObjectId) -> Any:
         # The busiest line of a commit: the same as `cached`, without the calls.

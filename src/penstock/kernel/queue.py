@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
+from contextlib import suppress
 from copy import copy
+from itertools import islice
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -62,13 +64,13 @@ class Ticket:
         self.request = request
         self.outcome: Outcome | None = None
         self.error: BaseException | None = None
-        self.leads = False
-        self.abandoned = False
+        self.is_abandoned = False
         self.in_doubt_from: int | None = None
+        """The log position from which an earlier try may have landed it."""
         self.receipt_number = 0
         self.receipt_is_ours = False
-        self._answered = Lock()
-        self._answered.acquire()
+        self._asleep = Lock()
+        self._asleep.acquire()
 
     @property
     def is_answered(self) -> bool:
@@ -76,10 +78,11 @@ class Ticket:
 
     def wait(self) -> None:
         """Until it is answered, or its thread is to lead."""
-        self._answered.acquire()
+        self._asleep.acquire()
 
     def wake(self) -> None:
-        self._answered.release()
+        with suppress(RuntimeError):  # nobody sleeps on it: its thread was interrupted
+            self._asleep.release()
 
 
 class BranchQueue:
@@ -91,87 +94,72 @@ class BranchQueue:
         self._log = RefLog(objects)
         self._lock = Lock()
         self._waiting: deque[Ticket] = deque()
-        self._led = False
+        self._leader: Ticket | None = None
         self._row: Row | None = None
         self._chain: Chain | None = None
 
     @property
     def is_idle(self) -> bool:
-        return not self._led
+        return self._leader is None
 
     def submit(self, request: Request) -> Outcome:
         """Queue a request, and return what became of it or raise why it was refused."""
         ticket = Ticket(request)
-        with self._lock:
-            self._waiting.append(ticket)
-            ticket.leads = not self._led
-            self._led = True
-        if not ticket.leads:
-            try:
+        try:
+            with self._lock:
+                self._waiting.append(ticket)
+                if self._leader is None:
+                    self._leader = ticket
+            if self._leader is not ticket:
                 ticket.wait()
-            except BaseException:
-                self._abandon(ticket)
-                raise
-        if ticket.leads:
-            self._lead(ticket)
+            while not ticket.is_answered:
+                self._lead()
+            self._hand_over(ticket)
+        except BaseException:
+            # Interrupted. The request may still land, but its thread cannot lead.
+            ticket.is_abandoned = True
+            self._hand_over(ticket)
+            raise
         if ticket.error is not None:
             raise ticket.error
         assert ticket.outcome is not None
         return ticket.outcome
 
-    def _abandon(self, ticket: Ticket) -> None:
-        """A waiting thread was interrupted: its request may still land, but it cannot lead."""
-        with self._lock:
-            ticket.abandoned = True
-        if ticket.leads and not ticket.is_answered:
-            self._hand_over()
-
-    def _lead(self, ticket: Ticket) -> None:
-        """Run the batch that this thread's request is in, then let the next in line lead."""
+    def _lead(self) -> None:
+        """Run one batch. Requests leave the queue when they are answered, so none is lost on the way."""
         try:
-            while not ticket.is_answered:
-                self._run(self._take(), ticket)
+            _Batch(self, self._next_batch()).run()
         finally:
-            self._hand_over()
+            for ticket in list(self._waiting):
+                if ticket.is_answered:
+                    ticket.wake()
+            with self._lock:
+                self._waiting = deque(ticket for ticket in self._waiting if not ticket.is_answered)
 
-    def _take(self) -> list[Ticket]:
+    def _next_batch(self) -> list[Ticket]:
         """The requests that wait, as many as one swap may land and its log entry may name."""
         batch: list[Ticket] = []
         room = ENTRY_MAX_CHARS
         with self._lock:
-            while self._waiting and len(batch) < self._settings.batch_max and room > 0:
-                batch.append(self._waiting.popleft())
-                room -= len(batch[-1].request.key) + len(batch[-1].request.author)
+            for ticket in islice(self._waiting, self._settings.batch_max):
+                batch.append(ticket)
+                room -= len(ticket.request.key) + len(ticket.request.author)
+                if room <= 0:
+                    break
         return batch
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, ticket: Ticket) -> None:
+        """Let the next in line lead, if it was this one so far. Interrupted anywhere, it can be repeated."""
         with self._lock:
-            heir = next((waiting for waiting in self._waiting if not waiting.abandoned), None)
+            if self._leader is not ticket:
+                return
+            heirs = (one for one in self._waiting if one is not ticket and not one.is_abandoned)
+            heir = next(heirs, None)
             if heir is None:
                 self._waiting.clear()
-                self._led = False
-                return
-            heir.leads = True
-        heir.wake()
-
-    def _run(self, batch: list[Ticket], leader: Ticket) -> None:
-        """Answer every request of a batch, whatever happens."""
-        problem: BaseException | None = None
-        try:
-            _Batch(self, batch).run()
-        except BaseException as interrupted:
-            problem = interrupted
-            raise
-        finally:
-            for ticket in batch:
-                if not ticket.is_answered:
-                    ticket.error = OutcomeUnknown(
-                        f"the thread that was committing to '{self.name}' was stopped: {problem!r}",
-                        key=ticket.request.key,
-                        name=self.name,
-                    )
-                if ticket is not leader:
-                    ticket.wake()
+            else:
+                heir.wake()
+            self._leader = heir
 
     def chain_at(self, row: Row, reference: Reference) -> Chain:
         """The branch's head in memory: as it was left, or read anew if another process moved it."""
@@ -195,7 +183,7 @@ class _Batch:
 
     def __init__(self, queue: BranchQueue, tickets: list[Ticket]) -> None:
         self._queue = queue
-        self._open = tickets
+        self._open = [ticket for ticket in tickets if not ticket.is_answered]
         self._store, self._log = queue._store, queue._log
         self._in_doubt = False
         self._accepted: list[tuple[Ticket, int]] = []
@@ -203,6 +191,7 @@ class _Batch:
 
     def run(self) -> None:
         tries = Tries(self._queue._settings)
+        lost: str | Unavailable | None
         while self._open:
             try:
                 lost = self._attempt()
@@ -211,7 +200,7 @@ class _Batch:
             except OutcomeUnknown as unknown:
                 self._in_doubt, lost = True, str(unknown)
             except Unavailable as unavailable:
-                lost = str(unavailable)
+                lost = unavailable
             except PenstockError as problem:
                 self._give_up(problem)
                 return

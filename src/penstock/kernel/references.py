@@ -17,7 +17,7 @@ from penstock.errors import (
     ReferenceChanged,
     ReferenceExists,
     ReferenceNotFound,
-    RetriesExhausted,
+    TryAgainError,
     Unavailable,
 )
 from penstock.kernel.history import History
@@ -173,10 +173,15 @@ class References:
         If this very request had done it before, the answer is what it did then.
         """
         tries, in_doubt = Tries(self._settings), False
+        last: Reference | None = None
+        lost: str | Unavailable
         key_is_given, key = bool(key), key or uuid4().hex
         while True:
             try:
                 with self._store.turn(name) as turn:
+                    if in_doubt and last is not None and turn.row is None:
+                        return last  # it was removed, and only the answer was lost
+                    last = decode_reference(turn.row.data) if turn.row is not None else None
                     result = self._attempt(turn, name, decide, who, key, key_is_given)
                 if result is not None:
                     return result
@@ -184,10 +189,10 @@ class References:
             except OutcomeUnknown as unknown:
                 in_doubt, lost = True, str(unknown)
             except Unavailable as unavailable:
-                lost = str(unavailable)
+                lost = unavailable
             try:
                 tries.again(lost)
-            except RetriesExhausted as exhausted:
+            except TryAgainError as exhausted:
                 raise self._unresolved(exhausted, in_doubt, name, key) from None
 
     def _attempt(
@@ -229,7 +234,7 @@ class References:
                 return msgspec.structs.replace(before, head=entry.after, log=one, position=entry.position)
         return None
 
-    def _unresolved(self, exhausted: RetriesExhausted, in_doubt: bool, name: str, key: str) -> PenstockError:
+    def _unresolved(self, exhausted: TryAgainError, in_doubt: bool, name: str, key: str) -> PenstockError:
         if not in_doubt:
             return exhausted
         return OutcomeUnknown(

@@ -6,8 +6,10 @@ import random
 import time
 from collections.abc import Callable
 
-from penstock.errors import RetriesExhausted
+from penstock.errors import RetriesExhausted, Unavailable
 from penstock.kernel.settings import Settings
+
+DOUBLINGS_MAX = 30
 
 
 class Tries:
@@ -29,12 +31,17 @@ class Tries:
         self._deadline = monotonic() + settings.write_timeout_s
         self.count = 0
 
-    def again(self, why: str) -> None:
-        """Wait, then go on; ``RetriesExhausted`` if there are no tries or no time left."""
+    def again(self, why: str | Unavailable) -> None:
+        """Wait, then go on.
+
+        ``RetriesExhausted`` if there are no tries or no time left; ``Unavailable`` if the store is away.
+        """
         self.count += 1
-        wait_s = min(self._settings.backoff_min_ms * 2**self.count, self._settings.backoff_max_ms) / 1000
-        wait_s = self._uniform(0, wait_s)
+        longest_ms = self._settings.backoff_min_ms * 2 ** min(self.count - 1, DOUBLINGS_MAX)
+        wait_s = self._uniform(0, min(longest_ms, self._settings.backoff_max_ms) / 1000)
         if self.count >= self._settings.tries_max or self._monotonic() + wait_s > self._deadline:
+            if isinstance(why, Unavailable):
+                raise why
             raise RetriesExhausted(
                 f"gave up after {self.count} tries within {self._settings.write_timeout_s:g} s: {why}. "
                 "Nothing was changed; try again when there is less traffic, or raise write_timeout_s.",

@@ -8,11 +8,12 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.objects import CommitObject
 
 MESSAGE_MAX_CHARS: Final = 16_384
 PROPERTIES_MAX_CHARS: Final = 16_384
+PROPERTIES_MAX: Final = 1_000
 AUTHOR_MAX_CHARS: Final = 256
 
 
@@ -28,8 +29,10 @@ class CommitMeta(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> CommitMeta:
         """Return ``self`` if a commit can carry it."""
-        if not isinstance(self.message, str):
-            raise InvalidRequest(f"a commit message is text, not {type(self.message).__name__}")
+        try:
+            _decode_meta(encode(self))
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:
+            raise InvalidRequest(f"a commit cannot carry this description: {problem}") from None
         if len(self.message) > MESSAGE_MAX_CHARS:
             raise InvalidRequest(f"a commit message has at most {MESSAGE_MAX_CHARS} characters")
         for author in (*self.authors, *self.signed_off_by, self.committer):
@@ -40,7 +43,12 @@ class CommitMeta(msgspec.Struct, frozen=True, kw_only=True):
         size = sum(len(name) + sum(map(len, values)) for name, values in self.properties.items())
         if size > PROPERTIES_MAX_CHARS:
             raise InvalidRequest(f"a commit's properties have at most {PROPERTIES_MAX_CHARS} characters")
+        if sum(1 + len(values) for values in self.properties.values()) > PROPERTIES_MAX:
+            raise InvalidRequest(f"a commit has at most {PROPERTIES_MAX} properties and values")
         return self
+
+
+_decode_meta = decoder(CommitMeta).decode
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):

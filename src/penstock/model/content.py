@@ -149,11 +149,7 @@ def encode_content(content: Content) -> bytes:
         _decoder.decode(data)
     except (msgspec.ValidationError, TypeError, OverflowError, UnicodeEncodeError) as problem:
         raise InvalidContent(f"{type(content).__name__} cannot be stored: {problem}") from None
-    if len(data) > CONTENT_MAX_BYTES:
-        raise InvalidContent(
-            f"a content has at most {CONTENT_MAX_BYTES} bytes, this {type(content).__name__} has {len(data)}"
-        )
-    return data
+    return _limited(content, data)
 
 
 def content_bytes(content: Content) -> bytes:
@@ -178,7 +174,15 @@ def _checked_foreign(content: Unknown) -> bytes:
         same = False
     if not same:
         raise InvalidContent("an Unknown content needs a type_name")
-    return content.payload
+    return _limited(content, content.payload)
+
+
+def _limited(content: Content, data: bytes) -> bytes:
+    if len(data) > CONTENT_MAX_BYTES:
+        raise InvalidContent(
+            f"a content has at most {CONTENT_MAX_BYTES} bytes, this {type(content).__name__} has {len(data)}"
+        )
+    return data
 
 
 def _foreign(data: bytes) -> Unknown:

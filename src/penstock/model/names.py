@@ -69,7 +69,7 @@ def parse_revision(text: str) -> Revision:
 
 def parse_time_us(text: str) -> int:
     """Microseconds since 1970 of an ISO date or time (UTC unless it says otherwise) or of milliseconds."""
-    if text.isdigit():
+    if text.isascii() and text.isdecimal():
         return int(text) * 1000
     try:
         moment = datetime.fromisoformat(text)

@@ -46,7 +46,10 @@ def _parts(location: str) -> tuple[str, str, str]:
         raise LocationRefused(f"{location!r} is not a location", location=str(location))
     if "://" not in location:
         return "file", "", _path(location, str(Path(location).absolute()))
-    split = urlsplit(location)
+    try:
+        split = urlsplit(location)
+    except ValueError as problem:
+        raise LocationRefused(f"{location!r} is not a location: {problem}", location=location) from None
     if "@" in split.netloc or split.query or split.fragment or "\\" in location:
         raise LocationRefused(
             f"{location!r}: a location has no user, query, fragment or backslash", location=location
@@ -60,7 +63,12 @@ def _parts(location: str) -> tuple[str, str, str]:
 
 
 def _path(location: str, path: str) -> str:
-    if any(unquote(part) in ("..", ".") for part in path.split("/")):
+    plain = path
+    while (decoded := unquote(plain)) != plain:
+        plain = decoded
+    if "\\" in plain or not plain.isprintable():
+        raise LocationRefused(f"{location!r} has a backslash or a control character", location=location)
+    if any(part in ("..", ".") for part in plain.split("/")):
         raise LocationRefused(
             f"{location!r} walks up or in place; write it without '.' and '..'", location=location
         )

@@ -1,0 +1,52 @@
+"""What to do about an error, where its message does not say so already."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from penstock import errors
+
+if TYPE_CHECKING:
+    from penstock.model.conflicts import Conflict
+
+ADVICE: Final[dict[type[errors.PenstockError], str]] = {
+    errors.InvalidKey: 'Write a key like sales.orders, or sales."2026.11" if an element has a dot in it.',
+    errors.InvalidContent: "'penstock put --help' shows how to write a content.",
+    errors.HistoryExpired: "Older commits have been swept; 'penstock log' shows what is kept.",
+    errors.ReferenceNotFound: "'penstock branch' and 'penstock tag' list what there is.",
+    errors.CommitNotFound: "'penstock log' shows the commits that there are.",
+    errors.KeyNotFound: "'penstock tables' lists what there is.",
+    errors.LakeNotFound: "'penstock init' makes one.",
+    errors.ReferenceExists: "Take another name, or move it with 'assign'.",
+    errors.LakeExists: "Use it as it is: every command takes it by --lake.",
+    errors.TryAgainError: "Nothing was changed; try again.",
+    errors.Denied: "Ask for access to the files, or use a place of your own.",
+    errors.Damaged: "'penstock fsck' lists what is damaged; 'penstock doctor' looks at the rest.",
+}
+
+
+def advice(error: errors.PenstockError) -> str:
+    """One line on what to do next; nothing if there is nothing to add."""
+    if isinstance(error, errors.OutcomeUnknown):
+        key = error.details.get("key")
+        return f"'penstock outcome {key}' tells as soon as the lake answers again." if key else ""
+    if isinstance(error, errors.CommitConflict) and error.conflicts:
+        return _about_conflict(error.conflicts[0])
+    if isinstance(error, errors.ReferenceChanged):
+        return f"'penstock reflog {error.details.get('name', 'NAME')}' shows what happened to it."
+    for kind in type(error).__mro__:
+        if kind in ADVICE:
+            return ADVICE[kind]
+    return ""
+
+
+def _about_conflict(conflict: Conflict) -> str:
+    key = shlex.quote(str(conflict.key))
+    if conflict.kind == "NAMESPACE_NOT_EMPTY":
+        return f"Delete what is in it first: 'penstock tables {key}' lists the tables."
+    if conflict.kind in ("NAMESPACE_ABSENT", "NOT_A_NAMESPACE"):
+        return "'penstock namespace' lists the namespaces, 'penstock namespace create' makes one."
+    if conflict.kind == "KEY_DOES_NOT_EXIST" and not conflict.expected:
+        return "'penstock tables' lists what there is."
+    return f"'penstock log --table {key}' shows who changed it. Then decide whether to repeat this."

@@ -1,0 +1,89 @@
+"""One run of the command line: which lake, who asks, and how answers are given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli import environment
+from penstock.cli.rendering.screen import Screen
+
+if TYPE_CHECKING:
+    from penstock.cli.shapes import Shape
+    from penstock.kernel.settings import Settings
+    from penstock.lake.lake import Lake
+
+NO_LAKE = (
+    "no lake is given. Say --lake PATH, set PENSTOCK_LAKE, or go to a lake's directory. "
+    "'penstock init PATH' makes a lake, 'penstock demo' shows one."
+)
+
+
+class Call:
+    """What the options of every command say, and the lake they lead to."""
+
+    def __init__(self) -> None:
+        self.json = False
+        self.lake: str | None = None
+        self.author: str | None = None
+
+    @property
+    def told(self) -> str | None:
+        """Where the lake is, as told or as set."""
+        return self.lake or os.environ.get(environment.LAKE) or None
+
+    @property
+    def target(self) -> str:
+        """Where the lake is: as told, as set, or here."""
+        if self.told is not None:
+            return self.told
+        from penstock.stores import DATABASE_FILE
+
+        if Path(DATABASE_FILE).is_file():
+            return str(Path.cwd())
+        raise click.UsageError(NO_LAKE)
+
+    @property
+    def who(self) -> str | None:
+        """Who commits; ``None`` leaves it to the lake."""
+        return self.author or os.environ.get(environment.AUTHOR) or None
+
+    def open(self, *, create: bool = True, settings: Settings | None = None) -> Lake:
+        """The lake, until the command ends; a local one that is not there is made unless told otherwise."""
+        from penstock.lake.lake import open_lake
+        from penstock.stores import DATABASE_FILE, is_local
+
+        target = self.target
+        is_new = create and is_local(target) and not self._exists(Path(target), DATABASE_FILE)
+        lake = open_lake(target, create=create, author=self.who, settings=settings)
+        click.get_current_context().call_on_close(lake.close)
+        if is_new:
+            self.note(f"made a new lake at {lake.url}")
+        return lake
+
+    def _exists(self, path: Path, database: str) -> bool:
+        return path.exists() if path.name == database else (path / database).exists()
+
+    def answer(self, shape: Callable[[], Shape], text: Callable[[Screen], Iterable[str]]) -> None:
+        """Print the answer: an object for programs if ``--json`` was said, text for people otherwise."""
+        if self.json:
+            from penstock.cli.shapes import encode
+
+            print(encode(shape()))
+        else:
+            for line in text(Screen.of(sys.stdout)):
+                print(line)
+
+    def note(self, text: str) -> None:
+        """Tell people something beside the answer."""
+        if not self.json:
+            screen = Screen.of(sys.stderr)
+            print(screen.paint(f"penstock: {text}", "dim"), file=sys.stderr)
+
+
+pass_call = click.make_pass_decorator(Call, ensure=True)

@@ -1,0 +1,1 @@
+"""The commands, one module a noun. Each asks the lake and hands the answer to a renderer; none decides."""

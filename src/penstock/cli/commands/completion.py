@@ -1,0 +1,35 @@
+"""Completion for shells."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli import environment, shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.declaration import command
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@command(
+    "completion",
+    prints="Completion",
+    examples='$ eval "$(penstock completion bash)"\n$ penstock completion fish > penstock.fish',
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@pass_call
+def completion(call: Call, shell: str) -> None:
+    """Print the script that completes commands, names and keys in your SHELL.
+
+    \b
+    bash   add to ~/.bashrc:  eval "$(penstock completion bash)"
+    zsh    add to ~/.zshrc:   eval "$(penstock completion zsh)"
+    fish   penstock completion fish > ~/.config/fish/completions/penstock.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    root = click.get_current_context().find_root().command
+    found = get_completion_class(shell)
+    assert found is not None
+    script = found(root, {}, "penstock", environment.COMPLETE).source()
+    call.answer(lambda: shapes.Completion(shell=shell, script=script), lambda _: [script])

@@ -1,0 +1,165 @@
+"""The demonstration: a small story, told by running the commands that it shows."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import click
+
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.declaration import command
+from penstock.cli.rendering.screen import Screen
+from penstock.errors import InvalidRequest
+from penstock.lake.lake import Lake, open_lake
+from penstock.model.content import DeltaTable, FilesTable, IcebergTable, LanceTable
+from penstock.model.keys import Key
+from penstock.model.operations import Put
+
+
+@command("demo", prints="Demo", examples="$ penstock demo playground")
+@click.argument(
+    "directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
+)
+@pass_call
+def demo(call: Call, directory: Path | None) -> None:
+    """See a lake, a branch, a conflict and a merge at work, in a few seconds.
+
+    Makes a lake in DIR, which must be empty or not exist; without it in a temporary directory, which is
+    kept for you to play with.
+    """
+    if directory is not None and directory.exists() and any(directory.iterdir()):
+        raise InvalidRequest(f"{directory} is not empty; the demo needs a directory of its own")
+    place = directory or Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    story = Story(place.absolute(), quiet=call.json)
+    tell(story)
+    call.answer(
+        lambda: shapes.Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.farewell()
+    )
+
+
+def first_load(lake: Lake) -> None:
+    lake.commit(
+        [
+            Put(Key("sales", "orders"), IcebergTable(metadata_location="s3://demo/orders/v1.json")),
+            Put(Key("sales", "customers"), DeltaTable(location=f"{lake.warehouse}/customers")),
+            Put(Key("search", "vectors"), LanceTable(location=f"{lake.warehouse}/vectors")),
+            Put(Key("landing", "clicks"), FilesTable(location=f"{lake.warehouse}/clicks")),
+        ],
+        message="first load",
+        create_namespaces=True,
+    )
+
+
+def tell(story: Story) -> None:
+    """The story, from an empty directory to a commit undone."""
+    orders = "put sales.orders --type iceberg metadata_location=s3://demo/orders"
+    story.say(
+        f"A lake is made in {story.place}.",
+        "It is a catalogue: it says which tables there are, where, and in which state. This demo writes only",
+        "these entries; data files in the tables' own formats come with later versions of Penstock.",
+    )
+    story.chapter("Four tables of four formats, in one commit")
+    story.python(first_load)
+    story.run("tables")
+    story.chapter("A branch to work on")
+    story.run("branch create fix-returns")
+    story.run(f"{orders}/v2-fixed.json --branch fix-returns -m 'drop duplicated returns'")
+    story.run(
+        "put sales.returns --type iceberg metadata_location=s3://demo/returns/v1.json --branch fix-returns "
+        "-m 'keep returns apart'"
+    )
+    story.chapter("A reader of main sees nothing of it")
+    story.run("show main sales.orders")
+    story.run("diff main fix-returns")
+    story.chapter("Meanwhile main moves on, so the two meet")
+    story.run(f"{orders}/v2.json -m 'hourly load'")
+    story.run("merge fix-returns --into main --dry-run", status=3)
+    story.say(
+        "A dry run changes nothing, and a merge with conflicts lands nothing at all.",
+        "sales.orders changed on both sides. Here the fix is what we want:",
+    )
+    story.run("merge fix-returns --into main --take fix-returns=sales.orders")
+    story.chapter("Both tables arrived at one instant, and history shows how")
+    story.run("log main")
+    story.chapter("Every commit stays what it was: the lake as it stood before the merge")
+    story.run("show main~1 sales.orders")
+    story.chapter("And a commit can be undone, by another commit")
+    story.run("revert main -m 'the fix has to wait'")
+    story.run("show main sales.orders")
+
+
+class Story:
+    """Says what it does, does it, and stops if it did not go as the story wants."""
+
+    def __init__(self, place: Path, quiet: bool) -> None:
+        self.place, self._quiet = place, quiet
+        self._screen = Screen.of(sys.stdout)
+        self._chapters = 0
+
+    def say(self, *lines: str) -> None:
+        for line in lines:
+            self._print(line)
+        self._print("")
+
+    def chapter(self, title: str) -> None:
+        self._chapters += 1
+        self._print(self._screen.paint(f"{self._chapters}. {title}", "strong"))
+        self._print("")
+
+    def python(self, step: Callable[[Lake], None]) -> None:
+        """Show what a function does, and have it done."""
+        _, _, body = inspect.getsource(step).partition("-> None:\n")
+        for line in dedent(body).splitlines():
+            self._print(self._screen.paint(f"  {line}", "dim"))
+        self._print("")
+        with open_lake(self.place, author="ada") as lake:
+            step(lake)
+
+    def run(self, line: str, status: int = 0) -> None:
+        """Show a command, and run it on the lake."""
+        self._print(self._screen.paint(f"$ penstock {line}", "name"))
+        found = self._status(["--lake", str(self.place), "--author", "ada", *shlex.split(line)])
+        if found != status:
+            raise SystemExit(found or 1)
+        self._print("")
+
+    def _status(self, args: list[str]) -> int:
+        root: Any = click.get_current_context().find_root().command
+        silence = contextlib.redirect_stdout(io.StringIO()) if self._quiet else contextlib.nullcontext()
+        sys.stdout.flush()
+        with silence:
+            try:
+                root.main(args)
+            except SystemExit as end:
+                return end.code if isinstance(end.code, int) else 0
+        return 0
+
+    def _print(self, text: str) -> None:
+        if not self._quiet:
+            print(text)
+
+    def to_try(self) -> tuple[str, ...]:
+        """Commands that work on the lake as the story leaves it."""
+        lake = f"penstock --lake {shlex.quote(str(self.place))}"
+        return (
+            f"{lake} log --table sales.orders",
+            f"{lake} diff main~2 fix-returns",
+            f"{lake} doctor",
+        )
+
+    def farewell(self) -> list[str]:
+        return [
+            f"The lake is in {self.place}. Three things to try on it:",
+            "",
+            *(f"  {line}" for line in self.to_try()),
+        ]

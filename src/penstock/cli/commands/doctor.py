@@ -1,0 +1,197 @@
+"""The doctor: whether the lake and what it stands on are well, in one line each."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+from uuid import uuid4
+
+import click
+
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.declaration import command
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen
+from penstock.cli.rendering.times import ago, iso, size
+from penstock.errors import PenstockError
+from penstock.lake.lake import Lake
+from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.encoding import encode, object_id
+from penstock.model.objects import Blob
+from penstock.stores.sqlite import SqliteStore
+
+DISK_LOW_BYTES = 1024**3
+DISK_FULL_BYTES = 64 * 1024**2
+_STYLES = {"ok": "good", "warning": "warning", "failed": "bad"}
+
+
+class Finding(NamedTuple):
+    """What a look at one thing found."""
+
+    state: str
+    finding: str
+    advice: str = ""
+
+
+Look: TypeAlias = Callable[[Lake], Finding]
+
+
+@command("doctor", prints="Doctor", examples="$ penstock doctor")
+@pass_call
+def doctor(call: Call) -> None:
+    """Check the lake and its surroundings, and say in one line each what is wrong and what to do.
+
+    Looks at the versions, the store (readable, writable, sound), the disk, the clock, the default branch,
+    and whether the places for tables are there and keep a file that is there from being replaced. 'penstock
+    fsck' checks the lake's objects one by one. Exit status 1 if something failed.
+    """
+    checks = list(_examine(call))
+    healthy = all(one.state != "failed" for one in checks)
+    call.answer(lambda: shapes.Doctor(healthy=healthy, checks=tuple(checks)), lambda s: _text(s, checks))
+    if not healthy:
+        click.get_current_context().exit(1)
+
+
+def _text(screen: Screen, checks: list[shapes.Check]) -> Iterator[str]:
+    rows: list[Row] = [[Cell(one.state, _STYLES[one.state]), one.name, _line(one)] for one in checks]
+    return columns(screen, rows)
+
+
+def _line(one: shapes.Check) -> str:
+    return f"{one.finding}: {one.advice}" if one.advice else one.finding
+
+
+def _examine(call: Call) -> Iterator[shapes.Check]:
+    yield _check(
+        "versions", Finding("ok", f"Penstock {version('penstock')}, Python {platform.python_version()}")
+    )
+    try:
+        lake = call.open(create=False)
+    except PenstockError as error:
+        from penstock.cli.advice import advice
+
+        yield _check("store", Finding("failed", error.message, advice(error)))
+        return
+    for name, look in _looks(lake):
+        try:
+            found = look(lake)
+        except PenstockError as error:
+            found = Finding("failed", error.message)
+        except OSError as error:
+            found = Finding("failed", f"{error.filename}: {error.strerror}")
+        yield _check(name, found)
+
+
+def _check(name: str, found: Finding) -> shapes.Check:
+    return shapes.Check(name=name, state=found.state, finding=found.finding, advice=found.advice)
+
+
+def _store(lake: Lake) -> Finding:
+    """Store an object that nothing leads to; the sweep removes it."""
+    data = encode(Blob(b"the doctor was here"))
+    one = object_id(data)
+    lake.kernel.store.store({one: data})
+    if lake.kernel.store.fetch([one]) != {one: data}:
+        return Finding("failed", "what was just stored is not there", "do not use this store")
+    return Finding("ok", f"{lake.url} can be read and written")
+
+
+def _integrity(lake: Lake) -> Finding:
+    store = lake.kernel.store
+    if not isinstance(store, SqliteStore):
+        return Finding("ok", "nothing to look at from here")
+    with store._reader() as connection:
+        problems = [text for (text,) in connection.execute("PRAGMA quick_check(5)") if text != "ok"]
+    if problems:
+        return Finding("failed", "; ".join(problems), "restore the database from a backup")
+    return Finding("ok", "the database's quick check found nothing wrong")
+
+
+def _disk(lake: Lake) -> Finding:
+    if not Path(lake.url).is_dir():
+        return Finding("ok", "nothing to look at from here")
+    free = shutil.disk_usage(lake.url).free
+    said = f"{size(free)} free at {lake.url}"
+    if free < DISK_FULL_BYTES:
+        return Finding("failed", said, "make room before the next commit")
+    return Finding("warning", said, "make room soon") if free < DISK_LOW_BYTES else Finding("ok", said)
+
+
+def _clock(lake: Lake) -> Finding:
+    now = datetime.now(UTC)
+    heads = {branch.head for branch in lake.branches()} - {EMPTY_COMMIT_ID}
+    newest = max((lake.show(head).time for head in heads), default=None)
+    if newest is None:
+        return Finding("ok", f"{iso(now)}, and no commits yet")
+    if newest > now:
+        return Finding(
+            "failed",
+            f"it is {iso(now)}, but the newest commit is from {iso(newest)}",
+            "set this machine's clock, or the one that made the commit",
+        )
+    return Finding("ok", f"{iso(now)}, the newest commit is from {ago(newest, now)}")
+
+
+def _default_branch(lake: Lake) -> Finding:
+    if not lake.branch().exists:
+        return Finding(
+            "failed",
+            f"there is no branch '{lake.default_branch}'",
+            f"create it: penstock branch create {lake.default_branch} --at COMMIT",
+        )
+    return Finding("ok", f"{lake.default_branch}")
+
+
+def _looks(lake: Lake) -> list[tuple[str, Look]]:
+    """What to look at, and how."""
+    roots = [("warehouse" if root == lake.warehouse else "root", partial(_root, root)) for root in lake.roots]
+    return [
+        ("store", _store),
+        ("integrity", _integrity),
+        ("disk", _disk),
+        ("clock", _clock),
+        ("default branch", _default_branch),
+        *roots,
+    ]
+
+
+def _root(root: str, lake: Lake) -> Finding:
+    if "://" in root:
+        return Finding("warning", f"{root} cannot be checked by this version", "see that you can write there")
+    place = Path(root)
+    if not place.exists() and place.parent == Path(lake.url):
+        return Finding("ok", f"{root} is not there yet; it is made for the first table")
+    if not place.is_dir():
+        return Finding("failed", f"{root} is not a directory", "make it, or mount what should be there")
+    return _put_if_absent(place)
+
+
+def _put_if_absent(place: Path) -> Finding:
+    """Create a file twice: the second time must be refused and must not change it."""
+    probe = place / f".penstock-doctor-{uuid4().hex}"
+    try:
+        with probe.open("xb") as file:
+            file.write(b"first")
+    except OSError as error:
+        return Finding("failed", f"{place} cannot be written: {error.strerror}", "ask for access to it")
+    try:
+        with probe.open("xb") as file:
+            file.write(b"second")
+    except FileExistsError:
+        kept = probe.read_bytes() == b"first"
+    else:
+        kept = False
+    finally:
+        probe.unlink()
+    if not kept:
+        return Finding(
+            "failed", f"{place} lets a file be replaced that is there", "use a file system that does not"
+        )
+    return Finding("ok", f"{place} can be written, and put-if-absent works there")

@@ -1,0 +1,205 @@
+"""History: the log, a commit, a table at a commit, and what differs between two."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.commands.references import names_at
+from penstock.cli.completions import complete_key, complete_revision
+from penstock.cli.contents import as_json
+from penstock.cli.declaration import command, limit_option
+from penstock.cli.rendering import contents, history
+from penstock.cli.rendering.columns import columns
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import counted, moment
+from penstock.errors import HistoryExpired, KeyNotFound, ReferenceNotFound
+from penstock.lake.lake import Lake
+from penstock.lake.log import Difference
+from penstock.model.commits import Commit
+from penstock.model.keys import Key
+
+
+@command(
+    "log",
+    prints="Log",
+    examples="""
+$ penstock log
+$ penstock log main --table sales.orders --limit 5
+$ penstock log --author ada --since 7d --grep load
+""",
+)
+@click.argument("ref", required=False, metavar="[REVISION]", shell_complete=complete_revision)
+@click.option(
+    "--table",
+    metavar="KEY",
+    shell_complete=complete_key,
+    help="Only commits that changed this table, or something below this namespace.",
+)
+@click.option("--author", "by", metavar="NAME", help="Only commits by this author.")
+@click.option(
+    "--since", metavar="TIME", help="Only commits from this time on: 2026-11-01, 2026-11-01T10:00Z, 2h."
+)
+@click.option("--until", metavar="TIME", help="Only commits up to this time.")
+@click.option("--grep", metavar="TEXT", help="Only commits whose message contains this, in any case.")
+@limit_option(50)
+@click.option("--after", metavar="COMMIT", help="Go on after this commit, the last one of the page before.")
+@click.option(
+    "--all/--first-parent",
+    "all_parents",
+    default=True,
+    help="With what was merged, or only the branch's own line. [--all]",
+)
+@pass_call
+def log(
+    call: Call,
+    ref: str | None,
+    table: str | None,
+    by: str | None,
+    since: str | None,
+    until: str | None,
+    grep: str | None,
+    limit: int,
+    after: str | None,
+    all_parents: bool,
+) -> None:
+    """Show the commits that led to REVISION, newest first, with their graph.
+
+    REVISION is a branch, a tag, a commit id (8 digits are enough) or a walk from one: main~3 (three commits
+    before), main^2 (what it merged), main*2026-11-01T00:00:00Z (as it was at that time). Without it, the
+    default branch.
+    """
+    lake = call.open()
+    now = Screen.of(sys.stdout).now
+    found = lake.log(
+        ref,
+        table=table,
+        author=by,
+        since=moment(since, now) if since else None,
+        until=moment(until, now) if until else None,
+        text=grep,
+        limit=limit + 1,
+        after=after,
+        all_parents=all_parents,
+    )
+    page = [history.Logged(commit, changes_of(lake, commit)) for commit in found[:limit]]
+    following = found[limit - 1].id if len(found) > limit else None
+    names = names_at(lake)
+    is_filtered = any((table, by, since, until, grep))
+
+    def text(screen: Screen) -> Iterator[str]:
+        if not page:
+            yield "no commits match" if is_filtered or after else "no commits yet"
+        yield from history.log(screen, page, names, connected=not is_filtered, all_parents=all_parents)
+        if following is not None:
+            yield screen.spell(f"… more with --after {history.short(following)}")
+
+    call.answer(
+        lambda: shapes.Log(
+            commits=tuple(
+                shapes.ChangedCommit.build(one.commit, one.changes, names.get(one.commit.id, ()))
+                for one in page
+            ),
+            next=following,
+        ),
+        text,
+    )
+
+
+def changes_of(lake: Lake, commit: Commit) -> list[Difference] | None:
+    """What a commit changed; ``None`` if what was before it has expired."""
+    try:
+        return lake.changes(commit.id)
+    except HistoryExpired:
+        return None
+
+
+@command(
+    "show",
+    prints="ChangedCommit",
+    examples="""
+$ penstock show
+$ penstock show main~1
+$ penstock show main sales.orders
+$ penstock show --table sales.orders
+""",
+)
+@click.argument("ref", required=False, metavar="[REVISION]", shell_complete=complete_revision)
+@click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
+@click.option("--table", metavar="KEY", shell_complete=complete_key, help="The same as KEY.")
+@pass_call
+def show(call: Call, ref: str | None, key: str | None, table: str | None) -> None:
+    """Show the commit that REVISION names, or what the table KEY is at that commit.
+
+    Without REVISION, the default branch. For a table, --json prints an object of its own (Table).
+    """
+    if key and table and key != table:
+        raise click.UsageError(f"two tables are given: {key} and --table {table}")
+    lake = call.open()
+    if key or table:
+        _show_table(call, lake, ref or lake.default_branch, key or table or "")
+        return
+    try:
+        commit = lake.show(ref)
+    except ReferenceNotFound as missing:
+        if ref is not None and "." in ref and lake.table(ref).exists:
+            missing.message += f", but a table of that name: penstock show {lake.default_branch} {ref}"
+        raise
+    changes, names = changes_of(lake, commit), names_at(lake).get(commit.id, ())
+    call.answer(
+        lambda: shapes.ChangedCommit.build(commit, changes, names),
+        lambda screen: history.commit_page(screen, commit, changes, names),
+    )
+
+
+def _show_table(call: Call, lake: Lake, ref: str, key: str) -> None:
+    snapshot = lake.at(ref)
+    content = snapshot.get(key)
+    if content is None:
+        raise KeyNotFound(f"there is no '{key}' at '{ref}'", key=key, ref=ref)
+
+    def text(screen: Screen) -> Iterator[str]:
+        name = screen.paint(printable(key), "strong")
+        yield f"{name} at {printable(ref)} ({screen.paint(history.short(snapshot.id), 'id')})"
+        yield from columns(screen, [["type", content.type], *contents.fields(content)], indent="  ")
+
+    call.answer(
+        lambda: shapes.Table(ref=ref, commit=snapshot.id, key=str(Key.parse(key)), content=as_json(content)),
+        text,
+    )
+
+
+@command(
+    "diff",
+    prints="Diff",
+    examples="""
+$ penstock diff main~1 main
+$ penstock diff main dev --prefix sales
+""",
+)
+@click.argument("before", metavar="A", shell_complete=complete_revision)
+@click.argument("after", metavar="B", shell_complete=complete_revision)
+@click.option(
+    "--prefix", metavar="KEY", shell_complete=complete_key, help="Only this key and what is below it."
+)
+@pass_call
+def diff(call: Call, before: str, after: str, prefix: str | None) -> None:
+    """Show what differs between the revisions A and B: what is added, removed and changed from A to B."""
+    lake = call.open()
+    old, new = lake.resolve(before), lake.resolve(after)
+    found = lake.diff(old, new, prefix)
+    call.answer(
+        lambda: shapes.Diff(before=old, after=new, changes=tuple(shapes.Change.of(one) for one in found)),
+        lambda screen: _difference(screen, before, after, found),
+    )
+
+
+def _difference(screen: Screen, before: str, after: str, found: Sequence[Difference]) -> Iterator[str]:
+    heading = screen.paint(f"{before} → {after}", "strong")
+    count = counted(len(found), "difference") if found else "no difference"
+    yield screen.spell(f"{heading}   {count}")
+    yield from contents.changes(screen, found)

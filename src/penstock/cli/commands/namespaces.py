@@ -1,0 +1,122 @@
+"""Namespaces: places for tables and further namespaces."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.call import Call, pass_call
+from penstock.cli.commands.tables import LIST_LIMIT, list_entries, say_committed
+from penstock.cli.completions import complete_key
+from penstock.cli.declaration import (
+    branch_option,
+    group,
+    key_argument,
+    key_option,
+    limit_option,
+    message_option,
+    ref_option,
+)
+from penstock.cli.rendering.columns import Cell
+from penstock.cli.rendering.contents import fields
+from penstock.cli.rendering.screen import printable
+from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.content import AnyContent, Namespace
+from penstock.model.keys import Key
+
+
+@group(
+    "namespace",
+    prints="Entries",
+    examples="$ penstock namespace\n$ penstock namespace create sales.europe --property owner=ada",
+)
+@click.pass_context
+def namespace(ctx: click.Context) -> None:
+    """List, create and delete namespaces.
+
+    A table needs the namespaces above it; 'put' creates them. Without a subcommand, namespaces are listed.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Call), None, None, LIST_LIMIT, None)
+
+
+def _list(call: Call, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
+    def row(key: Key, content: AnyContent) -> list[Cell | str]:
+        said = dict(fields(content)).get("properties", "")
+        return [Cell(printable(str(key)), "strong"), "", said]
+
+    list_entries(call, "namespaces", lambda one: isinstance(one, Namespace), row, prefix, ref, limit, after)
+
+
+@namespace.command("list", prints="Entries", examples="$ penstock namespace list sales --ref main~1")
+@click.argument("prefix", required=False, metavar="[PREFIX]", shell_complete=complete_key)
+@ref_option
+@limit_option(LIST_LIMIT)
+@click.option("--after", metavar="KEY", shell_complete=complete_key, help="Go on after this key.")
+@pass_call
+def namespace_list(call: Call, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
+    """List namespaces, all or PREFIX and those below it."""
+    _list(call, prefix, ref, limit, after)
+
+
+@namespace.command(
+    "create",
+    prints="ChangedCommit",
+    examples="$ penstock namespace create marketing --property owner=ada --property tier=gold",
+)
+@key_argument
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; repeatable.")
+@branch_option
+@message_option
+@key_option
+@pass_call
+def namespace_create(
+    call: Call,
+    key: str,
+    properties: tuple[str, ...],
+    branch: str | None,
+    message: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Create the namespace KEY, and those above it as needed."""
+    pairs = _pairs(properties)
+    lake = call.open()
+    target = lake.branch(branch)
+    said = {} if message is None else {"message": message}
+    # In the empty lake the key held nothing: so one that exists already is refused.
+    commit = target.create_namespace(
+        key, pairs, base=EMPTY_COMMIT_ID, idempotency_key=idempotency_key, **said
+    )
+    say_committed(call, lake, commit, target.name)
+
+
+def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in properties:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
+        pairs[name] = value
+    return pairs
+
+
+@namespace.command("delete", prints="ChangedCommit", examples="$ penstock namespace delete marketing")
+@key_argument
+@branch_option
+@message_option
+@pass_call
+def namespace_delete(call: Call, key: str, branch: str | None, message: str | None) -> None:
+    """Delete the namespace KEY, which must be empty."""
+    lake = call.open()
+    target = lake.branch(branch)
+    base = target.head
+    found = lake.at(base).get(key)
+    if found is None:
+        raise KeyNotFound(f"there is no namespace '{key}' on '{target.name}'", key=key, ref=target.name)
+    if not isinstance(found, Namespace):
+        raise InvalidRequest(
+            f"'{key}' is a {found.type}, not a namespace; use 'penstock delete {key}'", key=key
+        )
+    text = f"drop namespace {key}" if message is None else message
+    commit = target.drop(key, message=text, base=base)
+    say_committed(call, lake, commit, target.name)

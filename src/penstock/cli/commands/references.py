@@ -1,0 +1,315 @@
+"""Branches and tags: listing, creating, moving, deleting, and what happened to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.completions import complete_branch, complete_revision, complete_tag
+from penstock.cli.declaration import command, expected_head_option, group, key_option, limit_option
+from penstock.cli.rendering.columns import Cell, columns
+from penstock.cli.rendering.history import short, title
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import ago
+from penstock.lake.lake import Lake
+from penstock.lake.views import Branch, LogLine, Tag
+from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.references import Kind, Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIST_LIMIT = 100
+NAMES_READ_MAX = 1000
+
+
+def names_at(lake: Lake) -> dict[str, list[str]]:
+    """Which branches and tags are at a commit; where there are thousands, the first of each kind."""
+    found: dict[str, list[str]] = {}
+    for kind in (Kind.BRANCH, Kind.TAG):
+        for reference in lake.kernel.references.list(kind, limit=NAMES_READ_MAX):
+            found.setdefault(reference.id, []).append(reference.name)
+    return found
+
+
+def _list(call: Call, kind: Kind, prefix: str, limit: int, after: str) -> None:
+    lake = call.open()
+    found = lake.kernel.references.list(kind, prefix, after, limit + 1)
+    page, more = found[:limit], len(found) > limit
+    following = page[-1].name if more else None
+    call.answer(
+        lambda: shapes.References(
+            references=tuple(shapes.Reference.of(one, lake.default_branch) for one in page), next=following
+        ),
+        lambda screen: _listing(screen, lake, kind, page, following),
+    )
+
+
+def _listing(
+    screen: Screen, lake: Lake, kind: Kind, page: Sequence[Reference], following: str | None
+) -> Iterator[str]:
+    if not page:
+        yield f"no {'branches' if kind is Kind.BRANCH else 'tags'}"
+    yield from columns(screen, [_row(screen, lake, one) for one in page], flexible=3)
+    if following is not None:
+        yield screen.spell(f"… more with --after {following}")
+
+
+def _row(screen: Screen, lake: Lake, one: Reference) -> list[Cell | str]:
+    mark = "*" if one.name == lake.default_branch else " "
+    name = Cell(f"{mark} {one.name}", "name") if one.kind is Kind.BRANCH else Cell(one.name, "name")
+    if one.id == EMPTY_COMMIT_ID:
+        return [name, Cell("empty", "dim"), "", ""]
+    commit = lake.show(one.id)
+    return [
+        name,
+        Cell(short(one.id), "id"),
+        Cell(ago(commit.time, screen.now), "dim"),
+        title(commit),
+    ]
+
+
+def _said(call: Call, lake: Lake, view: Branch | Tag, what: str) -> None:
+    reference = view.reference
+    where = "empty" if reference.id == EMPTY_COMMIT_ID else f"at {short(reference.id)}"
+    call.answer(
+        lambda: shapes.Reference.of(reference, lake.default_branch),
+        lambda screen: [f"{what} {view.kind.value} {screen.paint(view.name, 'name')} {where}"],
+    )
+
+
+def _create(call: Call, view: Callable[[Lake], Branch | Tag], at: str | None, key: str | None) -> None:
+    lake = call.open()
+    made = view(lake)
+    made.create(at, idempotency_key=key)
+    _said(call, lake, made, "created")
+
+
+def _assign(
+    call: Call, view: Callable[[Lake], Branch | Tag], to: str, expected: str | None, key: str | None
+) -> None:
+    lake = call.open()
+    moved = view(lake)
+    moved.assign(to, expected=expected, idempotency_key=key)
+    _said(call, lake, moved, "assigned")
+
+
+def _delete(call: Call, view: Callable[[Lake], Branch | Tag], expected: str | None, key: str | None) -> None:
+    gone = view(call.open())
+    gone.delete(expected=expected, idempotency_key=key)
+    call.answer(
+        lambda: shapes.DeletedReference(name=gone.name, deleted=True),
+        lambda screen: [
+            f"deleted {gone.kind.value} {screen.paint(gone.name, 'name')}",
+            f"  What happened to it can still be read: penstock reflog {gone.name}",
+        ],
+    )
+
+
+prefix_argument = click.argument("prefix", default="", metavar="[PREFIX]")
+after_option = click.option("--after", default="", metavar="NAME", help="Go on after this name.")
+at_option = click.option(
+    "--at",
+    metavar="REVISION",
+    shell_complete=complete_revision,
+    help="The commit to start at. [the default branch]",
+)
+to_option = click.option(
+    "--to",
+    required=True,
+    metavar="REVISION",
+    shell_complete=complete_revision,
+    help="The commit that it is to name.",
+)
+
+
+# -- branches ----------------------------------------------------------------------------------------------
+
+
+@group(
+    "branch",
+    prints="References",
+    examples="$ penstock branch\n$ penstock branch create feature/orders",
+)
+@click.pass_context
+def branch(ctx: click.Context) -> None:
+    """List, create, assign and delete branches.
+
+    A branch is a name for its newest commit. Without a subcommand, branches are listed; the default branch
+    is marked with a star.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Call), Kind.BRANCH, "", LIST_LIMIT, "")
+
+
+@branch.command(
+    "list", prints="References", examples="$ penstock branch list\n$ penstock branch list feature/ --limit 10"
+)
+@prefix_argument
+@limit_option(LIST_LIMIT)
+@after_option
+@pass_call
+def branch_list(call: Call, prefix: str, limit: int, after: str) -> None:
+    """List branches, all or those whose name begins with PREFIX."""
+    _list(call, Kind.BRANCH, prefix, limit, after)
+
+
+@branch.command(
+    "create",
+    prints="Reference",
+    examples="$ penstock branch create feature/returns\n$ penstock branch create old --at main~1",
+)
+@click.argument("name")
+@at_option
+@key_option
+@pass_call
+def branch_create(call: Call, name: str, at: str | None, idempotency_key: str | None) -> None:
+    """Create the branch NAME.
+
+    It costs nothing, however large the lake is.
+    """
+    _create(call, lambda lake: lake.branch(name), at, idempotency_key)
+
+
+@branch.command(
+    "assign", prints="Reference", examples="$ penstock branch assign old --to main --expected-head main~1"
+)
+@click.argument("name", shell_complete=complete_branch)
+@to_option
+@expected_head_option("the branch")
+@key_option
+@pass_call
+def branch_assign(
+    call: Call, name: str, to: str, expected_head: str | None, idempotency_key: str | None
+) -> None:
+    """Let the branch NAME name another commit.
+
+    What it named before stays in its reflog, and can be assigned back.
+    """
+    _assign(call, lambda lake: lake.branch(name), to, expected_head, idempotency_key)
+
+
+@branch.command("delete", prints="DeletedReference", examples="$ penstock branch delete old")
+@click.argument("name", shell_complete=complete_branch)
+@expected_head_option("the branch")
+@key_option
+@pass_call
+def branch_delete(call: Call, name: str, expected_head: str | None, idempotency_key: str | None) -> None:
+    """Delete the branch NAME. The default branch cannot be deleted."""
+    _delete(call, lambda lake: lake.branch(name), expected_head, idempotency_key)
+
+
+# -- tags --------------------------------------------------------------------------------------------------
+
+
+@group("tag", prints="References", examples="$ penstock tag create v1\n$ penstock tag")
+@click.pass_context
+def tag(ctx: click.Context) -> None:
+    """List, create, assign and delete tags.
+
+    A tag is a name for a commit that does not move by itself. Without a subcommand, tags are listed.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Call), Kind.TAG, "", LIST_LIMIT, "")
+
+
+@tag.command("list", prints="References", examples="$ penstock tag list v")
+@prefix_argument
+@limit_option(LIST_LIMIT)
+@after_option
+@pass_call
+def tag_list(call: Call, prefix: str, limit: int, after: str) -> None:
+    """List tags, all or those whose name begins with PREFIX."""
+    _list(call, Kind.TAG, prefix, limit, after)
+
+
+@tag.command("create", prints="Reference", examples="$ penstock tag create before-returns --at main~1")
+@click.argument("name")
+@at_option
+@key_option
+@pass_call
+def tag_create(call: Call, name: str, at: str | None, idempotency_key: str | None) -> None:
+    """Create the tag NAME."""
+    _create(call, lambda lake: lake.tag(name), at, idempotency_key)
+
+
+@tag.command("assign", prints="Reference", examples="$ penstock tag assign before-returns --to main")
+@click.argument("name", shell_complete=complete_tag)
+@to_option
+@expected_head_option("the tag")
+@key_option
+@pass_call
+def tag_assign(
+    call: Call, name: str, to: str, expected_head: str | None, idempotency_key: str | None
+) -> None:
+    """Let the tag NAME name another commit."""
+    _assign(call, lambda lake: lake.tag(name), to, expected_head, idempotency_key)
+
+
+@tag.command("delete", prints="DeletedReference", examples="$ penstock tag delete before-returns")
+@click.argument("name", shell_complete=complete_tag)
+@expected_head_option("the tag")
+@key_option
+@pass_call
+def tag_delete(call: Call, name: str, expected_head: str | None, idempotency_key: str | None) -> None:
+    """Delete the tag NAME. What it named stays as long as something else leads there."""
+    _delete(call, lambda lake: lake.tag(name), expected_head, idempotency_key)
+
+
+# -- what happened to them ---------------------------------------------------------------------------------
+
+
+@command(
+    "reflog",
+    prints="RefLog",
+    examples="""
+$ penstock reflog
+$ penstock reflog dev --limit 5
+$ penstock reflog --deleted
+""",
+)
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=complete_revision)
+@limit_option(50)
+@click.option("--deleted", is_flag=True, help="List deleted branches and tags whose log can still be read.")
+@pass_call
+def reflog(call: Call, name: str | None, limit: int, deleted: bool) -> None:
+    """Show what happened to the branch or tag NAME, newest first: every swap of it.
+
+    Also of a deleted one, for a while. Without NAME, of the default branch.
+    """
+    if deleted and name is not None:
+        raise click.UsageError("--deleted lists names; it takes none")
+    lake = call.open()
+    if deleted:
+        gone = lake.deleted()
+        call.answer(
+            lambda: shapes.DeletedNames(deleted=tuple(gone)),
+            lambda _: gone or ["no deleted branches or tags"],
+        )
+        return
+    lines = lake.reflog(name, limit=limit)
+    call.answer(
+        lambda: shapes.RefLog(
+            name=name or lake.default_branch, events=tuple(shapes.Event.of(line) for line in lines)
+        ),
+        lambda screen: columns(screen, [_event(screen, line) for line in lines]),
+    )
+
+
+def _event(screen: Screen, line: LogLine) -> list[Cell | str]:
+    moved = short(line.after) if line.event == "create" else f"{short(line.before)} → {short(line.after)}"
+    if line.event == "delete":
+        moved = f"was at {short(line.before)}"
+    batch = f"{line.requests} requests" if line.requests > 1 else ""
+    return [
+        Cell(f"#{line.position}", "dim"),
+        line.event,
+        Cell(moved.replace(short(EMPTY_COMMIT_ID), "empty"), "id"),
+        Cell(printable(line.who), "dim"),
+        Cell(ago(line.time, screen.now), "dim"),
+        batch,
+    ]

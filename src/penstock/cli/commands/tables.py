@@ -1,0 +1,211 @@
+"""Tables: listing them, and putting and deleting raw contents."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from penstock.cli import contents, shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.commands.history import changes_of
+from penstock.cli.commands.references import names_at
+from penstock.cli.completions import complete_key
+from penstock.cli.declaration import (
+    base_option,
+    branch_option,
+    command,
+    key_argument,
+    key_option,
+    limit_option,
+    message_option,
+    ref_option,
+)
+from penstock.cli.rendering.columns import Cell, columns
+from penstock.cli.rendering.contents import changes, place
+from penstock.cli.rendering.history import short
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.lake.lake import Lake
+from penstock.model.commits import Commit
+from penstock.model.content import AnyContent, Namespace
+from penstock.model.keys import Key
+
+LIST_LIMIT = 1000
+CONTENT_FILE_MAX_BYTES = 64 * 1024 * 1024
+
+
+@command(
+    "tables",
+    prints="Entries",
+    examples="""
+$ penstock tables
+$ penstock tables sales --ref main~1
+""",
+)
+@click.argument("prefix", required=False, metavar="[PREFIX]", shell_complete=complete_key)
+@ref_option
+@limit_option(LIST_LIMIT)
+@click.option("--after", metavar="KEY", shell_complete=complete_key, help="Go on after this key.")
+@pass_call
+def tables(call: Call, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
+    """List the tables, views and functions, all or those below the namespace PREFIX."""
+
+    def row(key: Key, content: AnyContent) -> list[Cell | str]:
+        return [Cell(printable(str(key)), "strong"), content.type, place(content)]
+
+    list_entries(call, "tables", lambda one: not isinstance(one, Namespace), row, prefix, ref, limit, after)
+
+
+def list_entries(
+    call: Call,
+    things: str,
+    wanted: Callable[[AnyContent], bool],
+    row: Callable[[Key, AnyContent], list[Cell | str]],
+    prefix: str | None,
+    ref: str | None,
+    limit: int,
+    after: str | None,
+) -> None:
+    """Answer with a page of what is at a commit."""
+    lake = call.open()
+    snapshot = lake.at(ref)
+    entries = (entry for entry in snapshot.entries(prefix, after=after) if wanted(entry[1]))
+    found = list(islice(entries, limit + 1))
+    page = found[:limit]
+    following = str(page[-1][0]) if len(found) > limit else None
+
+    def text(screen: Screen) -> Iterator[str]:
+        if not page:
+            yield f"no {things}" + (f" below {printable(prefix)}" if prefix else "")
+        yield from columns(screen, [row(key, content) for key, content in page], flexible=2)
+        if following is not None:
+            yield screen.spell(f"… more with --after {printable(following)}")
+
+    call.answer(
+        lambda: shapes.Entries(
+            ref=ref or lake.default_branch,
+            commit=snapshot.id,
+            entries=tuple(shapes.Entry.of(key, content) for key, content in page),
+            next=following,
+        ),
+        text,
+    )
+
+
+def say_committed(call: Call, lake: Lake, commit: Commit, branch: str) -> None:
+    """Answer with a commit that was just made."""
+    made = changes_of(lake, commit)
+
+    def text(screen: Screen) -> Iterator[str]:
+        yield f"committed {screen.paint(short(commit.id), 'id')} to {screen.paint(branch, 'name')}"
+        yield from changes(screen, made or [])
+
+    call.answer(
+        lambda: shapes.ChangedCommit.build(commit, made, names_at(lake).get(commit.id, ())),
+        text,
+    )
+
+
+@command(
+    "put",
+    prints="ChangedCommit",
+    examples="""
+$ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v1.json
+$ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v2.json --base main -m load
+$ penstock put sales.old --content '{"type": "DELTA_LAKE_TABLE", "last_checkpoint": "s3://bucket/old/10"}'
+$ echo '{"type": "LANCE_TABLE"}' | penstock put search.vectors --content -
+""",
+)
+@key_argument
+@click.argument("fields_", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option(
+    "--type",
+    "kind",
+    metavar="TYPE",
+    help="iceberg, view, delta, lance, files, udf, namespace, or a type's whole name such as ICEBERG_TABLE.",
+)
+@click.option(
+    "--content",
+    metavar="JSON",
+    help='The content as a JSON object: {"type": …}; @FILE reads a file, - standard input.',
+)
+@branch_option
+@message_option
+@base_option
+@key_option
+@pass_call
+def put(
+    call: Call,
+    key: str,
+    fields_: tuple[str, ...],
+    kind: str | None,
+    content: str | None,
+    branch: str | None,
+    message: str | None,
+    base: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Let KEY hold a content: a --type with its fields, or the whole as JSON.
+
+    A content says where a table is and in which state; the table's files are not looked at. What the key
+    held before is replaced and keeps its id. Namespaces above KEY are created as needed.
+
+    \b
+    The fields of the types:
+    iceberg    metadata_location, snapshot_id, schema_id, spec_id, sort_order_id
+    view       metadata_location, version_id, schema_id, sql_text, dialect
+    delta      location, metadata_location_history, checkpoint_location_history, last_checkpoint
+    lance      location
+    files      location
+    udf        metadata_location, version_id, signature_id, sql_text, dialect
+    """
+    if (kind is None) == (content is None):
+        raise click.UsageError("give either --type with fields, or --content")
+    if content is not None and fields_:
+        raise click.UsageError(f"--content says all there is; {fields_[0]!r} is one too many")
+    if kind is not None:
+        given = contents.from_fields(kind, fields_)
+    else:
+        given = contents.from_json(_read(content or ""))
+    lake = call.open()
+    target = lake.branch(branch)
+    commit = target.put(key, given, message=message, base=base, idempotency_key=idempotency_key)
+    say_committed(call, lake, commit, target.name)
+
+
+def _read(content: str) -> str | bytes:
+    if content == "-":
+        return sys.stdin.buffer.read(CONTENT_FILE_MAX_BYTES)
+    if content.startswith("@"):
+        with Path(content[1:]).open("rb") as file:
+            return file.read(CONTENT_FILE_MAX_BYTES)
+    return content
+
+
+@command(
+    "delete",
+    prints="ChangedCommit",
+    examples="$ penstock delete sales.old -m 'not needed any more'",
+)
+@key_argument
+@branch_option
+@message_option
+@base_option
+@key_option
+@pass_call
+def delete(
+    call: Call,
+    key: str,
+    branch: str | None,
+    message: str | None,
+    base: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Let KEY hold nothing. The table's files stay where they are; earlier commits still name it."""
+    lake = call.open()
+    target = lake.branch(branch)
+    commit = target.drop(key, message=message, base=base, idempotency_key=idempotency_key)
+    say_committed(call, lake, commit, target.name)

@@ -1,0 +1,61 @@
+"""What a shell offers after the tab key: names and keys of the lake. It makes no lake, and never fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from penstock.cli.call import Call
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+
+OFFERED_MAX = 200
+Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+@contextmanager
+def _lake(ctx: click.Context) -> Iterator[Lake]:
+    from penstock.lake.lake import open_lake
+
+    lake = open_lake(ctx.ensure_object(Call).target, create=False)
+    try:
+        yield lake
+    finally:
+        lake.close()
+
+
+def _offering(names: Callable[[Lake, str], list[str]]) -> Complete:
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            with _lake(ctx) as lake:
+                return names(lake, incomplete)
+        except (PenstockError, click.ClickException, OSError):
+            return []  # whoever presses tab is helped by no error
+
+    return complete
+
+
+def _branches(lake: Lake, start: str) -> list[str]:
+    return [one.name for one in lake.branches(start, limit=OFFERED_MAX)]
+
+
+def _tags(lake: Lake, start: str) -> list[str]:
+    return [one.name for one in lake.tags(start, limit=OFFERED_MAX)]
+
+
+def _keys(lake: Lake, start: str) -> list[str]:
+    above, dot, _ = start.rpartition(".")
+    found = lake.at().entries(above if dot else None)
+    matching = (str(key) for key, _ in found if str(key).startswith(start))
+    return [key for key, _ in zip(matching, range(OFFERED_MAX), strict=False)]
+
+
+complete_branch = _offering(_branches)
+complete_tag = _offering(_tags)
+complete_revision = _offering(lambda lake, start: _branches(lake, start) + _tags(lake, start))
+complete_key = _offering(_keys)

@@ -1,0 +1,131 @@
+"""Contents as JSON objects and as ``name=value`` fields, both ways.
+
+A content is ``{"type": "ICEBERG_TABLE", "id": …, "metadata_location": …}``: its type, and its fields under
+their own names. Bytes are written in base64, ids of kernel objects in hexadecimal digits. What is printed
+can be put again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import InvalidContent
+from penstock.model.content import TYPE_NAMES, AnyContent, Content, Unknown
+
+_TYPES: Final = {name: kind for kind, name in TYPE_NAMES.items()}
+SHORT_NAMES: Final = {
+    "iceberg": "ICEBERG_TABLE",
+    "view": "ICEBERG_VIEW",
+    "delta": "DELTA_LAKE_TABLE",
+    "lance": "LANCE_TABLE",
+    "files": "FILES_TABLE",
+    "udf": "UDF",
+    "namespace": "NAMESPACE",
+}
+"""What people may write instead of a type's name."""
+
+
+def as_json(content: Content) -> dict[str, Any]:
+    """The object that stands for a content."""
+    found: dict[str, Any] = {"type": content.type}
+    for field in msgspec.structs.fields(content):
+        if field.name != "type_name":
+            found[field.name] = _plain(getattr(content, field.name))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, tuple):
+        return [one.hex() if isinstance(one, bytes) else one for one in value]
+    return value
+
+
+def from_json(text: str | bytes) -> AnyContent:
+    """The content that an object stands for; ``InvalidContent`` says what is wrong with it."""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise InvalidContent(f"the content is not JSON: {problem}") from None
+    if not isinstance(found, dict):
+        raise InvalidContent("a content is a JSON object with a type and fields")
+    kind = found.pop("type", None)
+    if not isinstance(kind, str) or not kind:
+        raise InvalidContent(f'the content has no "type"; there are {_known_types()}')
+    return _content(kind, found)
+
+
+def from_fields(kind: str, fields: Sequence[str]) -> AnyContent:
+    """The content that a type and ``name=value`` fields describe; a field that is a list may be repeated."""
+    cls = _class(kind)
+    found: dict[str, Any] = {}
+    for field in fields:
+        name, equals, value = field.partition("=")
+        if not equals:
+            raise InvalidContent(f"{field!r} is not a field; write it as name=value")
+        wanted = _fields(cls).get(name)
+        if wanted is not None and wanted.type not in (str, bytes, int, UUID | None):
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise InvalidContent(f"the field {name!r} is given twice")
+        else:
+            found[name] = (
+                int(value) if wanted is not None and wanted.type is int and _is_int(value) else value
+            )
+    return _content(kind, found)
+
+
+def _is_int(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and text.isascii()
+
+
+def _class(kind: str) -> type[Content]:
+    return _TYPES.get(_full_name(kind), Unknown)
+
+
+def _full_name(kind: str) -> str:
+    name = kind.upper().replace("-", "_")
+    return SHORT_NAMES.get(kind.lower(), name if name in _TYPES else kind)
+
+
+def _fields(cls: type[Content]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.name: field for field in msgspec.structs.fields(cls) if field.name != "type_name"}
+
+
+def _content(kind: str, found: dict[str, Any]) -> AnyContent:
+    cls, name = _class(kind), _full_name(kind)
+    known = _fields(cls)
+    for field in found:
+        if field not in known:
+            raise InvalidContent(f"{name} has no field {field!r}; it has {', '.join(known)}")
+    values = {field: _value(name, known[field], value) for field, value in found.items()}
+    missing = [field.name for field in known.values() if field.required and field.name not in values]
+    if missing:
+        raise InvalidContent(f"{name} needs {', '.join(missing)}")
+    if cls is Unknown:
+        values["type_name"] = "" if name == TYPE_NAMES[Unknown] else name
+    return cls(**values)  # type: ignore[return-value]
+
+
+def _value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
+    try:
+        if field.name == "held":
+            return tuple(bytes.fromhex(one) for one in msgspec.convert(value, list[str]))
+        if field.type is bytes:
+            return base64.b64decode(msgspec.convert(value, str), validate=True)
+        return msgspec.convert(value, field.type)
+    except (msgspec.ValidationError, ValueError, binascii.Error) as problem:
+        raise InvalidContent(f"{kind}'s field {field.name!r}: {problem}") from None
+
+
+def _known_types() -> str:
+    return ", ".join(_TYPES)

@@ -1,0 +1,201 @@
+"""How commands are declared: with the options that all of them share, and with examples that are run.
+
+``--lake``, ``--author`` and ``--json`` are accepted before and after every subcommand; the last one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+
+from penstock.cli.call import Call
+from penstock.cli.completions import complete_branch, complete_key, complete_revision
+
+F = TypeVar("F", bound=Callable[..., Any])
+N = TypeVar("N", bound=float | None)
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value == "":
+        raise click.BadParameter("it is empty", ctx, param)
+    if value and param.name:
+        setattr(ctx.ensure_object(Call), param.name, value)
+
+
+def shared_options(taken: Iterable[click.Parameter] = ()) -> list[click.Option]:
+    """The options of every command, but those that it uses for something of its own."""
+    own = {name for param in taken for name in param.opts}
+    return [option for option in _shared_options() if not own.intersection(option.opts)]
+
+
+def _shared_options() -> list[click.Option]:
+    return [
+        click.Option(
+            ["--lake"],
+            metavar="PATH",
+            expose_value=False,
+            callback=_remember,
+            is_eager=True,
+            help="The lake: a directory or URL. A directory without one becomes one. "
+            "[PENSTOCK_LAKE, else the current directory]",
+        ),
+        click.Option(
+            ["--author"],
+            metavar="NAME",
+            expose_value=False,
+            callback=_remember,
+            is_eager=True,
+            help="Who commits. [PENSTOCK_AUTHOR, else your user name]",
+        ),
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember,
+            is_eager=True,
+            help="Answer with a JSON object.",
+        ),
+    ]
+
+
+SHARED = ("lake", "author", "json")
+
+
+class Declared(click.Command):
+    """What our commands add to click's: shared options, examples, and the object that they print.
+
+    ``examples`` is a transcript that the reference page runs, ``prints`` names a class of ``shapes``.
+    """
+
+    def __init__(self, *args: Any, examples: str = "", prints: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples, self.prints = examples.strip(), prints
+        self.params += shared_options(self.params)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, those that all commands share apart."""
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                (shared if param.name in SHARED else own).append(record)
+        for title, records in (("Options", own), ("Options of every command", shared)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples.splitlines():
+                    formatter.write(f"  {line}\n")
+
+
+class Command(Declared):
+    """A command."""
+
+
+class Group(Declared, click.Group):
+    """A command with subcommands, in the order of their declaration."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.commands)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
+
+def command(name: str, *, examples: str = "", prints: str = "") -> Callable[[F], Command]:
+    """Declare a command."""
+    return click.command(name, cls=Command, examples=examples, prints=prints)
+
+
+def group(name: str, *, examples: str = "", prints: str = "") -> Callable[[F], Group]:
+    """Declare a group that does something by itself too."""
+    return click.group(name, cls=Group, examples=examples, prints=prints, invoke_without_command=True)
+
+
+# -- parameters that several commands have -----------------------------------------------------------------
+
+
+def ref_option(f: F) -> F:
+    return click.option(
+        "--ref",
+        metavar="REVISION",
+        shell_complete=complete_revision,
+        help="Where to look: a branch, tag, commit or revision such as main~3. [the default branch]",
+    )(f)
+
+
+def branch_option(f: F) -> F:
+    return click.option(
+        "--branch",
+        metavar="BRANCH",
+        shell_complete=complete_branch,
+        help="The branch that is meant. [the default branch]",
+    )(f)
+
+
+def message_option(f: F) -> F:
+    return click.option("-m", "--message", metavar="TEXT", help="What the commit is to say.")(f)
+
+
+def base_option(f: F) -> F:
+    return click.option(
+        "--base",
+        metavar="REVISION",
+        shell_complete=complete_revision,
+        help="The commit that you read; refused if the key changed since.",
+    )(f)
+
+
+def key_option(f: F) -> F:
+    return click.option(
+        "--key",
+        "--idempotency-key",
+        "idempotency_key",
+        metavar="TEXT",
+        help="An idempotency key: the same request under the same key is done once.",
+    )(f)
+
+
+def expected_head_option(what: str) -> Callable[[F], F]:
+    return click.option(
+        "--expected-head",
+        metavar="REVISION",
+        shell_complete=complete_revision,
+        help=f"Refuse unless {what} is at this commit.",
+    )
+
+
+def limit_option(default: int) -> Callable[[F], F]:
+    return click.option(
+        "-n",
+        "--limit",
+        type=int,
+        default=default,
+        callback=at_least(1),
+        metavar="COUNT",
+        help=f"How many to show at most. [{default}]",
+    )
+
+
+def at_least(lowest: int) -> Callable[[click.Context, click.Parameter, N], N]:
+    """Refuse a number that is too low."""
+
+    def check(ctx: click.Context, param: click.Parameter, value: N) -> N:
+        if value is not None and value < lowest:
+            raise click.BadParameter(f"{value} is less than {lowest}", ctx, param)
+        return value
+
+    return check
+
+
+def key_argument(f: F) -> F:
+    return click.argument("key", metavar="KEY", shell_complete=complete_key)(f)

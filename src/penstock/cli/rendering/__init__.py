@@ -1,0 +1,1 @@
+"""How values look to people: text made of values, without click and without a lake."""

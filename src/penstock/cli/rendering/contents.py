@@ -1,0 +1,110 @@
+"""Contents and changes of contents, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import size
+from penstock.model.content import AnyContent, Content
+from penstock.model.keys import Key
+
+
+class Changed(Protocol):
+    """A key, and what it held before and after."""
+
+    @property
+    def key(self) -> Key: ...
+    @property
+    def before(self) -> AnyContent | None: ...
+    @property
+    def after(self) -> AnyContent | None: ...
+
+
+SIGN_STYLES = {"+": "added", "-": "removed", "~": "changed", "=": "dim"}
+
+
+def sign(before: AnyContent | None, after: AnyContent | None) -> str:
+    """``+`` added, ``-`` removed, ``~`` changed, ``=`` the same."""
+    if before == after:
+        return "="
+    return "+" if before is None else "-" if after is None else "~"
+
+
+def place(content: Content) -> str:
+    """Where a content says that its table is, if it does."""
+    return printable(getattr(content, "metadata_location", "") or getattr(content, "location", ""))
+
+
+def summary(content: Content) -> str:
+    """A content in a few words."""
+    return f"{content.type} {place(content)}".rstrip()
+
+
+def fields(content: Content) -> list[tuple[str, str]]:
+    """What a content says, without what it leaves at its default."""
+    shown = []
+    for field in msgspec.structs.fields(content):
+        value = getattr(content, field.name)
+        if value is not None and value != field.default and value not in ((), {}):
+            shown.append((field.name, _text(value)))
+    return shown
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return size(len(value))
+    if isinstance(value, tuple):
+        return ", ".join(one.hex() if isinstance(one, bytes) else printable(str(one)) for one in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{printable(name)}={printable(text)}" for name, text in value.items())
+    return printable(str(value))
+
+
+def change(before: AnyContent | None, after: AnyContent | None) -> str:
+    """What became of a content: what it is, or was, or which of its fields changed and how."""
+    if before is None or after is None:
+        content = after if after is not None else before
+        return summary(content) if content is not None else ""
+    if before.type != after.type:
+        return f"{summary(before)} → {summary(after)}"
+    changed = []
+    for field in msgspec.structs.fields(after):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if old != new:
+            changed.append(_changed(field.name, old, new))
+    if before.id != after.id:
+        changed = ["dropped and created anew", *(text for text in changed if not text.startswith("id "))]
+    return ", ".join(changed)
+
+
+def _changed(name: str, old: object, new: object) -> str:
+    if isinstance(old, bytes | tuple | dict):
+        return f"{name} changed"
+    return f"{name} {_shortened(_text(old), _text(new))} → {_shortened(_text(new), _text(old))}"
+
+
+def _shortened(text: str, other: str) -> str:
+    """A path without the directories that it has in common with another."""
+    mine, theirs = text.split("/"), other.split("/")
+    same = 0
+    while same < min(len(mine), len(theirs)) - 1 and mine[same] == theirs[same]:
+        same += 1
+    if same < 2:
+        return text or '""'
+    return "…/" + "/".join(mine[same:])
+
+
+def changes(screen: Screen, changed: Sequence[Changed], indent: str = "  ") -> Iterator[str]:
+    """One line for each key: its sign, its name, and what became of it."""
+    return columns(screen, [change_row(one) for one in changed], indent=indent, flexible=1)
+
+
+def change_row(one: Changed) -> Row:
+    mark = sign(one.before, one.after)
+    style = SIGN_STYLES[mark]
+    return [Cell(f"{mark} {printable(str(one.key))}", style), change(one.before, one.after)]

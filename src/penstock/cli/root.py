@@ -1,0 +1,221 @@
+"""The root of all commands: what there is, what is loaded when, and how errors reach people and programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import click
+from click.shell_completion import shell_complete
+
+from penstock.cli import environment
+from penstock.cli.call import Call
+from penstock.cli.declaration import Group
+from penstock.cli.rendering.screen import Screen
+from penstock.errors import PenstockError
+
+SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Begin": {
+        "demo": ("demo", "See a lake, a branch, a conflict and a merge at work."),
+        "init": ("lakes", "Make a lake."),
+    },
+    "Look": {
+        "tables": ("tables", "List the tables."),
+        "log": ("history", "Show the commits, newest first, with their graph."),
+        "show": ("history", "Show a commit, or what a table is at a commit."),
+        "diff": ("history", "Show what differs between two revisions."),
+    },
+    "Change": {
+        "put": ("tables", "Let a key hold a content."),
+        "delete": ("tables", "Let a key hold nothing."),
+        "namespace": ("namespaces", "List, create and delete namespaces."),
+    },
+    "Branch and merge": {
+        "branch": ("references", "List, create, assign and delete branches."),
+        "tag": ("references", "List, create, assign and delete tags."),
+        "reflog": ("references", "Show what happened to a branch or tag."),
+        "merge": ("merges", "Bring what a branch has and another has not."),
+        "transplant": ("merges", "Repeat commits on another branch."),
+        "rebase": ("merges", "Repeat a branch's own commits on a new base."),
+        "revert": ("merges", "Undo what a commit did."),
+        "outcome": ("requests", "Find out what became of a request."),
+    },
+    "Care": {
+        "doctor": ("doctor", "Check the lake and its surroundings."),
+        "fsck": ("care", "Check every object that the lake needs."),
+        "sweep": ("care", "Remove what nothing needs any more."),
+        "completion": ("completion", "Print the script that completes commands in your shell."),
+    },
+}
+"""Each command with the module it is in and a line about it, so that help needs none of them loaded."""
+
+COMMANDS: Final = {name: found for section in SECTIONS.values() for name, found in section.items()}
+
+EXIT_STATUSES: Final = {
+    0: "ok",
+    1: "error",
+    2: "usage",
+    3: "conflict",
+    4: "not found",
+    5: "unavailable",
+    6: "denied",
+    7: "outcome unknown",
+}
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+EXAMPLES: Final = """
+$ penstock demo
+$ penstock --lake ./lake put sales.orders --type iceberg metadata_location=s3://bucket/orders/v1.json
+$ penstock --lake ./lake log
+"""
+
+
+class Root(Group):
+    """``penstock`` itself. Commands are loaded when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"penstock.cli.commands.{COMMANDS[cmd_name][0]}")
+        found: click.Command = getattr(module, cmd_name)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as wrong:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            if not near:
+                raise
+            raise click.UsageError(
+                f"there is no command '{args[0]}'. Did you mean '{near[0]}'?", ctx
+            ) from wrong
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(10), line) for name, (_, line) in section.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        statuses = ", ".join(f"{status} {meaning}" for status, meaning in EXIT_STATUSES.items())
+        with formatter.section("Exit status"):
+            formatter.write_text(statuses)
+        formatter.write("\n'penstock COMMAND --help' tells more about a command.\n")
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:  # type: ignore[override]
+        """Run a command and end the process. No error leaves here as a traceback."""
+        said = sys.argv[1:] if args is None else list(args)
+        for stream in (sys.stdout, sys.stderr):
+            # A name that the terminal's encoding does not know is no reason to fail.
+            with contextlib.suppress(AttributeError):
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        sys.exit(self._status(said, Call()))
+
+    def _status(self, args: list[str], call: Call) -> int:
+        """Run a command, and return the exit status that the process is to end with."""
+        try:
+            asked = os.environ.get(environment.COMPLETE)
+            if asked:
+                return shell_complete(self, {"obj": call}, "penstock", environment.COMPLETE, asked)
+            with self.make_context("penstock", args.copy(), obj=call) as ctx:
+                self.invoke(ctx)
+            sys.stdout.flush()
+        except click.exceptions.Exit as end:
+            return end.exit_code
+        except BrokenPipeError:
+            _let_go_of_pipes()
+            return EXIT_BROKEN_PIPE
+        except (click.Abort, KeyboardInterrupt):
+            return EXIT_INTERRUPTED
+        except Exception as error:  # noqa: BLE001 - this is where people are spared tracebacks
+            return _report(error, call.json or "--json" in args)
+        return 0
+
+
+def _report(error: Exception, as_json: bool) -> int:
+    """Say on standard error what went wrong, and return the exit code for it."""
+    if os.environ.get(environment.DEBUG):
+        import traceback
+
+        traceback.print_exception(error)
+    code, message, exit_code, advice = _explain(error)
+    with contextlib.suppress(BrokenPipeError):
+        if as_json:
+            from penstock.cli.shapes import Error, encode
+
+            shape = Error(code=code, message=message, details={})
+            if isinstance(error, PenstockError):
+                shape = Error.of(error)
+            print(encode({"error": shape}), file=sys.stderr)
+        else:
+            screen = Screen.of(sys.stderr)
+            print(f"{screen.paint('penstock:', 'bad')} {message}", file=sys.stderr)
+            if advice:
+                print(screen.paint(f"  {advice}", "dim"), file=sys.stderr)
+    return exit_code
+
+
+def _explain(error: Exception) -> tuple[str, str, int, str]:
+    """An error's code, message, exit code and advice."""
+    if isinstance(error, PenstockError):
+        from penstock.cli.advice import advice
+
+        return error.code, error.message, error.exit_code, advice(error)
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx is not None else "penstock"
+        return "usage", error.format_message(), error.exit_code, f"'{path} --help' shows how to use it."
+    if isinstance(error, click.ClickException):
+        return "error", error.format_message(), error.exit_code, ""
+    if isinstance(error, OSError) and error.filename is not None:
+        return "error", f"{error.filename}: {error.strerror}", 1, ""
+    what = f"{type(error).__name__}: {error}".replace("\n", " ")
+    return "unexpected", f"unexpected {what}", 1, f"Set {environment.DEBUG}=1 to see where it came from."
+
+
+def _let_go_of_pipes() -> None:
+    """Whoever read our output has gone: nothing more can be said, and Python must not try at its end."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("penstock")
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        print(f"penstock {_version()}")
+        ctx.exit()
+
+
+@click.group("penstock", cls=Root, invoke_without_command=True, examples=EXAMPLES)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
+@click.pass_context
+def penstock(ctx: click.Context) -> None:
+    """Every change to a data lake, to any number of tables, at one instant, on a branch, or not at all."""
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())

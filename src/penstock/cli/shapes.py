@@ -1,0 +1,519 @@
+"""What ``--json`` prints: one class for each object. The fields and their meaning are part of the interface.
+
+Ids are whole, times are ISO 8601 in UTC, keys are written as on the command line (``sales.orders``), contents
+as ``{"type": …, …}`` (see ``contents``). What is not there is ``null``. Fields may be added, never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from penstock.cli.contents import as_json
+from penstock.errors import PenstockError
+from penstock.kernel.fsck import Checked
+from penstock.kernel.sweep import Swept
+from penstock.lake.log import Difference
+from penstock.lake.views import LogLine
+from penstock.model.commits import Commit as ModelCommit
+from penstock.model.conflicts import Conflict as ModelConflict
+from penstock.model.content import AnyContent
+from penstock.model.keys import Key
+from penstock.model.merges import MergedKey as ModelMergedKey
+from penstock.model.merges import MergeResult
+from penstock.model.references import Reference as ModelReference
+
+Content: TypeAlias = dict[str, Any]
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What all of them share: nothing but being printed."""
+
+
+def _content(content: AnyContent | None) -> Content | None:
+    return None if content is None else as_json(content)
+
+
+class Commit(Shape, frozen=True, kw_only=True):
+    """A commit."""
+
+    id: str
+    """64 hexadecimal digits."""
+    parents: tuple[str, ...]
+    """The commit it follows first, then what it merged; none for a first commit."""
+    time: datetime
+    """When it was committed."""
+    author: str
+    """Its first author, or its committer if it names none."""
+    authors: tuple[str, ...]
+    """All authors."""
+    committer: str
+    """Who had it committed."""
+    signed_off_by: tuple[str, ...]
+    """Who signed it off."""
+    message: str
+    """The whole message."""
+    properties: dict[str, tuple[str, ...]]
+    """Further facts that its writer noted."""
+    generation: int
+    """One more than the highest of its parents."""
+    key: str
+    """The idempotency key of the request."""
+
+    @classmethod
+    def of(cls, commit: ModelCommit) -> Commit:
+        stored = commit.stored
+        return cls(
+            id=commit.id,
+            parents=commit.parents,
+            time=commit.time,
+            author=commit.author,
+            authors=stored.authors,
+            committer=stored.committer,
+            signed_off_by=stored.signed_off_by,
+            message=commit.message,
+            properties=commit.properties,
+            generation=commit.generation,
+            key=commit.key,
+        )
+
+
+class Change(Shape, frozen=True, kw_only=True):
+    """A key that a commit changed, or that differs between two."""
+
+    key: str
+    """The key."""
+    change: str
+    """`added`, `removed` or `changed`."""
+    type: str
+    """The type of what it holds now, or held."""
+    before: Content | None
+    """The content before."""
+    after: Content | None
+    """The content after."""
+
+    @classmethod
+    def of(cls, one: Difference) -> Change:
+        return cls(
+            key=str(one.key),
+            change={"+": "added", "-": "removed", "~": "changed"}[one.sign],
+            type=one.type,
+            before=_content(one.before),
+            after=_content(one.after),
+        )
+
+
+class ChangedCommit(Commit, frozen=True, kw_only=True):
+    """A commit with what it changed."""
+
+    references: tuple[str, ...]
+    """The branches and tags that are at it."""
+    changes: tuple[Change, ...] | None
+    """What it changed, compared with its first parent; `null` if that has expired."""
+
+    @classmethod
+    def build(
+        cls, commit: ModelCommit, changes: Iterable[Difference] | None, names: Iterable[str]
+    ) -> ChangedCommit:
+        told = None if changes is None else tuple(Change.of(one) for one in changes)
+        return cls(**msgspec.structs.asdict(Commit.of(commit)), references=tuple(names), changes=told)
+
+
+class Log(Shape, frozen=True, kw_only=True):
+    """A page of a log."""
+
+    commits: tuple[ChangedCommit, ...]
+    """Newest first."""
+    next: str | None
+    """What `--after` needs for the next page; `null` if this is the last one."""
+
+
+class Entry(Shape, frozen=True, kw_only=True):
+    """What a key holds."""
+
+    key: str
+    """The key."""
+    content: Content
+    """The content."""
+
+    @classmethod
+    def of(cls, key: Key, content: AnyContent) -> Entry:
+        return cls(key=str(key), content=as_json(content))
+
+
+class Table(Shape, frozen=True, kw_only=True):
+    """A table at a commit."""
+
+    ref: str
+    """The revision that was asked for."""
+    commit: str
+    """The id of the commit it names."""
+    key: str
+    """The key."""
+    content: Content
+    """The content."""
+
+
+class Entries(Shape, frozen=True, kw_only=True):
+    """A page of tables or namespaces at a commit."""
+
+    ref: str
+    """The revision that was asked for."""
+    commit: str
+    """The id of the commit it names."""
+    entries: tuple[Entry, ...]
+    """In the order of their keys."""
+    next: str | None
+    """What `--after` needs for the next page; `null` if this is the last one."""
+
+
+class Diff(Shape, frozen=True, kw_only=True):
+    """What differs between two commits."""
+
+    before: str
+    """The id of the first commit."""
+    after: str
+    """The id of the second."""
+    changes: tuple[Change, ...]
+    """In the order of their keys."""
+
+
+class Reference(Shape, frozen=True, kw_only=True):
+    """A branch or tag."""
+
+    kind: str
+    """`branch` or `tag`."""
+    name: str
+    """Its name."""
+    head: str
+    """The id of the commit it names; `2e1cfa82…` if it has none yet."""
+    default: bool
+    """Whether it is the lake's default branch."""
+    created: datetime
+    """When it was created."""
+
+    @classmethod
+    def of(cls, reference: ModelReference, default_branch: str) -> Reference:
+        return cls(
+            kind=reference.kind.value,
+            name=reference.name,
+            head=reference.id,
+            default=reference.name == default_branch,
+            created=datetime.fromtimestamp(reference.created_us / 1_000_000, UTC),
+        )
+
+
+class References(Shape, frozen=True, kw_only=True):
+    """A page of branches or tags."""
+
+    references: tuple[Reference, ...]
+    """In the order of their names."""
+    next: str | None
+    """What `--after` needs for the next page; `null` if this is the last one."""
+
+
+class DeletedReference(Shape, frozen=True, kw_only=True):
+    """A branch or tag that was just deleted."""
+
+    name: str
+    """Its name."""
+    deleted: bool
+    """`true`."""
+
+
+class Event(Shape, frozen=True, kw_only=True):
+    """One event in the life of a branch or tag."""
+
+    position: int
+    """Its number, counted from the first event under that name."""
+    time: datetime
+    """When it happened."""
+    event: str
+    """`create`, `commit`, `merge`, `transplant`, `assign` or `delete`."""
+    before: str
+    """The id of the commit that was named before."""
+    after: str
+    """The id of the commit that was named after."""
+    who: str
+    """Who did it."""
+    requests: int
+    """How many requests this one swap landed."""
+
+    @classmethod
+    def of(cls, line: LogLine) -> Event:
+        return cls(
+            position=line.position,
+            time=line.time,
+            event=line.event,
+            before=line.before,
+            after=line.after,
+            who=line.who,
+            requests=line.requests,
+        )
+
+
+class RefLog(Shape, frozen=True, kw_only=True):
+    """What happened to a branch or tag."""
+
+    name: str
+    """Its name."""
+    events: tuple[Event, ...]
+    """Newest first."""
+
+
+class DeletedNames(Shape, frozen=True, kw_only=True):
+    """Deleted branches and tags whose log can still be read."""
+
+    deleted: tuple[str, ...]
+    """Their names."""
+
+
+class Conflict(Shape, frozen=True, kw_only=True):
+    """Why a key cannot be as its writer wanted it."""
+
+    kind: str
+    """Such as `VALUE_DIFFERS`, `KEY_EXISTS`, `NAMESPACE_ABSENT`."""
+    key: str
+    """The key."""
+    expected: str
+    """What was expected there, in words."""
+    found: str
+    """What is there, in words."""
+    why: str
+    """A table format's reason, if it is one that refuses."""
+
+    @classmethod
+    def of(cls, conflict: ModelConflict) -> Conflict:
+        return cls(
+            kind=conflict.kind.value,
+            key=str(conflict.key),
+            expected=conflict.expected,
+            found=conflict.found,
+            why=conflict.why,
+        )
+
+
+class MergedKey(Shape, frozen=True, kw_only=True):
+    """What came of one key."""
+
+    key: str
+    """The key."""
+    mode: str
+    """`normal`, `force` or `drop`."""
+    before: Content | None
+    """What the target held before."""
+    after: Content | None
+    """What it holds now, or would."""
+    conflict: Conflict | None
+    """What is in the way."""
+
+    @classmethod
+    def of(cls, one: ModelMergedKey) -> MergedKey:
+        return cls(
+            key=str(one.key),
+            mode=one.mode.value,
+            before=_content(one.before),
+            after=_content(one.after),
+            conflict=None if one.conflict is None else Conflict.of(one.conflict),
+        )
+
+
+class Merge(Shape, frozen=True, kw_only=True):
+    """What a merge, transplant, rebase or revert did, or would do."""
+
+    source: str
+    """What was brought, as it was asked for."""
+    target: str
+    """The branch that it was brought to."""
+    dry_run: bool
+    """Whether nothing was done."""
+    applied: bool
+    """Whether the target moved."""
+    commits: tuple[str, ...]
+    """Ids of the new commits, oldest first."""
+    head: str
+    """The target's head: after it, or as a dry run found it."""
+    base: str | None
+    """The id of the common ancestor, if there is one to speak of."""
+    keys: tuple[MergedKey, ...]
+    """What came of each key."""
+
+    @classmethod
+    def of(cls, source: str, target: str, result: MergeResult) -> Merge:
+        return cls(
+            source=source,
+            target=target,
+            dry_run=result.dry_run,
+            applied=result.applied,
+            commits=result.commits,
+            head=result.head,
+            base=result.base,
+            keys=tuple(MergedKey.of(one) for one in result.keys),
+        )
+
+
+class Outcome(Shape, frozen=True, kw_only=True):
+    """What became of a request."""
+
+    key: str
+    """Its idempotency key."""
+    branch: str
+    """The branch it was for."""
+    applied: bool
+    """Whether it was applied."""
+    commits: tuple[str, ...]
+    """Ids of the commits that it made, oldest first."""
+    head: str | None
+    """The id of the last of them."""
+
+
+class Lake(Shape, frozen=True, kw_only=True):
+    """A lake."""
+
+    id: str
+    """Its own id."""
+    url: str
+    """Where it is."""
+    default_branch: str
+    """Its default branch."""
+    warehouse: str
+    """Where tables are that have no location of their own."""
+    roots: tuple[str, ...]
+    """All places where tables may be."""
+
+
+class Sweep(Shape, frozen=True, kw_only=True):
+    """What a sweep found and did."""
+
+    dry_run: bool
+    """Whether nothing was removed."""
+    kept: int
+    """Objects that are needed."""
+    kept_bytes: int
+    """Their size."""
+    removed: int
+    """Objects that were removed, or would be."""
+    removed_bytes: int
+    """Their size."""
+    waiting: int
+    """Objects that are not needed, but too young to be removed."""
+    receipts: int
+    """Idempotency keys that were forgotten."""
+    tombstones: int
+    """Logs of deleted branches and tags that expired."""
+
+    @classmethod
+    def of(cls, swept: Swept) -> Sweep:
+        return cls(**{name: getattr(swept, name) for name in cls.__struct_fields__})
+
+
+class Damage(Shape, frozen=True, kw_only=True):
+    """One thing that is wrong."""
+
+    object: str
+    """The id of the object, or `lake`."""
+    what: str
+    """What is wrong with it."""
+
+
+class Fsck(Shape, frozen=True, kw_only=True):
+    """What a check looked at, and what it found wrong."""
+
+    sound: bool
+    """Whether nothing is wrong."""
+    references: int
+    """Branches, tags and logs of deleted ones that were checked."""
+    commits: int
+    """Commits that were checked."""
+    objects: int
+    """Objects that were checked."""
+    damages: tuple[Damage, ...]
+    """What is wrong."""
+
+    @classmethod
+    def of(cls, checked: Checked) -> Fsck:
+        return cls(
+            sound=not checked.damages,
+            references=checked.references,
+            commits=checked.commits,
+            objects=checked.objects,
+            damages=tuple(Damage(object=one.object, what=one.what) for one in checked.damages),
+        )
+
+
+class Check(Shape, frozen=True, kw_only=True):
+    """One thing that the doctor looked at."""
+
+    name: str
+    """What was looked at."""
+    state: str
+    """`ok`, `warning` or `failed`."""
+    finding: str
+    """What was found."""
+    advice: str
+    """What to do about it, if anything."""
+
+
+class Doctor(Shape, frozen=True, kw_only=True):
+    """How the lake and its surroundings are."""
+
+    healthy: bool
+    """Whether nothing failed."""
+    checks: tuple[Check, ...]
+    """One for each thing."""
+
+
+class Demo(Shape, frozen=True, kw_only=True):
+    """What the demonstration leaves."""
+
+    lake: str
+    """Where the lake is."""
+    commands: tuple[str, ...]
+    """Commands to try on it."""
+
+
+class Completion(Shape, frozen=True, kw_only=True):
+    """A script for a shell."""
+
+    shell: str
+    """`bash`, `zsh` or `fish`."""
+    script: str
+    """What the shell is to read."""
+
+
+class Error(Shape, frozen=True, kw_only=True):
+    """Why a command failed; on standard error, as `{"error": …}`."""
+
+    code: str
+    """Which error it is; `usage` for a command that cannot be understood, `unexpected` for a defect."""
+    message: str
+    """What happened and what to do, for people."""
+    details: dict[str, Any]
+    """The facts, such as `key`, `name`, `expected`, `found`, `conflicts`."""
+
+    @classmethod
+    def of(cls, error: PenstockError) -> Error:
+        details = {name: _detail(value) for name, value in error.details.items()}
+        return cls(code=error.code, message=error.message, details=details)
+
+
+def _detail(value: Any) -> Any:
+    if isinstance(value, ModelConflict):
+        return Conflict.of(value)
+    if isinstance(value, Key):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return {str(name): _detail(one) for name, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_detail(one) for one in value]
+    return value if isinstance(value, str | int | float | bool | datetime | None) else str(value)
+
+
+def encode(shape: object) -> str:
+    """The text that is printed for an object."""
+    return msgspec.json.format(msgspec.json.encode(shape), indent=2).decode()

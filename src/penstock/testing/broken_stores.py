@@ -1,0 +1,206 @@
+"""Stores broken on purpose. Each breaks one promise of the port, as an adapter with a mistake in it would."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from penstock.model.encoding import ObjectId
+from penstock.model.references import Kind, decode_reference, encode_reference
+from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.testing.wrapped import Advance, WrappedStore
+
+
+class AcknowledgesFirst(WrappedStore):
+    """Says that a swap is done and does it later: with the next one, never if there is none."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self._pending: Advance | None = None
+
+    def _settle(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            with self.inner.turn(pending.name) as turn:
+                pending.on(turn)
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[Turn]:
+        self._settle()
+        with super().turn(name) as turn:
+            yield turn
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        present = frozenset(self.inner.fetch(wish.fresh))
+        if present or self.inner.reference(wish.name) != turn.row:
+            return Advanced(False, present)
+        self._pending = wish
+        return Advanced(True)
+
+    def reference(self, name: str) -> Row | None:
+        pending = self._pending
+        return pending.row if pending is not None and pending.name == name else self.inner.reference(name)
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        waiting = self._pending.objects if self._pending is not None else {}
+        return {one: waiting[one] for one in ids if one in waiting} | self.inner.fetch(ids)
+
+
+class SkipsTheCompare(WrappedStore):
+    """Replaces a row whatever it is by now."""
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        advanced = wish.on(turn)
+        while not advanced.swapped and not advanced.present:
+            with self.inner.turn(wish.name) as again:
+                advanced = wish._replace(fresh=()).on(again)
+        return advanced
+
+
+class SaysSwappedWhenLost(WrappedStore):
+    """Reports a lost swap as done."""
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        advanced = wish.on(turn)
+        return advanced if advanced.present else Advanced(True)
+
+
+class LosesTheLastBatch(WrappedStore):
+    """Forgets the last swap when it is closed, as a write cache that was never flushed does."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self._last: tuple[str, Row | None] | None = None
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        advanced = wish.on(turn)
+        if advanced.swapped:
+            self._last = wish.name, turn.row
+        return advanced
+
+    def close(self) -> None:
+        if self._last is not None:
+            name, row = self._last
+            self._last = None
+            with self.inner.turn(name) as turn:
+                turn.advance({}, row)
+        super().close()
+
+
+class IgnoresFresh(WrappedStore):
+    """Does not look whether a fresh object was there before."""
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        return wish._replace(fresh=()).on(turn)
+
+
+class AnswersStaleRows(WrappedStore):
+    """Reads a row from a replica that lags by one change."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self._replica: dict[str, Row | None] = {}
+
+    def reference(self, name: str) -> Row | None:
+        newest = self.inner.reference(name)
+        answer = self._replica.get(name, newest)
+        self._replica[name] = newest
+        return answer
+
+
+class TruncatesObjects(WrappedStore):
+    """Keeps only so many bytes of an object, as a column that is too short does."""
+
+    most_bytes = 600
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        super().store(self._cut(objects))
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        return wish._replace(objects=self._cut(wish.objects)).on(turn)
+
+    def _cut(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
+        return {one: data[: self.most_bytes] for one, data in objects.items()}
+
+
+class SwapsWithoutTheObjects(WrappedStore):
+    """Swaps the row and then loses the last of the objects, as a crash between the two does."""
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        kept = dict(sorted(wish.objects.items())[: len(wish.objects) - 1])
+        return wish._replace(objects=kept if len(kept) > 8 else wish.objects).on(turn)
+
+
+class ForgetsTheLog(WrappedStore):
+    """Moves a branch and leaves its log behind, as separate writes of the two do."""
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        if wish.row is not None and turn.row is not None and wish.row.kind == Kind.BRANCH:
+            before, after = decode_reference(turn.row.data), decode_reference(wish.row.data)
+            if after.position % 5 == 0:
+                after = msgspec.structs.replace(after, log=before.log, position=before.position)
+                wish = wish._replace(row=wish.row._replace(data=encode_reference(after)))
+        return wish.on(turn)
+
+
+class DeletesWhatWasStoredAgain(WrappedStore):
+    """Deletes what it is told to, though it was stored again since the scan."""
+
+    def delete(self, objects: Sequence[Stored]) -> int:
+        wanted = {one.id for one in objects}
+        token, found = b"", list[Stored]()
+        while True:
+            page, token = self.inner.scan(token, 1000)
+            found += [one for one in page if one.id in wanted]
+            if not token:
+                return self.inner.delete(found)
+
+
+class NeverRefreshes(WrappedStore):
+    """Leaves an object that is stored again as it is, its time included."""
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        super().store(self._new(objects))
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        return wish._replace(objects=self._new(wish.objects)).on(turn)
+
+    def _new(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
+        there = self.inner.fetch(list(objects))
+        return {one: data for one, data in objects.items() if one not in there}
+
+
+class ReplacesObjects(WrappedStore):
+    """Lets the last bytes win where the first should stay."""
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        self._drop(objects)
+        super().store(objects)
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        if not self.inner.fetch(wish.fresh):
+            self._drop(wish.objects)
+        return wish.on(turn)
+
+    def _drop(self, objects: Mapping[ObjectId, bytes]) -> None:
+        page, _ = self.inner.scan(b"", 1_000_000)
+        self.inner.delete([one for one in page if one.id in objects])
+
+
+class SkipsInScans(WrappedStore):
+    """Leaves out the object at which a page of a scan ends."""
+
+    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+        page, token = self.inner.scan(after, limit)
+        return (page[:-1] if token else page), token
+
+
+class ListsOtherKinds(WrappedStore):
+    """Lists rows by prefix alone."""
+
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        kinds = [one.value for one in Kind]
+        rows = [row for each in kinds for row in self.inner.references(each, prefix, after, limit)]
+        return sorted(rows)[:limit] if kind in kinds else []

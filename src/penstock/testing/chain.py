@@ -1,0 +1,81 @@
+"""A branch as it came to be: its commits, oldest first, what each changed, and its ref log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.kernel.conflict import content_of
+from penstock.kernel.kernel import Kernel
+from penstock.model.content import AnyContent
+from penstock.model.keys import RESERVED, Key
+from penstock.model.objects import LogEntry
+from penstock.testing.client import value_of
+from penstock.testing.recorder import Values
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit in the chain of a branch."""
+
+    commit: str
+    parent: str
+    depth: int
+    time_us: int
+    key: str
+    changes: Values
+
+
+class ChainLog(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the ref log."""
+
+    position: int
+    kind: str
+    before: str
+    after: str
+    landed: tuple[tuple[str, str, int], ...]
+    """Per request its idempotency key, its last commit and how many it made."""
+
+
+class BranchChain(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a lake says about a branch."""
+
+    head: str
+    links: tuple[Link, ...]
+    log: tuple[ChainLog, ...]
+
+
+def read_chain(
+    kernel: Kernel, branch: str = "main", value: Callable[[AnyContent | None], str | None] = value_of
+) -> BranchChain:
+    """Read a branch as it is now. ``value`` tells what of a content is compared."""
+    reference = kernel.references.get(branch)
+    links = []
+    for one, commit in kernel.walk(reference.head):
+        changes = {
+            str(Key.decode(stored)): value(content_of(kernel.objects, after))
+            for stored, (_, after) in kernel.diff(commit.parent, one).items()
+            if not stored.startswith(RESERVED)
+        }
+        links.append(
+            Link(
+                commit=one.hex(),
+                parent=commit.parent.hex(),
+                depth=commit.depth,
+                time_us=commit.time_us,
+                key=commit.key,
+                changes=changes,
+            )
+        )
+    log = [_entry(entry) for _, entry in kernel.references.log(branch)]
+    return BranchChain(head=reference.id, links=tuple(links[::-1]), log=tuple(log[::-1]))
+
+
+def _entry(entry: LogEntry) -> ChainLog:
+    return ChainLog(
+        position=entry.position,
+        kind=entry.kind,
+        before=entry.before.hex(),
+        after=entry.after.hex(),
+        landed=tuple((one.key, one.commit.hex(), one.count) for one in entry.landed),
+    )

@@ -1,0 +1,179 @@
+"""The part of the store contract that is about objects: fetching, storing, scanning and deleting them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import sha256
+
+import pytest
+
+from penstock.stores.port import Store
+from penstock.testing.samples import let_time_pass, row, sample, scan_all
+
+OBJECT_MAX_BYTES = 256 * 1024
+MANY = 2000
+
+
+class ObjectContract:
+    """What a store promises about objects."""
+
+    def test_what_was_stored_is_fetched_by_every_handle(self, store: Store, other: Store) -> None:
+        objects = sample(10)
+        store.store(objects)
+        assert store.fetch(list(objects)) == objects
+        assert other.fetch(list(objects)) == objects
+
+    def test_ids_that_do_not_exist_are_left_out(self, store: Store) -> None:
+        known, unknown = sample(3, "known"), sample(3, "unknown")
+        store.store(known)
+        assert store.fetch([*unknown, *known]) == known
+        assert store.fetch(list(unknown)) == {}
+
+    def test_nothing_may_be_asked_for_and_nothing_stored(self, store: Store) -> None:
+        store.store({})
+        assert store.fetch([]) == {}
+        assert store.delete([]) == 0
+        assert store.scan(b"", 10) == ([], b"")
+
+    def test_an_id_asked_for_twice_is_found_once(self, store: Store) -> None:
+        (one, data), *_ = sample(1).items()
+        store.store({one: data})
+        assert store.fetch([one, one]) == {one: data}
+
+    def test_an_object_stored_again_keeps_its_first_bytes(self, store: Store, other: Store) -> None:
+        one = sha256(b"receipt").digest()
+        store.store({one: b"first"})
+        other.store({one: b"second"})
+        with store.turn("main") as turn:
+            assert turn.advance({one: b"third"}, row("main")).swapped
+        assert store.fetch([one]) == {one: b"first"}
+        assert other.fetch([one]) == {one: b"first"}
+
+    def test_ids_and_bytes_are_binary_safe(self, store: Store) -> None:
+        objects = {bytes([byte]) * 32: bytes(range(256)) + bytes([byte]) for byte in range(256)}
+        objects[b"\x00" * 31 + b"\x01"] = b""
+        objects[b"' OR 1=1 --".ljust(32, b"\x00")] = b"\x00"
+        store.store(objects)
+        assert store.fetch(list(objects)) == objects
+        assert {found.id for found in scan_all(store)} == objects.keys()
+
+    def test_an_object_may_have_256_kib(self, store: Store, other: Store) -> None:
+        stored, advanced = sample(2, "stored", OBJECT_MAX_BYTES), sample(2, "advanced", OBJECT_MAX_BYTES)
+        store.store(stored)
+        with store.turn("main") as turn:
+            assert turn.advance(advanced, row("main")).swapped
+        assert other.fetch([*stored, *advanced]) == stored | advanced
+        assert {found.size for found in scan_all(store)} == {OBJECT_MAX_BYTES}
+
+    def test_thousands_of_objects_are_stored_and_fetched_at_once(self, store: Store, other: Store) -> None:
+        stored, advanced = sample(MANY, "stored"), sample(MANY, "advanced")
+        store.store(stored)
+        with store.turn("main") as turn:
+            assert turn.advance(advanced, row("main")).swapped
+        assert other.fetch([*stored, *advanced, *sample(MANY, "unknown")]) == stored | advanced
+
+    @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 600])
+    def test_any_number_of_objects_is_stored_whole(self, store: Store, count: int) -> None:
+        objects = sample(count)
+        store.store(objects)
+        assert store.fetch(list(objects)) == objects
+
+    @pytest.mark.parametrize("page", [1, 3, 10, 30, 31])
+    def test_a_scan_finds_every_object_once(self, store: Store, page: int) -> None:
+        objects = sample(30)
+        store.store(objects)
+        found = scan_all(store, page)
+        assert Counter(one.id for one in found) == Counter(list(objects))
+        assert {one.id: one.size for one in found} == {one: len(data) for one, data in objects.items()}
+
+    def test_a_page_of_a_scan_is_not_larger_than_asked(self, store: Store) -> None:
+        store.store(sample(30))
+        found, token = store.scan(b"", 7)
+        assert 0 < len(found) <= 7
+        assert token != b""
+
+    def test_a_scan_finds_what_was_there_once_while_more_is_added(self, store: Store, other: Store) -> None:
+        objects = sample(40)
+        store.store(objects)
+        found, token = store.scan(b"", 5)
+        added = 0
+        while token:
+            other.store(sample(6, f"added {added}"))
+            other.store(objects)
+            added += 1
+            page, token = store.scan(token, 5)
+            found += page
+            assert added < 1000, "the scan must end though objects are added"
+            if added == 20:
+                break
+        while token:
+            page, token = store.scan(token, 50)
+            found += page
+        counted = Counter(one.id for one in found)
+        assert {one: counted[one] for one in objects} == dict.fromkeys(objects, 1)
+        assert max(counted.values()) == 1
+
+    def test_a_scan_goes_on_though_what_it_found_is_deleted(self, store: Store, other: Store) -> None:
+        objects = sample(40)
+        store.store(objects)
+        found, token = store.scan(b"", 7)
+        page = found
+        while token:
+            assert other.delete(page) == len(page)
+            page, token = store.scan(token, 7)
+            found = found + page
+        assert Counter(one.id for one in found) == Counter(list(objects))
+
+    def test_what_is_stored_later_has_a_later_time(self, store: Store) -> None:
+        store.store(sample(1, "early"))
+        let_time_pass()
+        store.store(sample(1, "late"))
+        times = {one.id: one.referenced_us for one in scan_all(store)}
+        (early,), (late,) = sample(1, "early"), sample(1, "late")
+        assert times[early] < times[late]
+
+    def test_delete_removes_what_was_scanned_and_counts_it(self, store: Store, other: Store) -> None:
+        kept, doomed = sample(5, "kept"), sample(5, "doomed")
+        store.store(kept | doomed)
+        scanned = [one for one in scan_all(store) if one.id in doomed]
+        assert store.delete(scanned) == 5
+        assert other.fetch([*kept, *doomed]) == kept
+        assert other.delete(scanned) == 0
+
+    def test_thousands_of_objects_are_deleted_at_once(self, store: Store) -> None:
+        store.store(sample(MANY))
+        assert store.delete(scan_all(store)) == MANY
+        assert scan_all(store) == []
+
+    def test_an_object_stored_again_since_the_scan_is_not_deleted(self, store: Store, other: Store) -> None:
+        """K9: a commit in flight may reuse it."""
+        objects = sample(4)
+        by_store, by_other, by_advance, untouched = objects
+        store.store(objects)
+        scanned = scan_all(store)
+        let_time_pass()
+        store.store({by_store: objects[by_store]})
+        other.store({by_other: objects[by_other]})
+        with other.turn("main") as turn:
+            assert turn.advance({by_advance: objects[by_advance]}, row("main")).swapped
+        assert store.delete(scanned) == 1
+        assert set(store.fetch(list(objects))) == {by_store, by_other, by_advance}
+        assert untouched not in {one.id for one in scan_all(store)}
+
+    def test_a_scan_after_storing_again_shows_the_new_time(self, store: Store) -> None:
+        store.store(sample(1))
+        (before,) = scan_all(store)
+        let_time_pass()
+        store.store(sample(1))
+        (after,) = scan_all(store)
+        assert after.referenced_us > before.referenced_us
+        assert store.delete([before]) == 0
+        assert store.delete([after]) == 1
+
+    def test_a_deleted_object_can_be_stored_anew(self, store: Store) -> None:
+        one = sha256(b"gone").digest()
+        store.store({one: b"old"})
+        store.delete(scan_all(store))
+        store.store({one: b"new"})
+        assert store.fetch([one]) == {one: b"new"}
+        assert [found.id for found in scan_all(store)] == [one]

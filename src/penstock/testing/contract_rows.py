@@ -1,0 +1,194 @@
+"""The part of the store contract that is about rows: finding, listing and swapping them."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.stores.port import Advanced, Row, Store
+from penstock.testing.samples import row, sample
+
+NAME_MAX_CHARS = 200
+
+
+def swap(store: Store, to: Row | None, name: str | None = None) -> Advanced:
+    """Bring a row into a state, whatever it was."""
+    with store.turn(name if name is not None else to.name if to is not None else "") as turn:
+        return turn.advance({}, to)
+
+
+def names(store: Store, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[str]:
+    return [found.name for found in store.references(kind, prefix, after, limit)]
+
+
+class RowContract:
+    """What a store promises about rows."""
+
+    def test_a_row_is_created_swapped_and_removed(self, store: Store, other: Store) -> None:
+        for state in (row("main", data=b"1"), row("main", data=b"2"), None, row("main", data=b"3")):
+            before = store.reference("main")
+            with store.turn("main") as turn:
+                assert turn.row == before
+                assert turn.advance({}, state) == Advanced(True)
+            assert store.reference("main") == state
+            assert other.reference("main") == state
+
+    def test_a_row_that_is_not_there_can_be_removed(self, store: Store) -> None:
+        assert swap(store, None, "nobody") == Advanced(True)
+        assert store.reference("nobody") is None
+
+    def test_a_swap_brings_its_objects(self, store: Store, other: Store) -> None:
+        objects = sample(20)
+        with store.turn("main") as turn:
+            assert turn.advance(objects, row("main")).swapped
+        assert other.fetch(list(objects)) == objects
+
+    def test_a_turn_that_does_not_advance_changes_nothing(self, store: Store, other: Store) -> None:
+        swap(store, row("main", data=b"1"))
+        with store.turn("main") as turn:
+            assert turn.row == row("main", data=b"1")
+        assert other.reference("main") == row("main", data=b"1")
+        assert swap(other, row("main", data=b"2")).swapped
+
+    def test_a_turn_that_is_left_by_an_error_changes_nothing(self, store: Store, other: Store) -> None:
+        swap(store, row("main", data=b"1"))
+        with pytest.raises(ZeroDivisionError), store.turn("main"):
+            raise ZeroDivisionError
+        assert other.reference("main") == row("main", data=b"1")
+        assert swap(other, row("main", data=b"2")).swapped
+        assert swap(store, row("main", data=b"3")).swapped
+
+    def test_a_turn_on_one_row_leaves_the_others(self, store: Store) -> None:
+        swap(store, row("a", data=b"1"))
+        swap(store, row("b", data=b"1"))
+        swap(store, row("a", data=b"2"))
+        swap(store, None, "a")
+        assert store.reference("b") == row("b", data=b"1")
+
+    def test_reading_goes_on_within_a_turn(self, store: Store, other: Store) -> None:
+        """What is decided at a turn is decided from objects that are read then."""
+        objects = sample(5)
+        store.store(objects)
+        swap(store, row("main", data=b"1"))
+        with store.turn("main") as turn:
+            for handle in (store, other):
+                assert handle.fetch(list(objects)) == objects
+                assert handle.reference("main") == row("main", data=b"1")
+                assert names(handle, "branch") == ["main"]
+            assert turn.advance({}, row("main", data=b"2")).swapped
+
+    def test_a_fresh_object_that_is_there_prevents_the_swap(self, store: Store, other: Store) -> None:
+        """K7: an idempotency key that was used before."""
+        used, unused = sample(1, "used"), sample(2, "unused")
+        swap(store, row("main", data=b"1"))
+        other.store(used)
+        with store.turn("main") as turn:
+            advanced = turn.advance(used | unused, row("main", data=b"2"), [*used, *unused])
+        assert advanced == Advanced(False, frozenset(used))
+        assert other.reference("main") == row("main", data=b"1")
+        assert other.fetch(list(used)) == used
+
+    def test_a_fresh_object_prevents_creation_and_removal_too(self, store: Store) -> None:
+        (used,) = sample(1)
+        store.store(sample(1))
+        with store.turn("new") as turn:
+            assert turn.advance({used: b""}, row("new"), [used]) == Advanced(False, frozenset({used}))
+        assert store.reference("new") is None
+        swap(store, row("main"))
+        with store.turn("main") as turn:
+            assert turn.advance({used: b""}, None, [used]) == Advanced(False, frozenset({used}))
+        assert store.reference("main") == row("main")
+
+    def test_fresh_objects_that_are_new_do_not_prevent_the_swap_but_the_next(
+        self, store: Store, other: Store
+    ) -> None:
+        fresh = sample(3, "fresh")
+        with store.turn("main") as turn:
+            assert turn.advance(fresh, row("main", data=b"1"), list(fresh)) == Advanced(True)
+        with other.turn("main") as turn:
+            again = turn.advance(fresh, row("main", data=b"2"), list(fresh))
+        assert again == Advanced(False, frozenset(fresh))
+        assert store.reference("main") == row("main", data=b"1")
+
+    def test_thousands_of_fresh_objects_are_told_apart(self, store: Store) -> None:
+        used, unused = sample(1000, "used"), sample(1000, "unused")
+        store.store(used)
+        with store.turn("main") as turn:
+            advanced = turn.advance(used | unused, row("main"), [*unused, *used])
+        assert advanced == Advanced(False, frozenset(used))
+        assert store.reference("main") is None
+
+    def test_a_name_is_unique_over_all_kinds(self, store: Store, other: Store) -> None:
+        swap(store, row("v1", "branch", b"1"))
+        with other.turn("v1") as turn:
+            assert turn.row == row("v1", "branch", b"1")
+            assert turn.advance({}, row("v1", "tag", b"2")).swapped
+        assert store.reference("v1") == row("v1", "tag", b"2")
+        assert names(store, "branch") == []
+        assert names(store, "tag") == ["v1"]
+
+    def test_listing_gives_one_kind_in_the_order_of_names(self, store: Store) -> None:
+        for name in ("b", "a", "c", "a.b", "a-b", "a/b", "a_b", "B", "Z", "a0", "ab"):
+            swap(store, row(name, data=name.encode()))
+        swap(store, row("aa", "tag"))
+        swap(store, row("@lake", "lake"))
+        found = store.references("branch")
+        expected = sorted(("b", "a", "c", "a.b", "a-b", "a/b", "a_b", "B", "Z", "a0", "ab"))
+        assert found == [row(name, data=name.encode()) for name in expected]
+        assert names(store, "tag") == ["aa"]
+        assert names(store, "lake") == ["@lake"]
+        assert names(store, "nothing") == []
+
+    def test_listing_by_prefix_takes_it_literally(self, store: Store) -> None:
+        for name in ("a", "a_", "a_b", "ab", "a.b", "A_b", "b", "a_z/y", "aZ"):
+            swap(store, row(name))
+        swap(store, row("a_tag", "tag"))
+        assert names(store, "branch", "a_") == ["a_", "a_b", "a_z/y"]
+        assert names(store, "branch", "a.") == ["a.b"]
+        assert names(store, "branch", "a") == ["a", "a.b", "aZ", "a_", "a_b", "a_z/y", "ab"]
+        assert names(store, "branch", "%") == []
+        assert names(store, "branch", "_") == []
+        assert names(store, "branch", "zz") == []
+
+    def test_listing_goes_on_after_a_name(self, store: Store) -> None:
+        every = [f"job/{number:02}" for number in range(10)]
+        for name in (*every, "a", "z"):
+            swap(store, row(name))
+        assert names(store, "branch", "job/", "job/04") == every[5:]
+        assert names(store, "branch", "job/", "job/045") == every[5:]
+        assert names(store, "branch", "job/", "a") == every
+        assert names(store, "branch", "job/", "z") == []
+        assert names(store, "branch", "", "job/08") == ["job/09", "z"]
+
+    @pytest.mark.parametrize("page", [1, 3, 5, 10, 11])
+    def test_listing_page_by_page_finds_each_row_once(self, store: Store, page: int) -> None:
+        every = [f"b{number}" for number in range(10)]
+        for name in every:
+            swap(store, row(name))
+            swap(store, row(f"tag-{name}", "tag"))
+        found: list[str] = []
+        while part := names(store, "branch", "b", found[-1] if found else "", page):
+            assert len(part) <= page
+            found += part
+        assert found == every
+
+    def test_a_removed_row_is_not_listed(self, store: Store) -> None:
+        swap(store, row("a"))
+        swap(store, row("b"))
+        swap(store, None, "a")
+        assert names(store, "branch") == ["b"]
+
+    def test_long_names_and_large_binary_rows_are_kept(self, store: Store, other: Store) -> None:
+        long = "n" * NAME_MAX_CHARS
+        data = bytes(range(256)) * 128
+        swap(store, row(long, data=data))
+        swap(store, row("empty", data=b""))
+        assert other.reference(long) == row(long, data=data)
+        assert other.reference("empty") == row("empty", data=b"")
+        assert names(store, "branch", "n" * 100) == [long]
+
+    def test_names_differ_by_case(self, store: Store) -> None:
+        swap(store, row("Main", data=b"1"))
+        swap(store, row("main", data=b"2"))
+        assert store.reference("Main") == row("Main", data=b"1")
+        assert store.reference("main") == row("main", data=b"2")
+        assert store.reference("MAIN") is None

@@ -1,0 +1,256 @@
+"""A table format small enough to see through: a journal is a list of lines.
+
+It does what large formats do. Lines are bytes that the kernel carries, changes are stored as intent, a blind
+change acts on the journal as it is at its turn, one that read a version is checked against what landed
+since, and what has landed is published. It also counts what is asked of it and fails when it is told to.
+
+>>> import penstock
+>>> lake = penstock.open("memory:", formats=[JournalFormat()])
+>>> _ = lake.commit([append("diary", "dear diary")]), lake.commit([append("diary", "it rained")])
+>>> lines_of(lake.kernel, "diary")
+['dear diary', 'it rained']
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.kernel.conflict import content_of
+from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Table
+from penstock.kernel.kernel import Kernel
+from penstock.model.content import AnyContent, Unknown
+from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.keys import Key
+from penstock.model.objects import Blob
+from penstock.model.operations import Change
+
+NAME = "journal"
+TYPE_NAME = "JOURNAL"
+
+
+class Append(msgspec.Struct, frozen=True, array_like=True, tag="append"):
+    """Add a line, whatever is there."""
+
+    text: str
+
+
+class Replace(msgspec.Struct, frozen=True, array_like=True, tag="replace"):
+    """Let these be the lines, whatever was there."""
+
+    texts: tuple[str, ...]
+
+
+class Edit(msgspec.Struct, frozen=True, array_like=True, tag="edit"):
+    """Replace a line that was read, at a version of the journal, as ``old``."""
+
+    read_version: int
+    number: int
+    old: str
+    new: str
+
+
+_decode_intent = msgspec.msgpack.Decoder(Append | Replace | Edit).decode
+
+
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """What a journal's content says beside the lines, which it holds as kernel objects."""
+
+    version: int = 0
+    changed: tuple[int, ...] = ()
+    """Per line the version that wrote it."""
+
+
+_decode_state = msgspec.msgpack.Decoder(State).decode
+
+
+class Published(NamedTuple):
+    """What ``landed`` was told."""
+
+    key: Key
+    commit: ObjectId
+    version: int
+
+
+class JournalFormat(Format):
+    """Journals. ``directory`` is where what has landed is published, one file a version."""
+
+    name = NAME
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory
+        self.calls: Counter[str] = Counter()
+        """How often each of the protocol's methods was called."""
+        self.published: list[Published] = []
+        self.refused_texts: set[str] = set()
+        """Lines that ``prepare`` refuses: what a format finds wrong in table storage."""
+        self.refused_late: set[str] = set()
+        """Lines that ``apply`` refuses."""
+        self.again = 0
+        """So many times ``apply`` asks to be prepared again."""
+        self.during_prepare: Callable[[], None] = _nothing
+        self.during_apply: Callable[[], None] = _nothing
+        self.during_landed: Callable[[], None] = _nothing
+        self._lock = Lock()
+
+    def manages(self, content: AnyContent) -> bool:
+        return isinstance(content, Unknown) and content.type_name == TYPE_NAME
+
+    def prepare(self, table: Table, change: Change) -> State:
+        self._count("prepare")
+        self.during_prepare()
+        for text in _texts(_decode_intent(change.intent)):
+            if text in self.refused_texts:
+                raise Refused(f"cannot take the line {text!r}")
+        return state_of(table.content)
+
+    def apply(self, table: Table, change: Change, prepared: State | None) -> Applied:
+        self._count("apply")
+        self.during_apply()
+        with self._lock:
+            if self.again > 0 and prepared is not None:
+                self.again -= 1
+                raise PrepareAgain
+        intent, state = _decode_intent(change.intent), state_of(table.content)
+        for text in _texts(intent):
+            if text in self.refused_late:
+                raise Refused(f"can no longer take the line {text!r}")
+        held = table.content.objects if table.content is not None else ()
+        version = state.version + 1
+        if isinstance(intent, Append):
+            return _journal(table, version, held, state.changed, (intent.text,))
+        if isinstance(intent, Replace):
+            return _journal(table, version, (), (), intent.texts)
+        _check_edit(table, intent, state, held)
+        before, after = slice(0, intent.number), slice(intent.number + 1, None)
+        edited = _journal(table, version, held[before], state.changed[before], (intent.new,))
+        return _extended(edited, held[after], state.changed[after])
+
+    def merge(
+        self,
+        table: Table,
+        base: AnyContent | None,
+        source: AnyContent | None,
+        intents: Sequence[bytes] | None,
+    ) -> Applied:
+        self._count("merge")
+        return super().merge(table, base, source, intents)
+
+    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
+        self._count("restore")
+        return super().restore(table, wanted)
+
+    def admit(self, table: Table, content: AnyContent | None) -> None:
+        self._count("admit")
+        super().admit(table, content)
+
+    def landed(self, key: Key, content: AnyContent | None, commit: ObjectId) -> None:
+        self._count("landed")
+        self.during_landed()
+        version = state_of(content).version
+        with self._lock:
+            self.published.append(Published(key, commit, version))
+        if self.directory is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            (self.directory / f"{key}.{version}").write_text(commit.hex())
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self.calls[what] += 1
+
+
+def append(key: str, text: str) -> Change:
+    return Change(Key.parse(key), NAME, encode(Append(text)))
+
+
+def replace(key: str, *texts: str) -> Change:
+    return Change(Key.parse(key), NAME, encode(Replace(texts)))
+
+
+def edit(key: str, read_version: int, number: int, old: str, new: str) -> Change:
+    return Change(Key.parse(key), NAME, encode(Edit(read_version, number, old, new)))
+
+
+def empty_journal(version: int = 0) -> Unknown:
+    """A journal without lines, for a raw put."""
+    return Unknown(type_name=TYPE_NAME, payload=encode(State(version)))
+
+
+def state_of(content: AnyContent | None) -> State:
+    """What a journal's content says; that of no journal says nothing."""
+    if not isinstance(content, Unknown):
+        return State()
+    state: State = _decode_state(content.payload)
+    return state
+
+
+def journal_at(kernel: Kernel, key: str, branch: str = "main") -> AnyContent | None:
+    """The content of a journal on a branch now."""
+    stored = Key.parse(key).encode()
+    return content_of(kernel.objects, kernel.state(kernel.references.get(branch).head).get(stored))
+
+
+def lines_of(kernel: Kernel, key: str, branch: str = "main") -> list[str]:
+    """The lines of a journal on a branch now, read from the kernel's objects."""
+    content = journal_at(kernel, key, branch)
+    return [_text(kernel.objects.get(one).data) for one in (content.objects if content else ())]
+
+
+def _journal(
+    table: Table, version: int, held: tuple[ObjectId, ...], changed: tuple[int, ...], texts: Sequence[str]
+) -> Applied:
+    """The journal with these lines, of which the last ones are new."""
+    blobs: dict[ObjectId, bytes] = {}
+    for text in texts:
+        data = encode(Blob(f"{version}\t{text}".encode()))
+        one = object_id(data)
+        blobs[one] = data
+        held, changed = (*held, one), (*changed, version)
+    identity = table.content.id if table.content is not None else None
+    payload = encode(State(version, changed))
+    return Applied(Unknown(id=identity, type_name=TYPE_NAME, payload=payload, held=held), blobs)
+
+
+def _extended(applied: Applied, held: tuple[ObjectId, ...], changed: tuple[int, ...]) -> Applied:
+    content = applied.content
+    assert isinstance(content, Unknown)
+    state = state_of(content)
+    payload = encode(State(state.version, (*state.changed, *changed)))
+    return applied._replace(
+        content=msgspec.structs.replace(content, payload=payload, held=(*content.held, *held))
+    )
+
+
+def _check_edit(table: Table, intent: Edit, state: State, held: tuple[ObjectId, ...]) -> None:
+    """An edit is refused if its line is gone, or was written after the version that was read."""
+    if intent.number >= len(held):
+        raise Refused(f"has no line {intent.number}")
+    if state.changed[intent.number] > intent.read_version:
+        raise Refused(
+            f"changed line {intent.number}",
+            expected=f"version {intent.read_version}",
+            found=f"version {state.changed[intent.number]}",
+        )
+    found = _text(table.read(held[intent.number]))
+    if found != intent.old:
+        raise Refused(f"has another line {intent.number}", expected=intent.old, found=found)
+
+
+def _text(line: bytes) -> str:
+    """A line as it was written; stored, it begins with its version, which only its turn can tell."""
+    return line.decode().partition("\t")[2]
+
+
+def _texts(intent: Append | Replace | Edit) -> tuple[str, ...]:
+    if isinstance(intent, Append):
+        return (intent.text,)
+    return intent.texts if isinstance(intent, Replace) else (intent.new,)
+
+
+def _nothing() -> None:
+    pass

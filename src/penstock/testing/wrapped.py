@@ -1,0 +1,77 @@
+"""A store around another one: what a wrapper does not change, it hands on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from penstock.model.encoding import ObjectId
+from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+
+
+class Advance(NamedTuple):
+    """What a turn is asked to do: see ``Turn.advance``."""
+
+    name: str
+    objects: Mapping[ObjectId, bytes]
+    row: Row | None
+    fresh: Collection[ObjectId] = ()
+
+    def on(self, turn: Turn) -> Advanced:
+        """Carried out as it is."""
+        return turn.advance(self.objects, self.row, self.fresh)
+
+
+class WrappedStore(Store):
+    """Hands every call on. A wrapper overrides what it adds to, and ``advance`` for what a turn does."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.url = inner.url
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        return self.inner.fetch(ids)
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        self.inner.store(objects)
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[Turn]:
+        with self.inner.turn(name) as turn:
+            yield WrappedTurn(self, name, turn)
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        """Advance a row; ``turn`` is the inner store's."""
+        return wish.on(turn)
+
+    def reference(self, name: str) -> Row | None:
+        return self.inner.reference(name)
+
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        return self.inner.references(kind, prefix, after, limit)
+
+    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+        return self.inner.scan(after, limit)
+
+    def delete(self, objects: Sequence[Stored]) -> int:
+        return self.inner.delete(objects)
+
+    def erase(self) -> None:
+        self.inner.erase()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class WrappedTurn(Turn):
+    """A turn whose ``advance`` its store decides."""
+
+    def __init__(self, store: WrappedStore, name: str, inner: Turn) -> None:
+        self._store, self._name, self._inner = store, name, inner
+        self.row = inner.row
+
+    def advance(
+        self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
+    ) -> Advanced:
+        return self._store.advance(self._inner, Advance(self._name, objects, row, fresh))
