@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 import click
-from click.shell_completion import shell_complete
 
 from penstock.cli import environment
 from penstock.cli.call import Call
@@ -116,7 +115,7 @@ class Root(Group):
             formatter.write_text(statuses)
         formatter.write("\n'penstock COMMAND --help' tells more about a command.\n")
 
-    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:  # type: ignore[override]
+    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         """Run a command and end the process. No error leaves here as a traceback."""
         said = sys.argv[1:] if args is None else list(args)
         for stream in (sys.stdout, sys.stderr):
@@ -130,7 +129,10 @@ class Root(Group):
         try:
             asked = os.environ.get(environment.COMPLETE)
             if asked:
+                from click.shell_completion import shell_complete
+
                 return shell_complete(self, {"obj": call}, "penstock", environment.COMPLETE, asked)
+            _require_text(args)
             with self.make_context("penstock", args.copy(), obj=call) as ctx:
                 self.invoke(ctx)
             sys.stdout.flush()
@@ -146,6 +148,14 @@ class Root(Group):
         return 0
 
 
+def _require_text(args: list[str]) -> None:
+    for argument in args:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f"{argument!a} is not valid text") from None
+
+
 def _report(error: Exception, as_json: bool) -> int:
     """Say on standard error what went wrong, and return the exit code for it."""
     if os.environ.get(environment.DEBUG):
@@ -157,7 +167,7 @@ def _report(error: Exception, as_json: bool) -> int:
         if as_json:
             from penstock.cli.shapes import Error, encode
 
-            shape = Error(code=code, message=message, details={})
+            shape = Error.build(code, message, {})
             if isinstance(error, PenstockError):
                 shape = Error.of(error)
             print(encode({"error": shape}), file=sys.stderr)

@@ -497,21 +497,30 @@ class Error(Shape, frozen=True, kw_only=True):
     @classmethod
     def of(cls, error: PenstockError) -> Error:
         details = {name: _detail(value) for name, value in error.details.items()}
-        return cls(code=error.code, message=error.message, details=details)
+        return cls.build(error.code, error.message, details)
+
+    @classmethod
+    def build(cls, code: str, message: str, details: dict[str, Any]) -> Error:
+        return cls(code=code, message=_valid(message), details=details)
+
+
+def _valid(text: str) -> str:
+    """Text without what JSON cannot carry: bytes in a path or an argument that are no characters."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _detail(value: Any) -> Any:
     if isinstance(value, ModelConflict):
         return Conflict.of(value)
-    if isinstance(value, Key):
-        return str(value)
+    if isinstance(value, str | Key):
+        return _valid(str(value))
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):
-        return {str(name): _detail(one) for name, one in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
+        return {_valid(str(name)): _detail(one) for name, one in value.items()}
+    if isinstance(value, Sequence):
         return [_detail(one) for one in value]
-    return value if isinstance(value, str | int | float | bool | datetime | None) else str(value)
+    return value if isinstance(value, int | float | bool | datetime | None) else _valid(str(value))
 
 
 def encode(shape: object) -> str:

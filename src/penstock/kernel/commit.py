@@ -132,6 +132,10 @@ class CommitRequest(Request):
         if managing is not None and not self._moved(content.id):
             self._admit(edit, managing, key, content, None)
 
+    def _moved_ids(self, put: Put) -> set[UUID | None]:
+        """The ids of contents that other puts of this request give."""
+        return {o.content.id for o in self._operations if isinstance(o, Put) and o is not put}
+
     def _moved(self, identity: UUID | None) -> bool:
         """Whether this request also puts the content somewhere else."""
         return any(isinstance(o, Put) and o.content.id == identity is not None for o in self._operations)
@@ -153,6 +157,10 @@ class CommitRequest(Request):
         if current is not None and content.id not in (None, current.id):
             edit.conflicts.append(compare(key, content, current))
             return
+        if moved and content.id in self._moved_ids(put):
+            raise InvalidRequest(
+                f"'{key}' and another key would share the content id {content.id}", key=str(key)
+            )
         if current is None and content.id is not None and not moved:
             edit.conflicts.append(
                 Conflict(ConflictKind.KEY_DOES_NOT_EXIST, key, expected=f"the content with id {content.id}")

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import LakeExists, LakeNotFound, UnsupportedFormat
+from penstock.errors import Damaged, LakeExists, LakeNotFound, UnsupportedFormat
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.model.encoding import ObjectId, decoder, encode
@@ -61,15 +61,18 @@ def read_description(store: Store) -> Description:
 
 
 def _checked(row: Row, store: Store) -> Description:
-    (version, *_) = msgspec.msgpack.decode(row.data)
-    if version > FORMAT_VERSION:
+    try:
+        (version, *_) = msgspec.msgpack.decode(row.data)
+        found: Description | None = _decode(row.data) if version <= FORMAT_VERSION else None
+    except (msgspec.MsgspecError, ValueError, TypeError) as problem:
+        raise Damaged(f"the lake's description at {store.url} cannot be read: {problem}") from None
+    if found is None or version > FORMAT_VERSION:
         raise UnsupportedFormat(
             f"the lake at {store.url} has format version {version}; "
             f"this Penstock knows up to {FORMAT_VERSION}. Use a newer one.",
             found=version,
             known=FORMAT_VERSION,
         )
-    found: Description = _decode(row.data)
     return found
 
 

@@ -126,18 +126,18 @@ class History:
         one, other = self.link(left), self.link(right)
         if fork is not None and one and other and one.merges == fork.merges == other.merges:
             return [met]
-        bases, _ = self._paint(left, right)
+        bases, _, met_horizon = self._paint(left, right)
         if bases:
             return bases
-        if fork is None:
+        if fork is None or met_horizon:
             raise CommitNotFound(
                 f"commits {left.hex()[:8]} and {right.hex()[:8]} have no common ancestor "
                 "within the history horizon"
             )
         return [met]
 
-    def _paint(self, left: ObjectId, right: ObjectId) -> tuple[list[ObjectId], list[ObjectId]]:
-        """The newest common ancestors, and what only the left side has.
+    def _paint(self, left: ObjectId, right: ObjectId) -> tuple[list[ObjectId], list[ObjectId], bool]:
+        """The newest common ancestors, what only the left side has, and whether the horizon was met.
 
         Walks back from both sides at once, highest generation first, until everything left is common. A
         commit comes after all its descendants, so whose it is does not change any more.
@@ -150,6 +150,7 @@ class History:
         queued, fresh = set(paint), len(paint)
         bases: list[ObjectId] = []
         only_left: list[ObjectId] = []
+        met_horizon = False
         while heap and fresh:
             _, one = heapq.heappop(heap)
             queued.discard(one)
@@ -168,6 +169,8 @@ class History:
                 paint[parent] = after
                 if parent not in queued:
                     above = self.link(parent)
+                    if above is None:
+                        met_horizon = True
                     if above is None or before == after:
                         continue
                     queued.add(parent)
@@ -175,7 +178,7 @@ class History:
                     fresh += 0 if after & stale else 1
                 elif not before & stale and after & stale:
                     fresh -= 1
-        return [one for one in bases if paint[one] == from_left | from_right], only_left
+        return [one for one in bases if paint[one] == from_left | from_right], only_left, met_horizon
 
     def only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
         """The commits reachable from ``source`` and not from ``target``, oldest first."""

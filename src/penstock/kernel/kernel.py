@@ -25,20 +25,20 @@ from penstock.kernel.description import read_description
 from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.merge import MergeOptions, MergeRequest, RevertRequest, TransplantRequest
-from penstock.kernel.objects import Objects, check_object
-from penstock.kernel.queue import BranchQueue, Outcome, key_reused, outcome_of
+from penstock.kernel.objects import Objects
+from penstock.kernel.queue import BranchQueue, Outcome, outcome_of
 from penstock.kernel.references import Move, References
-from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, receipt_id
+from penstock.kernel.reflog import RefLog, made_before
 from penstock.kernel.request import Request, request_key
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, state_of
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
-from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
 from penstock.model.merges import MergedKey, MergeResult
 from penstock.model.names import Revision, Step, parse_revision
-from penstock.model.objects import CommitObject, Landed, Receipt
+from penstock.model.objects import CommitObject, Landed
 from penstock.model.operations import Operation
 from penstock.model.references import Event, Kind, Reference
 from penstock.stores.port import Row, Store
@@ -245,20 +245,9 @@ class Kernel:
         With a ``digest``, ``IdempotencyKeyReused`` if the key was used for another request.
         """
         reference = self._branch(branch)
-        log, number = RefLog(self.objects), 0
-        while True:
-            one = receipt_id(reference.incarnation, key, number)
-            data = self.store.fetch((one,)).get(one)
-            if data is None:
-                return None
-            receipt = check_object(one, data)
-            assert isinstance(receipt, Receipt)
-            if digest is not None and receipt.request != digest:
-                raise key_reused(key)
-            entry = log.find(reference, key, receipt.position, receipt.time_us + RECEIPT_WINDOW_US)
-            if entry is not None:
-                return outcome_of(self.objects, entry, key)._replace(repeated=True)
-            number += 1
+        log = RefLog(self.objects)
+        found, _ = made_before(self.store, log, reference, reference.incarnation, key, digest)
+        return outcome_of(self.objects, found[1], key)._replace(repeated=True) if found else None
 
     def merge(
         self,
@@ -275,7 +264,7 @@ class Kernel:
 
         Raises ``MergeConflict``; a dry run reports the conflicts in its result instead.
         """
-        self.history.commit(source)
+        self.references.require_kept(source)
         request = MergeRequest(
             self.history, self.formats, source, meta, request_key(key), options, expected_head
         )
@@ -296,6 +285,8 @@ class Kernel:
         key: str | None = None,
     ) -> MergeResult:
         """Repeat commits, oldest first, on a branch; all of them land by one swap or none does."""
+        for one in commits:
+            self.references.require_kept(one)
         request = TransplantRequest(
             self.history, self.formats, commits, meta, request_key(key), options, expected_head
         )
@@ -314,6 +305,7 @@ class Kernel:
         key: str | None = None,
     ) -> MergeResult:
         """Undo on a branch what one of its commits did."""
+        self.references.require_kept(self.history.commit(commit).parent)
         request = RevertRequest(
             self.history, self.formats, commit, meta, request_key(key), options, expected_head
         )
@@ -349,7 +341,8 @@ class Kernel:
         key: str | None = None,
     ) -> MergeResult:
         """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
-        key = request_key(key)
+        self.references.require_kept(onto)
+        key_is_given, key = key is not None, request_key(key)
         rebased = _Rebase(self, onto, meta, options, key)
         if dry_run:
             reference = self._branch(branch)
@@ -365,9 +358,13 @@ class Kernel:
                 raise InvalidRequest(f"'{branch}' is a tag; only branches can be rebased", name=branch)
             return rebased.move(reference)
 
-        before = self._branch(branch)
-        after = self.references.swap(branch, decide, who=meta.committer, key=key)
-        commits = rebased.commits if after.head != before.head else []
+        reference = self._branch(branch)
+        if rebased.is_done(reference) and expected_head in (None, reference.head):
+            return MergeResult(head=reference.id, base=onto.hex())
+        wish = object_id(encode(("rebase", branch, onto, expected_head, options.wish())))
+        who = meta.committer
+        after = self.references.swap(branch, decide, who=who, key=key, request=wish if key_is_given else None)
+        commits = outcome_of(self.objects, self.objects.get(after.log), key).commits
         return MergeResult(
             commits=tuple(one.hex() for one in commits),
             head=after.id,
@@ -402,7 +399,9 @@ class _Rebase:
         own = self._own_commits(reference.head)
         if not own:
             return chain
-        request = TransplantRequest(kernel.history, kernel.formats, own, self._meta, self._key, self._options)
+        request = TransplantRequest(
+            kernel.history, kernel.formats, own, self._meta, self._key, self._options, has=self._is_in_base
+        )
         try:
             drafts = request.apply(chain, reference)
         finally:
@@ -411,11 +410,22 @@ class _Rebase:
             chain.add(draft)
         return chain
 
+    def is_done(self, reference: Reference) -> bool:
+        """Whether the branch stands on the new base already."""
+        history = self._kernel.history
+        head, onto = history.commit(reference.head), history.commit(self._onto)
+        if head.depth < onto.depth:
+            return False
+        return history.predecessor(reference.head, head.depth - onto.depth) == self._onto
+
+    def _is_in_base(self, commit: ObjectId) -> bool:
+        return self._kernel.history.is_ancestor(commit, self._onto)
+
     def _own_commits(self, head: ObjectId) -> list[ObjectId]:
         """The branch's commits by first parents that the new base does not have, oldest first."""
         own = []
         for one, _ in self._kernel.history.walk(head):
-            if self._kernel.history.is_ancestor(one, self._onto):
+            if self._is_in_base(one):
                 break
             own.append(one)
         return own[::-1]

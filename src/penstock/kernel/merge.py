@@ -7,7 +7,7 @@ Where both did, the table's format replays what the other side intended, or it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ from penstock.kernel.edit import Edit
 from penstock.kernel.format import Format, Formats, Refused
 from penstock.kernel.history import History
 from penstock.kernel.request import NextBatch, Request
-from penstock.kernel.state import Difference, diff_commits, state_of
+from penstock.kernel.state import Difference, Overlay, View, diff_commits, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
 from penstock.model.content import AnyContent, Namespace, encode_content
@@ -40,6 +40,11 @@ class MergeOptions(NamedTuple):
 
     keys: Mapping[Key, KeyMerge] = {}
     default: MergeMode = MergeMode.NORMAL
+
+    def check(self) -> MergeOptions:
+        """Return ``self`` if it can be carried out."""
+        self.wish()
+        return self
 
     def of(self, key: Key) -> KeyMerge:
         found = self.keys.get(key)
@@ -102,13 +107,12 @@ class Bringing:
                 self._restore(meeting, self._content(meeting.wanted))
             else:
                 self._merge(meeting)
-        conflicts = self._edit.conflicts[met:]
         self.results[meeting.key] = MergedKey(
             key=meeting.key,
             mode=how.mode,
             before=self._content(meeting.now),
             after=self._edit.content(meeting.stored),
-            conflict=conflicts[0] if conflicts else None,
+            conflicts=tuple(self._edit.conflicts[met:]),
         )
 
     def _content(self, value: Value | None) -> AnyContent | None:
@@ -170,8 +174,8 @@ class Bringing:
         self._edit.check_namespaces()
         for conflict in self._edit.conflicts[met:]:
             known = self.results.get(conflict.key, MergedKey(key=conflict.key))
-            if known.conflict is None:
-                self.results[conflict.key] = msgspec.structs.replace(known, conflict=conflict)
+            conflicts = (*known.conflicts, conflict)
+            self.results[conflict.key] = msgspec.structs.replace(known, conflicts=conflicts)
 
 
 def _merge_namespaces(base: AnyContent | None, source: Namespace, target: Namespace) -> Namespace:
@@ -200,7 +204,7 @@ class MergeRequest(Request):
         expected_head: ObjectId | None = None,
     ) -> None:
         self._history, self._formats, self._source = history, formats, source
-        self._meta, self.key, self._options = meta.check(), key, options
+        self._meta, self.key, self._options = meta.check(), key, options.check()
         self.expected_head = expected_head
         self.author = meta.authors[0] if meta.authors else meta.committer
         self._plan: _Plan | None = None
@@ -328,9 +332,12 @@ class TransplantRequest(Request):
         key: str,
         options: MergeOptions,
         expected_head: ObjectId | None = None,
+        has: Callable[[ObjectId], bool] | None = None,
     ) -> None:
+        """``has`` tells which commits the target has; merges of these are not brought again."""
         self._history, self._formats, self._commits = history, formats, tuple(commits)
-        self._meta, self.key, self._options = meta.check(), key, options
+        self._has = has
+        self._meta, self.key, self._options = meta.check(), key, options.check()
         self.expected_head = expected_head
         self.author = meta.authors[0] if meta.authors else meta.committer
         self.results: list[MergedKey] = []
@@ -347,32 +354,25 @@ class TransplantRequest(Request):
         )
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:  # noqa: ARG002
-        edit_below = chain.view
+        below: View = chain.view
         drafts: list[Draft] = []
         results: dict[Key, MergedKey] = {}
         conflicts: list[Conflict] = []
-        used: set[Key] = set()
         for one in self._commits:
             commit = self._history.commit(one)
-            edit = Edit(chain.objects, edit_below, self._formats)
             changes = self._changes(commit)
-            keys = {Key.decode(key) for key in changes if not key.startswith(RESERVED)}
-            used |= keys
-            options = self._options._replace(
-                keys={k: how for k, how in self._options.keys.items() if k in keys}
-            )
-            bringing = Bringing(edit, self._history, self._formats, options)
-            intents = self._intents(commit)
-            bringing.bring(changes, intents)
-            bringing.finish()
-            results.update(bringing.results)
-            conflicts += edit.conflicts
-            if edit.changed and not edit.conflicts:
+            edit = Edit(chain.objects, below, self._formats)
+            self._bring(edit, commit, changes, results)
+            if edit.conflicts:
+                conflicts += edit.conflicts
+                # What follows is judged as if this commit had landed: one conflict makes up no others.
+                below = Overlay(edit.view, {key: wanted for key, (_, wanted) in changes.items()})
+            elif edit.changed:
                 self._keep_intents(edit, commit)
                 drafts.append(edit.draft(self._describe(commit), self.key))
-                edit_below = edit.view
+                below = edit.view
         self.results = list(results.values())
-        unused = [str(key) for key in self._options.keys if key not in used]
+        unused = [str(key) for key in self._options.keys if key not in results]
         if unused:
             raise InvalidRequest(
                 f"nothing to transplant at {', '.join(unused)}, but a way to do it was given"
@@ -381,8 +381,35 @@ class TransplantRequest(Request):
             raise MergeConflict(conflicts)
         return drafts
 
+    def _bring(
+        self, edit: Edit, commit: CommitObject, changes: Difference, results: dict[Key, MergedKey]
+    ) -> None:
+        """Bring one commit's changes; a key that several commits change has one result."""
+        touched = {Key.decode(key) for key in changes if not key.startswith(RESERVED)}
+        keys = {key: how for key, how in self._options.keys.items() if key in touched}
+        bringing = Bringing(edit, self._history, self._formats, self._options._replace(keys=keys))
+        bringing.bring(changes, self._intents(commit))
+        bringing.finish()
+        for key, result in bringing.results.items():
+            if (known := results.get(key)) is not None:
+                result = msgspec.structs.replace(
+                    result, before=known.before, conflicts=known.conflicts + result.conflicts
+                )
+            results[key] = result
+
     def _changes(self, commit: CommitObject) -> Difference:
-        return diff_commits(self._history.objects, self._history.commit(commit.parent), commit)
+        """What a commit did. Of a merge of what the target has, only what it did besides."""
+        changes = diff_commits(self._history.objects, self._history.commit(commit.parent), commit)
+        for further in commit.further_parents:
+            if self._has is not None and self._has(further):
+                merged = state_of(self._history.objects, self._history.commit(further))
+                theirs = merged.get_many(list(changes))
+                changes = {
+                    key: (theirs.get(key), wanted)
+                    for key, (_, wanted) in changes.items()
+                    if theirs.get(key) != wanted
+                }
+        return changes
 
     def _intents(self, commit: CommitObject) -> Intents:
         gathered: Intents = {}
@@ -443,7 +470,7 @@ class RevertRequest(Request):
         expected_head: ObjectId | None = None,
     ) -> None:
         self._history, self._formats, self._commit = history, formats, commit
-        self._meta, self.key, self._options = meta.check(), key, options
+        self._meta, self.key, self._options = meta.check(), key, options.check()
         self.expected_head = expected_head
         self.author = meta.authors[0] if meta.authors else meta.committer
         self.results: list[MergedKey] = []

@@ -169,7 +169,7 @@ def check_object(one: ObjectId, data: bytes) -> AnyObject:
     """Decode an object's bytes; ``Damaged`` if they are not what was written."""
     try:
         decoded: AnyObject = decode_object(data)
-    except msgspec.MsgspecError as problem:
+    except (msgspec.MsgspecError, ValueError) as problem:
         raise Damaged(f"object {one.hex()} cannot be read: {problem}", objects=[one.hex()]) from None
     if object_id(data) != one and type(decoded).__name__ != "Receipt":
         raise Damaged(f"object {one.hex()} has other bytes than it was stored with", objects=[one.hex()])

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from penstock.errors import (
+    Damaged,
     IdempotencyKeyReused,
     InvalidRequest,
     OutcomeUnknown,
@@ -252,9 +253,9 @@ class _Batch:
             since = ticket.in_doubt_from
             if since is None or since >= reference.position:
                 continue
-            entry = self._log.find(reference, ticket.request.key, since)
-            if entry is not None:
-                ticket.outcome = outcome_of(self._queue._objects, entry, ticket.request.key)
+            found = self._log.find(reference, ticket.request.key, since)
+            if found is not None:
+                ticket.outcome = outcome_of(self._queue._objects, found[1], ticket.request.key)
             ticket.in_doubt_from = reference.position
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
@@ -360,9 +361,9 @@ class _Batch:
         if known.request != ticket.request.digest:
             ticket.error = key_reused(key)
             return
-        entry = self._log.find(reference, key, known.position, known.time_us + RECEIPT_WINDOW_US)
-        if entry is not None:
-            ticket.outcome = outcome_of(self._queue._objects, entry, key)._replace(repeated=True)
+        found = self._log.find(reference, key, known.position, known.time_us + RECEIPT_WINDOW_US)
+        if found is not None:
+            ticket.outcome = outcome_of(self._queue._objects, found[1], key)._replace(repeated=True)
         else:
             ticket.receipt_number += 1  # that try came to nothing; this one gets a receipt of its own
 
@@ -379,7 +380,15 @@ def live(row: Row | None) -> Reference | None:
     """The branch or tag in a row, if it is one and is not deleted."""
     if row is None or row.kind not in (Kind.BRANCH, Kind.TAG):
         return None
-    found: Reference = decode_reference(row.data)
+    return decoded_reference(row)
+
+
+def decoded_reference(row: Row) -> Reference:
+    """The reference in a row of any kind but the lake's own."""
+    try:
+        found: Reference = decode_reference(row.data)
+    except (msgspec.MsgspecError, ValueError) as problem:
+        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
     return found
 
 

@@ -40,6 +40,8 @@ class Horizon(NamedTuple):
 
     max_commits: int | None = None
     oldest_us: int | None = None
+    young_us: int = 0
+    """What is younger is kept in any case."""
 
     def keeps(self, number: int, commit: CommitObject) -> bool:
         """Whether the ``number``-th commit from a head is kept. Without limits, all are."""
@@ -47,7 +49,7 @@ class Horizon(NamedTuple):
             return True
         by_count = self.max_commits is not None and number < self.max_commits
         by_age = self.oldest_us is not None and commit.time_us >= self.oldest_us
-        return by_count or by_age
+        return by_count or by_age or commit.time_us >= self.young_us
 
 
 class Reach:

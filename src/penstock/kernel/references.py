@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.errors import (
     CommitNotFound,
+    HistoryExpired,
     InvalidRequest,
     OutcomeUnknown,
     PenstockError,
@@ -22,22 +23,19 @@ from penstock.errors import (
 )
 from penstock.kernel.history import History
 from penstock.kernel.objects import Objects
-from penstock.kernel.queue import live, row_of
-from penstock.kernel.reflog import RefLog
+from penstock.kernel.queue import decoded_reference, live, row_of
+from penstock.kernel.reflog import RefLog, made_before, receipt, receipt_id
+from penstock.kernel.request import request_key
 from penstock.kernel.retry import Tries
-from penstock.kernel.settings import Settings
+from penstock.kernel.settings import DAY_US, Settings
 from penstock.model.clock import Clock
-from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId, digest
 from penstock.model.names import check_name
 from penstock.model.objects import Landed, LogEntry
-from penstock.model.references import Event, Kind, Reference, decode_reference
+from penstock.model.references import Event, Kind, Reference
 from penstock.stores.port import Row, Store, Turn
 
 PAGE = 1000
-REPEATS_LOOK_MAX = 4
-"""How many log entries are looked at to see whether a lost answer was a success."""
-REPEATS_SEARCH_MAX = 10_000
-"""How many are, before a request that names its idempotency key is refused."""
 NOTE_MAX_BYTES = 16 * 1024
 
 
@@ -72,12 +70,12 @@ class References:
 
     def list(self, kind: Kind, prefix: str = "", after: str = "", limit: int = PAGE) -> list[Reference]:
         """References of one kind by name, some at a time; others are not read."""
-        rows = self._store.references(kind.value, prefix, after, limit)
-        return [decode_reference(row.data) for row in rows]
+        if limit < 0:
+            raise InvalidRequest(f"a limit is not below nothing: {limit}")
+        return [decoded_reference(row) for row in self._store.references(kind.value, prefix, after, limit)]
 
-    def all(self, kind: Kind, prefix: str = "") -> Iterator[Reference]:
-        """All references of one kind."""
-        after = ""
+    def all(self, kind: Kind, prefix: str = "", after: str = "") -> Iterator[Reference]:
+        """All references of one kind, or those after a name."""
         while page := self.list(kind, prefix, after):
             yield from page
             after = page[-1].name
@@ -89,6 +87,7 @@ class References:
         check_name(name)
         if kind not in (Kind.BRANCH, Kind.TAG):
             raise InvalidRequest("only branches and tags can be created")
+        _check_note(note)
         self._history.commit(at)
 
         def decide(before: Row | None) -> Move:
@@ -106,24 +105,30 @@ class References:
             )
             return Move(created, Event.CREATE)
 
-        return self.swap(name, decide, who, key)
+        return self.swap(name, decide, who, key, digest("create", name, kind, at, note))
 
     def assign(
-        self, name: str, to: ObjectId, *, expected: ObjectId | None = None, who: str = "", key: str = ""
+        self,
+        name: str,
+        to: ObjectId,
+        *,
+        kind: Kind | None = None,
+        expected: ObjectId | None = None,
+        who: str = "",
+        key: str = "",
     ) -> Reference:
         """Let a branch or tag name another commit, which must be reachable (see ``require_reachable``)."""
         self._history.commit(to)
 
         def decide(before: Row | None) -> Move:
-            found = self.expected(name, before, expected)
+            found = self.expected(name, before, expected, kind)
             return Move(msgspec.structs.replace(found, head=to), Event.ASSIGN)
 
-        return self.swap(name, decide, who, key)
+        return self.swap(name, decide, who, key, digest("assign", name, to, expected or b""))
 
     def annotate(self, name: str, expected: Reference, note: bytes, *, who: str = "") -> Reference:
         """Replace a reference's note if nothing about the reference changed since it was read."""
-        if len(note) > NOTE_MAX_BYTES:
-            raise InvalidRequest(f"a note has at most {NOTE_MAX_BYTES} bytes, this one has {len(note)}")
+        _check_note(note)
 
         def decide(before: Row | None) -> Move:
             found = self.expected(name, before, None)
@@ -131,12 +136,13 @@ class References:
                 raise ReferenceChanged(f"'{name}' changed since it was read", name=name, found=found.id)
             return Move(msgspec.structs.replace(found, note=note), Event.ASSIGN)
 
-        return self.swap(name, decide, who, "")
+        return self.swap(name, decide, who)
 
     def delete(
         self,
         name: str,
         *,
+        kind: Kind | None = None,
         expected: ObjectId | None = None,
         who: str = "",
         key: str = "",
@@ -145,19 +151,22 @@ class References:
         """Delete a branch or tag; its log can be read until it expires, unless it leaves none."""
 
         def decide(before: Row | None) -> Move:
-            found = self.expected(name, before, expected)
+            found = self.expected(name, before, expected, kind)
             if not leave_log:
                 return Move(None, Event.DELETE)
             return Move(msgspec.structs.replace(found, kind=Kind.DELETED, was=found.kind), Event.DELETE)
 
-        before = self.get(name)
-        self.swap(name, decide, who, key)
-        return before
+        return self.swap(name, decide, who, key, digest("delete", name, expected or b""))
 
-    def expected(self, name: str, row: Row | None, expected: ObjectId | None) -> Reference:
+    def expected(
+        self, name: str, row: Row | None, expected: ObjectId | None, kind: Kind | None = None
+    ) -> Reference:
+        """The branch or tag in a row, if it is what the caller expects."""
         found = live(row)
         if found is None:
             raise ReferenceNotFound(f"there is no branch or tag '{name}'", name=name)
+        if kind is not None and found.kind is not kind:
+            raise InvalidRequest(f"'{name}' is a {found.kind.value}, not a {kind.value}", name=name)
         if expected is not None and found.head != expected:
             raise ReferenceChanged(
                 f"{found.kind} '{name}' is at {found.id[:8]}, not at {expected.hex()[:8]}",
@@ -167,82 +176,34 @@ class References:
             )
         return found
 
-    def swap(self, name: str, decide: Decide, who: str = "", key: str = "") -> Reference:
+    def swap(
+        self, name: str, decide: Decide, who: str = "", key: str = "", request: bytes | None = None
+    ) -> Reference:
         """Move one row by one swap, again where another process was faster.
 
-        If this very request had done it before, the answer is what it did then.
+        With a ``key`` that the caller gave for the ``request``, a repetition is answered by what it did
+        then.
         """
-        tries, in_doubt = Tries(self._settings), False
-        last: Reference | None = None
+        check_name(name)
+        if key:
+            request_key(key)
+        attempts = _Attempts(self._store, self._log, self._clock, name, decide, who, key, request)
+        tries = Tries(self._settings)
         lost: str | Unavailable
-        key_is_given, key = bool(key), key or uuid4().hex
         while True:
             try:
-                with self._store.turn(name) as turn:
-                    if in_doubt and last is not None and turn.row is None:
-                        return last  # it was removed, and only the answer was lost
-                    last = decode_reference(turn.row.data) if turn.row is not None else None
-                    result = self._attempt(turn, name, decide, who, key, key_is_given)
+                result = attempts.next()
                 if result is not None:
                     return result
                 lost = f"another process moved '{name}'"
             except OutcomeUnknown as unknown:
-                in_doubt, lost = True, str(unknown)
+                attempts.in_doubt, lost = True, str(unknown)
             except Unavailable as unavailable:
                 lost = unavailable
             try:
                 tries.again(lost)
             except TryAgainError as exhausted:
-                raise self._unresolved(exhausted, in_doubt, name, key) from None
-
-    def _attempt(
-        self, turn: Turn, name: str, decide: Decide, who: str, key: str, key_is_given: bool
-    ) -> Reference | None:
-        before: Reference | None = decode_reference(turn.row.data) if turn.row is not None else None
-        done = self._done_before(before, key, REPEATS_LOOK_MAX)
-        if done is not None:
-            return done
-        try:
-            after, event, objects, landed = decide(turn.row)
-        except PenstockError:
-            done = self._done_before(before, key, REPEATS_SEARCH_MAX) if key_is_given else None
-            if done is None:
-                raise
-            return done
-        if after is None:
-            return before if turn.advance({}, None).swapped else None
-        one, data, entry = self._log.entry(
-            before,
-            event,
-            name=name,
-            incarnation=after.incarnation,
-            head=after.head,
-            now_us=self._clock(),
-            who=who,
-            key=key,
-            landed=landed,
-        )
-        result = msgspec.structs.replace(after, log=one, position=entry.position)
-        return result if turn.advance({**objects, one: data}, row_of(result)).swapped else None
-
-    def _done_before(self, before: Reference | None, key: str, most: int) -> Reference | None:
-        """The reference as this request left it, if one of the newest log entries is its own."""
-        if before is None:
-            return None
-        for one, entry in islice(self._log.walk(before.log), most):
-            if entry.key == key:
-                return msgspec.structs.replace(before, head=entry.after, log=one, position=entry.position)
-        return None
-
-    def _unresolved(self, exhausted: TryAgainError, in_doubt: bool, name: str, key: str) -> PenstockError:
-        if not in_doubt:
-            return exhausted
-        return OutcomeUnknown(
-            f"{self._store.url} did not answer while moving '{name}'\n"
-            f"  Look at '{name}' when it is back, or repeat the request with idempotency key {key}.",
-            key=key,
-            name=name,
-        )
+                raise attempts.unresolved(exhausted) from None
 
     def log(self, name: str) -> Iterator[tuple[ObjectId, LogEntry]]:
         """The log of a reference, newest first; also of a deleted one."""
@@ -251,7 +212,7 @@ class References:
             raise ReferenceNotFound(
                 f"there is no branch or tag '{name}', and no log of a deleted one", name=name
             )
-        yield from self._log.walk(decode_reference(row.data).log)
+        yield from self._log.walk(decoded_reference(row).log)
 
     def require_reachable(self, commit: ObjectId) -> None:
         """Refuse a commit that no reference leads to: the sweep may be removing it.
@@ -262,21 +223,42 @@ class References:
         if commit == NO_COMMIT:
             return
         self._history.commit(commit)
-        if not self.is_reachable(commit):
+        if not self._is_reachable(commit):
             raise CommitNotFound(
                 f"commit {commit.hex()} is on no branch or tag, and not in their recent logs",
                 commit=commit.hex(),
             )
+        self.require_kept(commit)
 
-    def is_reachable(self, commit: ObjectId) -> bool:
+    def _is_reachable(self, commit: ObjectId) -> bool:
+        return any(self._history.is_ancestor(commit, head) for head in self._lasting_heads())
+
+    def _lasting_heads(self) -> Iterator[ObjectId]:
+        """Heads, first those of references, that the sweep surely honours for as long as a write may take."""
         oldest_us = self._clock() - int(self._settings.grace_s * 500_000)
-        heads: set[ObjectId] = set()
+        seen: set[ObjectId] = set()
         for head in chain(self.heads(), self.left_behind(oldest_us)):
-            if head not in heads:
-                heads.add(head)
-                if self._history.is_ancestor(commit, head):
-                    return True
-        return False
+            if head not in seen:
+                seen.add(head)
+                yield head
+
+    def require_kept(self, commit: ObjectId) -> None:
+        """Refuse a commit that lies behind the history horizon, even if it has not been removed yet."""
+        days, count = self._settings.history_max_days, self._settings.history_max_commits
+        found = self._history.commit(commit)
+        if commit == NO_COMMIT or (days is None and count is None):
+            return
+        if days is not None and found.time_us >= self._clock() - int(days * DAY_US):
+            return
+        for head in self._lasting_heads():
+            if head == commit:
+                return
+            if count is not None and self._history.is_ancestor(commit, head):
+                newest = self._history.commit(head)
+                # No way is longer than the difference in generations, so a short one is within the horizon.
+                if newest.generation - found.generation < count:
+                    return
+        raise HistoryExpired(f"commit {commit.hex()} lies behind the history horizon", commit=commit.hex())
 
     def heads(self) -> Iterator[ObjectId]:
         """The heads of all branches and tags."""
@@ -285,7 +267,10 @@ class References:
                 yield reference.head
 
     def left_behind(self, oldest_us: int) -> Iterator[ObjectId]:
-        """The heads that references left behind since a time, by being assigned, rebased or deleted."""
+        """The heads that references had at a time, and those they left behind since.
+
+        A head is left behind by an assignment, a rebase or a deletion; what was only committed on is not.
+        """
         for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
             for reference in self.all(kind):
                 yield from self._left_by(reference, oldest_us)
@@ -293,6 +278,96 @@ class References:
     def _left_by(self, reference: Reference, oldest_us: int) -> Iterator[ObjectId]:
         for _, entry in self._log.walk(reference.log):
             if entry.time_us < oldest_us:
+                if entry.kind != Event.DELETE:
+                    yield entry.after
                 return
             if entry.kind in (Event.ASSIGN, Event.DELETE, Event.TRANSPLANT):
                 yield entry.before
+
+
+class _Attempts:
+    """The attempts of one request to move one row."""
+
+    def __init__(
+        self,
+        store: Store,
+        log: RefLog,
+        clock: Clock,
+        name: str,
+        decide: Decide,
+        who: str,
+        key: str,
+        request: bytes | None,
+    ) -> None:
+        self._store, self._log, self._clock = store, log, clock
+        self._name, self._decide, self._who = name, decide, who
+        self._key = key or uuid4().hex
+        self._request = request if key else None
+        self._last: Reference | None = None
+        self.in_doubt = False
+        """Whether an earlier attempt may have moved the row."""
+
+    def next(self) -> Reference | None:
+        """Move the row; ``None`` if another process was faster."""
+        with self._store.turn(self._name) as turn:
+            if self.in_doubt and self._last is not None and turn.row is None:
+                return self._last  # it was removed, and only the answer was lost
+            before = decoded_reference(turn.row) if turn.row is not None else None
+            done, number = self._done_before(before)
+            if done is not None:
+                return done
+            self._last = before
+            return self._move(turn, before, number)
+
+    def _done_before(self, before: Reference | None) -> tuple[Reference | None, int]:
+        """The reference as this very request left it before, if it did."""
+        found: tuple[ObjectId, LogEntry] | None = None
+        number = 0
+        if before is not None and self.in_doubt:
+            found = self._log.find(before, self._key, self._last.position if self._last else 0)
+        if before is not None and found is None and self._request is not None:
+            scope = self._name.encode()
+            found, number = made_before(self._store, self._log, before, scope, self._key, self._request)
+        if before is None or found is None:
+            return None, number
+        one, entry = found
+        return msgspec.structs.replace(before, head=entry.after, log=one, position=entry.position), number
+
+    def _move(self, turn: Turn, before: Reference | None, number: int) -> Reference | None:
+        after, event, objects, landed = self._decide(turn.row)
+        if after is None:
+            return before if turn.advance({}, None).swapped else None
+        one, data, entry = self._log.entry(
+            before,
+            event,
+            name=self._name,
+            incarnation=after.incarnation,
+            head=after.head,
+            now_us=self._clock(),
+            who=self._who,
+            key=self._key,
+            landed=landed,
+        )
+        receipts = {}
+        if self._request is not None:
+            mine = receipt_id(self._name.encode(), self._key, number)
+            receipts[mine] = receipt(self._request, entry.position - 1, entry.time_us)
+        result = msgspec.structs.replace(after, log=one, position=entry.position)
+        advanced = turn.advance({**objects, **receipts, one: data}, row_of(result), receipts.keys())
+        return result if advanced.swapped else None
+
+    def unresolved(self, exhausted: TryAgainError) -> PenstockError:
+        """What to tell the caller when all attempts were in vain."""
+        if not self.in_doubt:
+            return exhausted
+        return OutcomeUnknown(
+            f"{self._store.url} did not answer while moving '{self._name}'\n"
+            f"  Look at '{self._name}' when it is back, or repeat the request with idempotency key {self._key}.",
+            key=self._key,
+            name=self._name,
+        )
+
+
+def _check_note(note: bytes) -> None:
+    if len(note) > NOTE_MAX_BYTES:
+        raise InvalidRequest(f"a note has at most {NOTE_MAX_BYTES} bytes, this one has {len(note)}")

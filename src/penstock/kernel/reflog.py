@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.errors import Damaged
+from penstock.errors import Damaged, IdempotencyKeyReused
 from penstock.kernel import skips
-from penstock.kernel.objects import Objects
+from penstock.kernel.objects import Objects, check_object
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest, encode, object_id
 from penstock.model.objects import Landed, LogEntry, Receipt
 from penstock.model.references import Event, Reference
+from penstock.stores.port import Store
 
 BEFORE_FIRST: Final = NO_COMMIT
 """What the first entry of a log follows."""
@@ -79,8 +80,8 @@ class RefLog:
 
     def find(
         self, reference: Reference, key: str, after: int, not_after_us: int | None = None
-    ) -> LogEntry | None:
-        """The entry after a position that landed the request with an idempotency key.
+    ) -> tuple[ObjectId, LogEntry] | None:
+        """The entry after a position that landed the request with an idempotency key, and its id.
 
         A request lands soon after its receipt was written, so positions near that are looked at first.
         """
@@ -89,11 +90,11 @@ class RefLog:
             stop = min(start + width, reference.position)
             one, _ = skips.back_to_depth(self._link, reference.log, stop)
             oldest: LogEntry | None = None
-            for _, entry in self.walk(one):
+            for found, entry in self.walk(one):
                 if entry.position <= start:
                     break
                 if entry.key == key or any(landed.key == key for landed in entry.landed):
-                    return entry
+                    return found, entry
                 oldest = entry
             if not_after_us is not None and oldest is not None and oldest.time_us > not_after_us:
                 return None
@@ -104,6 +105,32 @@ class RefLog:
 def receipt_id(scope: bytes, key: str, number: int) -> ObjectId:
     """Under which id the receipt of a request is kept. ``number`` counts receipts that came to nothing."""
     return digest("receipt", scope, key, number.to_bytes(4, "big"))
+
+
+def made_before(
+    store: Store, log: RefLog, reference: Reference, scope: bytes, key: str, request: bytes | None
+) -> tuple[tuple[ObjectId, LogEntry] | None, int]:
+    """What the request with an idempotency key came to before, and how many of its tries came to nothing.
+
+    ``IdempotencyKeyReused`` if the key was used for another ``request``.
+    """
+    number = 0
+    while True:
+        one = receipt_id(scope, key, number)
+        data = store.fetch((one,)).get(one)
+        if data is None:
+            return None, number
+        known = check_object(one, data)
+        if not isinstance(known, Receipt):
+            raise Damaged(f"object {one.hex()} is not a receipt", objects=[one.hex()])
+        if request is not None and known.request != request:
+            raise IdempotencyKeyReused(
+                f"idempotency key '{key}' was used before, for another request", key=key
+            )
+        found = log.find(reference, key, known.position, known.time_us + RECEIPT_WINDOW_US)
+        if found is not None:
+            return found, number
+        number += 1
 
 
 def receipt(request: bytes, position: int, now_us: int) -> bytes:

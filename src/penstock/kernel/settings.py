@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+DAY_US: Final = 24 * 3600 * 1_000_000
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from penstock.errors import Damaged
 from penstock.kernel.description import change_description, read_description
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
+from penstock.kernel.settings import DAY_US
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import AnyObject, Receipt, decode_object
 from penstock.model.references import Kind, Reference
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
 
 SCAN_PAGE = 5000
-DAY_US = 24 * 3600 * 1_000_000
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +72,9 @@ def _mark(kernel: Kernel, oldest_us: int, progress: Progress) -> Reach:
     reach = Reach(_fetching(kernel, progress), read_description(kernel.store).expired)
     history_us = None
     if settings.history_max_days is not None:
-        history_us = kernel.clock() - int(settings.history_max_days * DAY_US)
-    horizon = Horizon(settings.history_max_commits, history_us)
+        history_us = oldest_us - int(settings.history_max_days * DAY_US)
+    # Later by the grace period, so that a writer who found a commit within the horizon can still land.
+    horizon = Horizon(settings.history_max_commits, history_us, oldest_us)
     references = kernel.references
     # Logs first: a reference that moves after this leaves its old head in a log entry that is young.
     reach.log(reference.log for reference in _all_references(kernel))

@@ -207,7 +207,7 @@ class Lake:
     def _references(self, kind: Kind, prefix: str, after: str, limit: int | None) -> Iterable[Any]:
         references = self.kernel.references
         if limit is None:
-            return references.all(kind, prefix)
+            return references.all(kind, prefix, after)
         return references.list(kind, prefix, after, limit)
 
     def reflog(self, name: str | None = None, *, limit: int = LOG_LIMIT) -> list[LogLine]:
@@ -229,6 +229,8 @@ class Lake:
         commit, reference = self.kernel.resolve(revision or self.default_branch)
         if reference is None:
             self.kernel.references.require_reachable(commit)
+        else:
+            self.kernel.references.require_kept(commit)
         return commit
 
     def at(self, revision: str | Commit | None = None) -> Snapshot:

@@ -11,7 +11,7 @@ import msgspec
 from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.kernel.conflict import content_of
 from penstock.kernel.state import prefix_end
-from penstock.model.commits import Commit
+from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key
@@ -96,10 +96,10 @@ class _Named:
 
     def assign(self, to: str, *, expected: str | None = None, idempotency_key: str | None = None) -> Any:
         """Let it name another commit, if it is where ``expected`` says."""
-        _ = self.reference
         self._lake.kernel.references.assign(
             self.name,
             self._lake._reachable(to),
+            kind=self.kind,
             expected=self._lake._commit(expected) if expected is not None else None,
             who=self._lake.author,
             key=idempotency_key or "",
@@ -110,9 +110,9 @@ class _Named:
         """Delete it, if it is where ``expected`` says. Its log can still be read for a while."""
         if self.name == self._lake.default_branch:
             raise InvalidRequest(f"the default branch '{self.name}' cannot be deleted", name=self.name)
-        _ = self.reference
         self._lake.kernel.references.delete(
             self.name,
+            kind=self.kind,
             expected=self._lake._commit(expected) if expected is not None else None,
             who=self._lake.author,
             key=idempotency_key or "",
@@ -172,9 +172,10 @@ class Branch(_Named):
     def create_namespace(
         self, key: str | Key, properties: Mapping[str, str] | None = None, **said: Any
     ) -> Commit:
-        """Create a namespace, and those above it as needed."""
+        """Create a namespace, and those above it as needed; ``CommitConflict`` if it exists."""
         path = Key.parse(key)
         said.setdefault("message", f"create namespace {path}")
+        said.setdefault("base", EMPTY_COMMIT_ID)  # where it did not exist
         operation = Put(path, Namespace(properties=dict(properties or {})))
         return self.commit([operation], create_namespaces=True, **said)
 

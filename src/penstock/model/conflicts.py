@@ -27,8 +27,8 @@ class ConflictKind(StrEnum):
 _TEXT = {
     ConflictKind.KEY_EXISTS: "was created meanwhile",
     ConflictKind.KEY_DOES_NOT_EXIST: "does not exist",
-    ConflictKind.PAYLOAD_DIFFERS: "changed its type meanwhile",
-    ConflictKind.CONTENT_ID_DIFFERS: "was dropped and created anew",
+    ConflictKind.PAYLOAD_DIFFERS: "is of another type",
+    ConflictKind.CONTENT_ID_DIFFERS: "is not the same any more: it was dropped and created anew",
     ConflictKind.VALUE_DIFFERS: "changed meanwhile",
     ConflictKind.NAMESPACE_ABSENT: "does not exist, but is needed as a namespace",
     ConflictKind.NOT_A_NAMESPACE: "is not a namespace, but is needed as one",

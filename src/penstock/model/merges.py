@@ -36,13 +36,18 @@ class KeyMerge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one key: ``before`` and ``after`` on the target, or a conflict."""
+    """What came of one key: ``before`` and ``after`` on the target, or the conflicts."""
 
     key: Key
     mode: MergeMode = MergeMode.NORMAL
     before: AnyContent | None = None
     after: AnyContent | None = None
-    conflict: Conflict | None = None
+    conflicts: tuple[Conflict, ...] = ()
+
+    @property
+    def conflict(self) -> Conflict | None:
+        """The first conflict, if there is one."""
+        return self.conflicts[0] if self.conflicts else None
 
 
 class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +67,7 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
-        return tuple(key.conflict for key in self.keys if key.conflict is not None)
+        return tuple(conflict for key in self.keys for conflict in key.conflicts)
 
     @property
     def applied(self) -> bool:

@@ -100,6 +100,10 @@ class Store(ABC):
     def erase(self) -> None:
         """Delete everything."""
 
+    def check(self) -> list[str]:
+        """What the database finds wrong with itself, one line each; nothing if it cannot tell."""
+        return []
+
     @abstractmethod
     def close(self) -> None:
         """Let go of all connections."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from penstock.errors import (
     Damaged,
@@ -67,6 +67,7 @@ class SqliteStore(Store):
         self._clock = clock
         self._synchronous = synchronous
         self._process = os.getpid()
+        self._closed = False
         self._write_lock = Lock()
         self._readers: list[sqlite3.Connection] = []
         if not self._path.exists():
@@ -95,23 +96,26 @@ class SqliteStore(Store):
 
     def _prepare(self) -> None:
         """Create the schema, once, whoever comes first; refuse what is not ours or too new."""
-        (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+        version = self._check()
+        if self._pragma("journal_mode") != "wal":
+            self._pragma("journal_mode=WAL")
         if version == 0:
-            self._writer.execute("PRAGMA journal_mode=WAL")
-            with self._write_lock, self._transaction():
-                (version,) = self._writer.execute("PRAGMA user_version").fetchone()
-                tables = self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-                if version == 0 and tables:
-                    raise InvalidRequest(f"{self._path} is a SQLite database, but not a lake")
-                if version == 0:
+            with self._write_lock, self._transaction() as connection:
+                if self._check() == 0:
                     for statement in _SCHEMA.split(";"):
-                        self._writer.execute(statement)
-                    self._writer.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                    self._writer.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-                self._writer.execute("COMMIT")
-            return
-        (application,) = self._writer.execute("PRAGMA application_id").fetchone()
-        if application != APPLICATION_ID:
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+                connection.execute("COMMIT")
+
+    def _pragma(self, text: str) -> Any:
+        return self._writer.execute(f"PRAGMA {text}").fetchone()[0]
+
+    def _check(self) -> int:
+        """The schema's version, 0 of a new file; another program's database is left as it is."""
+        version: int = self._pragma("user_version")
+        (tables,) = self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if (version or tables) and self._pragma("application_id") != APPLICATION_ID:
             raise InvalidRequest(f"{self._path} is a SQLite database, but not a lake")
         if version > SCHEMA_VERSION:
             raise UnsupportedFormat(
@@ -120,6 +124,7 @@ class SqliteStore(Store):
                 found=version,
                 known=SCHEMA_VERSION,
             )
+        return version
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -141,10 +146,15 @@ class SqliteStore(Store):
             return Denied(f"{self._path} cannot be written: {problem}")
         return Unavailable(f"{self._path} cannot be used: {problem}")
 
-    @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidRequest(f"{self._path} was closed; open the lake anew")
         if os.getpid() != self._process:
             raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        self._check_open()
         with self._explained():
             try:
                 connection = self._readers.pop()
@@ -153,13 +163,15 @@ class SqliteStore(Store):
             try:
                 yield connection
             finally:
-                self._readers.append(connection)
+                if self._closed:
+                    connection.close()
+                else:
+                    self._readers.append(connection)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """The write lock, over threads and processes. Leaving without a commit is a rollback."""
-        if os.getpid() != self._process:
-            raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+        self._check_open()
         with self._explained():
             self._writer.execute("BEGIN IMMEDIATE")
         try:
@@ -210,9 +222,10 @@ class SqliteStore(Store):
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         with self._reader() as connection:
             rows = connection.execute(
-                "SELECT name, kind, data FROM refs WHERE kind = ? AND name > ? AND name >= ? AND name < ? "
-                "ORDER BY name LIMIT ?",
-                (kind, after, prefix, prefix + "\U0010ffff", limit),
+                # One lower bound: SQLite would look up one of two and read through the rest.
+                f"SELECT name, kind, data FROM refs WHERE kind = ? AND name {'>' if after >= prefix else '>='} ? "
+                "AND name < ? ORDER BY name LIMIT ?",
+                (kind, max(after, prefix), prefix + "\U0010ffff", limit),
             )
             return [Row(*row) for row in rows]
 
@@ -241,7 +254,13 @@ class SqliteStore(Store):
             connection.execute("DELETE FROM refs")
             connection.execute("COMMIT")
 
+    def check(self) -> list[str]:
+        with self._reader() as connection:
+            found = [str(text) for (text,) in connection.execute("PRAGMA quick_check(20)")]
+        return [] if found == ["ok"] else found
+
     def close(self) -> None:
+        self._closed = True
         with self._write_lock, suppress(sqlite3.Error):
             while self._readers:
                 self._readers.pop().close()

@@ -13,7 +13,7 @@ from penstock.model.content import AnyContent, IcebergTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put, Unchanged
-from penstock.testing.recorder import Recorder, Values
+from penstock.testing.recorder import Call, Recorder, Values
 
 
 def content_for(value: str) -> AnyContent:
@@ -53,11 +53,17 @@ class Client:
         ]
         if base is not None:
             operations += [Unchanged(Key(name)) for name in seen if name not in values]
-        with self.recorder.call(key, values, seen if base is not None else {}) as call:
+        named = base.hex() if base is not None else None
+        with self.recorder.call(key, values, seen if base is not None else {}, named) as call:
             meta = CommitMeta(message=", ".join(values), committer=self.recorder.client)
             outcome = self.kernel.commit(self.branch, operations, meta, base=base, key=key)
             call.commit = outcome.head.hex()
         return outcome.head.hex()
+
+    def repeat(self, call: Call) -> str:
+        """Make a request again that was made before, by anyone."""
+        base = bytes.fromhex(call.base) if call.base is not None else None
+        return self.write(call.writes, key=call.key, base=base, reads=call.reads)
 
     def look(self, names: Collection[str]) -> tuple[ObjectId, Values]:
         """What keys hold now, and the commit at which they do; not recorded."""

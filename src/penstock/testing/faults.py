@@ -210,6 +210,8 @@ class FaultyStore(WrappedStore):
         if stored.swapped:
             action()
             raise AssertionError("only a store with locking=False can go on after a fault at BEFORE_SWAP")
+        with self._lock:  # the point was not reached
+            self._faults.setdefault(Point.BEFORE_SWAP, []).insert(0, _Fault(action, 1, 0, wish.name))
         return stored
 
     def reference(self, name: str) -> Row | None:

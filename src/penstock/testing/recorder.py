@@ -44,6 +44,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     writes: Values
     reads: Values = {}
     """What the client saw at the base that it named: to be unchanged."""
+    base: str | None = None
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True, tag="answered"):
@@ -106,7 +107,11 @@ class Recorder:
 
     @contextmanager
     def call(
-        self, key: str, writes: Mapping[str, str | None], reads: Mapping[str, str | None]
+        self,
+        key: str,
+        writes: Mapping[str, str | None],
+        reads: Mapping[str, str | None],
+        base: str | None = None,
     ) -> Iterator[_Open]:
         """Record a call and, by how the block ends, its answer. Errors go on to the caller."""
         number = self._next()
@@ -119,6 +124,7 @@ class Recorder:
                 key=key,
                 writes=dict(writes),
                 reads=dict(reads),
+                base=base,
             )
         )
         try:

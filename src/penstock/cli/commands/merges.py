@@ -75,9 +75,11 @@ class _Bringing:
         source: str,
         target: str,
         bring: Callable[[bool], MergeResult],
+        *,
         heading: str = "",
+        base: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._call, self._lake, self._bring = call, lake, bring
+        self._call, self._lake, self._bring, self._base = call, lake, bring, base
         self.source, self.target = source, target
         self._heading = heading or f"{source} → {target}"
 
@@ -111,8 +113,8 @@ class _Bringing:
             click.get_current_context().exit(ConflictError.exit_code)
 
     def _sides(self, result: MergeResult) -> Sides:
-        base = result.base if result.base not in (None, EMPTY_COMMIT_ID) else None
-        since = self._lake.show(base).time if base is not None else None
+        base = result.base or self._base()
+        since = self._lake.show(base).time if base not in (None, EMPTY_COMMIT_ID) else None
 
         def last_change(side: str, key: Key) -> Commit | None:
             return self._last_change(side, key, base, since)
@@ -272,7 +274,11 @@ def transplant(
             return _nothing_to_do(screen, f"{target} has all of that already")
         return f"transplanted as {', '.join(screen.paint(short(one), 'id') for one in result.commits)}"
 
-    bringing = _Bringing(call, lake, commits, target, bring)
+    def fork() -> str:
+        last = lake.resolve(commits.rpartition("..")[2])
+        return lake.kernel.history.merge_bases(*map(bytes.fromhex, (lake.resolve(target), last)))[0].hex()
+
+    bringing = _Bringing(call, lake, commits, target, bring, base=fork)
     bringing.run(
         dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
@@ -393,8 +399,13 @@ def revert(
             return _nothing_to_do(screen, f"{branch} has nothing left of {short(found)} to undo")
         return f"reverted {screen.paint(short(found), 'id')} as {screen.paint(short(result.head), 'id')}"
 
+    def parent() -> str | None:
+        return next(iter(lake.show(found).parents), None)
+
     label = commit if commit != branch else short(found)
-    bringing = _Bringing(call, lake, label, branch, bring, f"undo {short(found)} on {branch}")
+    bringing = _Bringing(
+        call, lake, label, branch, bring, heading=f"undo {short(found)} on {branch}", base=parent
+    )
     bringing.run(
         dry_run,
         count=lambda _: None,

@@ -28,6 +28,7 @@ from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.contents import changes, place
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.errors import InvalidContent
 from penstock.lake.lake import Lake
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, Namespace
@@ -178,11 +179,17 @@ def put(
 
 def _read(content: str) -> str | bytes:
     if content == "-":
-        return sys.stdin.buffer.read(CONTENT_FILE_MAX_BYTES)
+        return _checked(sys.stdin.buffer.read(CONTENT_FILE_MAX_BYTES + 1))
     if content.startswith("@"):
         with Path(content[1:]).open("rb") as file:
-            return file.read(CONTENT_FILE_MAX_BYTES)
+            return _checked(file.read(CONTENT_FILE_MAX_BYTES + 1))
     return content
+
+
+def _checked(data: bytes) -> bytes:
+    if len(data) > CONTENT_FILE_MAX_BYTES:
+        raise InvalidContent(f"a content in JSON has at most {CONTENT_FILE_MAX_BYTES} bytes")
+    return data
 
 
 @command(
