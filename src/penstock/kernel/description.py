@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import Final
 from uuid import uuid4
 
@@ -22,6 +23,19 @@ ROW_NAME: Final = "@lake"
 """No branch or tag can have this name."""
 
 
+class HistoryRule(msgspec.Struct, frozen=True, array_like=True):
+    """How much history references keep whose names match a pattern: so many commits, and all younger ones.
+
+    The horizon is the lake's, not a process's: whoever writes must know what the sweep may remove.
+    """
+
+    pattern: str
+    max_commits: int | None
+    max_days: float | None
+    since_us: int
+    """The sweep heeds it a grace period later, when every writer has seen it."""
+
+
 class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What a lake is: its id, its default branch, where its tables are, what the sweep has removed."""
 
@@ -35,6 +49,12 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Further places where tables may be."""
     expired: tuple[ObjectId, ...] = ()
     """Commits behind the history horizon that kept ones name as their parents."""
+    history: tuple[HistoryRule, ...] = ()
+    """Of several that match a name, the one set last holds. Without one, all history is kept."""
+
+    def rule_for(self, name: str) -> HistoryRule | None:
+        """The rule that holds for a reference."""
+        return next((rule for rule in reversed(self.history) if fnmatchcase(name, rule.pattern)), None)
 
 
 _decode = decoder(Description).decode
@@ -52,12 +72,18 @@ def new_description(
     )
 
 
-def read_description(store: Store) -> Description:
-    """What the lake says of itself; ``LakeNotFound`` if there is none, ``UnsupportedFormat`` if too new."""
+def find_description(store: Store) -> Description | None:
+    """What the lake says of itself, if there is one; ``UnsupportedFormat`` if it is too new."""
     row = store.reference(ROW_NAME)
-    if row is None:
+    return _checked(row, store) if row is not None else None
+
+
+def read_description(store: Store) -> Description:
+    """What the lake says of itself; ``LakeNotFound`` if there is none."""
+    found = find_description(store)
+    if found is None:
         raise LakeNotFound(f"there is no lake at {store.url}", url=store.url)
-    return _checked(row, store)
+    return found
 
 
 def _checked(row: Row, store: Store) -> Description:

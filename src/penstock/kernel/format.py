@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from penstock.errors import InvalidContent
 from penstock.model.content import AnyContent
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
+from penstock.model.objects import OBJECT_MAX_BYTES, Blob
 from penstock.model.operations import Change
 
 
@@ -41,11 +43,19 @@ class Table(NamedTuple):
     read: Callable[[ObjectId], bytes]
 
 
+def blob(data: bytes) -> tuple[ObjectId, bytes]:
+    """Bytes for the kernel to carry, as an object: its id and what is stored under it."""
+    packed = encode(Blob(data))
+    if len(packed) > OBJECT_MAX_BYTES:
+        raise InvalidContent(f"a blob has at most {OBJECT_MAX_BYTES} bytes; split {len(data)} into several")
+    return object_id(packed), packed
+
+
 class Applied(NamedTuple):
     """What a change makes of a table.
 
-    ``blobs`` are bytes that the kernel is to carry; the content's ``objects`` name them by their ids, as
-    ``penstock.kernel.format.blob`` gives them.
+    ``blobs`` are bytes that the kernel is to carry, as ``blob`` makes them; the content's ``held`` names
+    their ids.
     """
 
     content: AnyContent | None

@@ -21,7 +21,12 @@ from penstock.errors import (
 )
 from penstock.kernel.chain import Chain
 from penstock.kernel.commit import CommitRequest
-from penstock.kernel.description import read_description
+from penstock.kernel.description import (
+    Description,
+    HistoryRule,
+    change_description,
+    read_description,
+)
 from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.merge import MergeOptions, MergeRequest, RevertRequest, TransplantRequest
@@ -104,12 +109,12 @@ class Kernel:
 
     def _abbreviated(self, digits: str, reference: Reference | None) -> ObjectId:
         """The one commit whose id begins so, among the newest of a reference, or of all of them."""
-        heads = [reference.head] if reference else list(self.references.heads())
+        heads = [reference.head] if reference else [head for _, head in self.references.heads()]
         found: set[ObjectId] = set()
         seen: set[ObjectId] = set()
         for head in heads:
-            for one, _ in self.history.walk(head, all_parents=True):
-                if one in seen or len(seen) >= ABBREVIATION_SEARCH_MAX:
+            for one, _ in self.history.walk(head, all_parents=True) if head not in seen else ():
+                if len(seen) >= ABBREVIATION_SEARCH_MAX:
                     break
                 seen.add(one)
                 if one.hex().startswith(digits):
@@ -318,7 +323,10 @@ class Kernel:
         outcome = self.submit(branch, request)
         keys: list[MergedKey] = [] if outcome.repeated else request.results
         return MergeResult(
-            commits=tuple(one.hex() for one in outcome.commits), head=outcome.head.hex(), keys=tuple(keys)
+            commits=tuple(one.hex() for one in outcome.commits),
+            head=outcome.head.hex(),
+            keys=tuple(keys),
+            applied=bool(outcome.commits),
         )
 
     def _preview(self, reference: Reference, request: M) -> MergeResult:
@@ -370,7 +378,24 @@ class Kernel:
             head=after.id,
             base=rebased.base.hex(),
             keys=tuple(rebased.results),
+            applied=True,
         )
+
+    def keep_history(self, pattern: str, max_commits: int | None, max_days: float | None) -> None:
+        """Say how much history references keep whose names match a pattern; without limits, all of it.
+
+        What was kept so far stays for a grace period.
+        """
+        if (max_commits is not None and max_commits < 1) or (max_days is not None and max_days < 0):
+            raise InvalidRequest("a history keeps at least one commit, and no days below nothing")
+        rule = HistoryRule(pattern, max_commits, max_days, self.clock())
+        is_limited = max_commits is not None or max_days is not None
+
+        def change(lake: Description) -> Description:
+            others = tuple(known for known in lake.history if known.pattern != pattern)
+            return msgspec.structs.replace(lake, history=(*others, rule) if is_limited else others)
+
+        change_description(self.store, self.settings, change)
 
     def walk(self, start: ObjectId, all_parents: bool = False) -> Iterator[tuple[ObjectId, CommitObject]]:
         """Commits from one backwards."""

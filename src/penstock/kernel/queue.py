@@ -39,7 +39,7 @@ from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.model.clock import Clock
 from penstock.model.encoding import ObjectId
-from penstock.model.objects import Landed, LogEntry, Receipt
+from penstock.model.objects import CommitObject, Landed, LogEntry, Receipt
 from penstock.model.references import Event, Kind, Reference, decode_reference, encode_reference
 from penstock.stores.port import Row, Store, Turn
 
@@ -56,6 +56,8 @@ class Outcome(NamedTuple):
     commits: tuple[ObjectId, ...]
     head: ObjectId
     repeated: bool = False
+    newest: CommitObject | None = None
+    """The newest of the commits, where it is at hand."""
 
 
 class Ticket:
@@ -296,13 +298,14 @@ class _Batch:
     def _advance(self, turn: Turn, chain: Chain, reference: Reference) -> str | None:
         """Store what was accepted and swap the branch."""
         now_us = self._queue._clock()
-        sealed = iter([one for one, _ in chain.seal(now_us)])
+        sealed = iter(chain.seal(now_us))
         landed, outcomes = [], []
         for ticket, count in self._accepted:
-            mine = tuple(next(sealed) for _ in range(count))
+            commits = [next(sealed) for _ in range(count)]
+            head, newest = commits[-1]
             request = ticket.request
-            landed.append(Landed(request.event.value, request.key, request.author, mine[-1], count))
-            outcomes.append((ticket, Outcome(mine, mine[-1])))
+            landed.append(Landed(request.event.value, request.key, request.author, head, count))
+            outcomes.append((ticket, Outcome(tuple(one for one, _ in commits), head, newest=newest)))
         kinds = {each.kind for each in landed}
         one, data, entry = self._log.entry(
             reference,
@@ -389,6 +392,8 @@ def decoded_reference(row: Row) -> Reference:
         found: Reference = decode_reference(row.data)
     except (msgspec.MsgspecError, ValueError) as problem:
         raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
+    if (found.name, found.kind) != (row.name, row.kind):
+        raise Damaged(f"the row of '{row.name}' holds {found.kind} '{found.name}'", name=row.name)
     return found
 
 

@@ -60,14 +60,18 @@ class Reach:
         self._expired_before = frozenset(expired_before)
         self.seen: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
         self.missing: dict[ObjectId, str] = {}
-        self.expired: set[ObjectId] = set()
+        self._kept: set[ObjectId] = set()
+        self._cut: set[ObjectId] = set()
+
+    @property
+    def expired(self) -> set[ObjectId]:
         """Parents of kept commits that the horizon cuts off."""
-        self._kept_at: dict[ObjectId, int] = {}
+        return self._cut - self._kept
 
     def commits(self, heads: Iterable[ObjectId], horizon: Horizon) -> None:
         """Everything that commits lead to, as far back as the horizon reaches; their heads always stay."""
         waiting = {head: 0 for head in heads if head != NO_COMMIT}
-        cut: set[ObjectId] = set()
+        kept_at: dict[ObjectId, int] = {}
         while waiting:
             block = dict(list(waiting.items())[:BLOCK])
             for one in block:
@@ -77,25 +81,24 @@ class Reach:
             for one, number in block.items():
                 commit = found.get(one)
                 if commit is None and one in self._expired_before:
-                    cut.add(one)
+                    self._cut.add(one)
                     continue
                 if not isinstance(commit, CommitObject):
                     self.missing.setdefault(one, "commit")
                     continue
                 if number and not horizon.keeps(number, commit):
-                    cut.add(one)
+                    self._cut.add(one)
                     continue
-                self._kept_at[one] = number
-                cut.discard(one)
+                kept_at[one] = number
+                self._kept.add(one)
                 if one not in self.seen:
                     self.seen.add(one)
                     below += _below_commit(one, commit)
                 for parent in commit.parents:
-                    known = self._kept_at.get(parent)
+                    known = kept_at.get(parent)
                     if known is None or number + 1 < known:
                         waiting[parent] = min(number + 1, waiting.get(parent, number + 1))
             self._walk(below)
-        self.expired = cut - self._kept_at.keys()
 
     def log(self, newest: Iterable[ObjectId]) -> None:
         """The entries of ref logs."""

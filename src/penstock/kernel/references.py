@@ -21,6 +21,7 @@ from penstock.errors import (
     TryAgainError,
     Unavailable,
 )
+from penstock.kernel.description import HistoryRule, find_description
 from penstock.kernel.history import History
 from penstock.kernel.objects import Objects
 from penstock.kernel.queue import decoded_reference, live, row_of
@@ -31,7 +32,7 @@ from penstock.kernel.settings import DAY_US, Settings
 from penstock.model.clock import Clock
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest
 from penstock.model.names import check_name
-from penstock.model.objects import Landed, LogEntry
+from penstock.model.objects import CommitObject, Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference
 from penstock.stores.port import Row, Store, Turn
 
@@ -231,49 +232,56 @@ class References:
         self.require_kept(commit)
 
     def _is_reachable(self, commit: ObjectId) -> bool:
-        return any(self._history.is_ancestor(commit, head) for head in self._lasting_heads())
+        return any(self._history.is_ancestor(commit, head) for _, head in self._lasting_heads())
 
-    def _lasting_heads(self) -> Iterator[ObjectId]:
+    def _lasting_heads(self) -> Iterator[tuple[str, ObjectId]]:
         """Heads, first those of references, that the sweep surely honours for as long as a write may take."""
         oldest_us = self._clock() - int(self._settings.grace_s * 500_000)
-        seen: set[ObjectId] = set()
-        for head in chain(self.heads(), self.left_behind(oldest_us)):
-            if head not in seen:
-                seen.add(head)
-                yield head
+        seen: set[tuple[str, ObjectId]] = set()
+        for named in chain(self.heads(), self.left_behind(oldest_us)):
+            if named not in seen:
+                seen.add(named)
+                yield named
 
     def require_kept(self, commit: ObjectId) -> None:
         """Refuse a commit that lies behind the history horizon, even if it has not been removed yet."""
-        days, count = self._settings.history_max_days, self._settings.history_max_commits
         found = self._history.commit(commit)
-        if commit == NO_COMMIT or (days is None and count is None):
+        lake = find_description(self._store)
+        if commit == NO_COMMIT or lake is None or not lake.history:
             return
-        if days is not None and found.time_us >= self._clock() - int(days * DAY_US):
-            return
-        for head in self._lasting_heads():
-            if head == commit:
+        for name, head in self._lasting_heads():
+            if head == commit or self._is_kept_from(head, commit, found, lake.rule_for(name)):
                 return
-            if count is not None and self._history.is_ancestor(commit, head):
-                newest = self._history.commit(head)
-                # No way is longer than the difference in generations, so a short one is within the horizon.
-                if newest.generation - found.generation < count:
-                    return
         raise HistoryExpired(f"commit {commit.hex()} lies behind the history horizon", commit=commit.hex())
 
-    def heads(self) -> Iterator[ObjectId]:
-        """The heads of all branches and tags."""
+    def _is_kept_from(
+        self, head: ObjectId, one: ObjectId, commit: CommitObject, rule: HistoryRule | None
+    ) -> bool:
+        if not self._history.is_ancestor(one, head):
+            return False
+        if rule is None:
+            return True
+        if rule.max_days is not None and commit.time_us >= self._clock() - int(rule.max_days * DAY_US):
+            return True
+        # No way is longer than the difference in generations, so a small one is within the horizon.
+        steps = self._history.commit(head).generation - commit.generation
+        return rule.max_commits is not None and steps < rule.max_commits
+
+    def heads(self) -> Iterator[tuple[str, ObjectId]]:
+        """The names and heads of all branches and tags."""
         for kind in (Kind.BRANCH, Kind.TAG):
             for reference in self.all(kind):
-                yield reference.head
+                yield reference.name, reference.head
 
-    def left_behind(self, oldest_us: int) -> Iterator[ObjectId]:
+    def left_behind(self, oldest_us: int) -> Iterator[tuple[str, ObjectId]]:
         """The heads that references had at a time, and those they left behind since.
 
         A head is left behind by an assignment, a rebase or a deletion; what was only committed on is not.
         """
         for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
             for reference in self.all(kind):
-                yield from self._left_by(reference, oldest_us)
+                for head in self._left_by(reference, oldest_us):
+                    yield reference.name, head
 
     def _left_by(self, reference: Reference, oldest_us: int) -> Iterator[ObjectId]:
         for _, entry in self._log.walk(reference.log):
@@ -362,7 +370,7 @@ class _Attempts:
             return exhausted
         return OutcomeUnknown(
             f"{self._store.url} did not answer while moving '{self._name}'\n"
-            f"  Look at '{self._name}' when it is back, or repeat the request with idempotency key {self._key}.",
+            f"  Look at it when the store is back, or repeat the request with idempotency key {self._key}.",
             key=self._key,
             name=self._name,
         )

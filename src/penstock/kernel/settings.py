@@ -32,7 +32,3 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long unreachable objects stay; longer than any write may take, on any machine."""
     tombstone_days: float = 90.0
     """How long the log of a deleted reference can be read."""
-    history_max_commits: int | None = None
-    """How many commits of a reference are kept at least; older ones may be swept. All, if not set."""
-    history_max_days: float | None = None
-    """For how long commits are kept at least; older ones may be swept. For ever, if not set."""

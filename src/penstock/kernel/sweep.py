@@ -9,12 +9,13 @@ marked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.errors import Damaged
-from penstock.kernel.description import change_description, read_description
+from penstock.kernel.description import HistoryRule, change_description, read_description
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
 from penstock.kernel.settings import DAY_US
@@ -68,19 +69,25 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
 
 
 def _mark(kernel: Kernel, oldest_us: int, progress: Progress) -> Reach:
-    settings = kernel.settings
-    reach = Reach(_fetching(kernel, progress), read_description(kernel.store).expired)
-    history_us = None
-    if settings.history_max_days is not None:
-        history_us = oldest_us - int(settings.history_max_days * DAY_US)
-    # Later by the grace period, so that a writer who found a commit within the horizon can still land.
-    horizon = Horizon(settings.history_max_commits, history_us, oldest_us)
+    lake = read_description(kernel.store)
+    reach = Reach(_fetching(kernel, progress), lake.expired)
     references = kernel.references
     # Logs first: a reference that moves after this leaves its old head in a log entry that is young.
     reach.log(reference.log for reference in _all_references(kernel))
-    heads = [*references.heads(), *references.left_behind(oldest_us)]
-    reach.commits(heads, horizon)
+    heads: dict[Horizon, set[ObjectId]] = {}
+    for name, head in chain(references.heads(), references.left_behind(oldest_us)):
+        heads.setdefault(_horizon(lake.rule_for(name), oldest_us), set()).add(head)
+    for horizon, some in heads.items():
+        reach.commits(some, horizon)
     return reach
+
+
+def _horizon(rule: HistoryRule | None, oldest_us: int) -> Horizon:
+    """Later than the rule by the grace period, so that a writer who found a commit kept can still land."""
+    if rule is None or rule.since_us > oldest_us:
+        return Horizon()
+    days_us = None if rule.max_days is None else oldest_us - int(rule.max_days * DAY_US)
+    return Horizon(rule.max_commits, days_us, oldest_us)
 
 
 def _all_references(kernel: Kernel) -> Iterator[Reference]:

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.errors import InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
 from penstock.kernel.description import (
     Description,
+    HistoryRule,
     new_description,
     read_description,
     write_description,
@@ -23,7 +24,6 @@ from penstock.kernel.format import Format
 from penstock.kernel.fsck import Checked, fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.merge import MergeOptions
-from penstock.kernel.queue import Outcome
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept, sweep
@@ -46,7 +46,7 @@ LOG_LIMIT = 100
 
 
 def open_lake(
-    target: str | os.PathLike[str],
+    target: str | os.PathLike[str] | Store,
     *,
     create: bool = True,
     author: str | None = None,
@@ -54,15 +54,18 @@ def open_lake(
     formats: Sequence[Format] = (),
     clock: Clock = now_us,
 ) -> Lake:
-    """Open the lake at a directory or URL.
+    """Open the lake at a directory or URL, or in a store that the caller made.
 
     A directory without a lake becomes one, unless ``create=False``; then it is ``LakeNotFound``. A database
     that several share is made a lake once, by ``penstock init``. ``author`` is who commits, the user of this
     process if it is not given.
     """
-    place = os.fspath(target)
-    makes = create and (is_local(place) or place.startswith("memory:"))
-    store = open_store(place, makes)
+    if isinstance(target, Store):
+        store, makes = target, create
+    else:
+        place = os.fspath(target)
+        makes = create and is_local(place)
+        store = open_store(place, makes, clock)
     try:
         try:
             description = read_description(store)
@@ -92,7 +95,7 @@ def init_lake(
     ``warehouse`` holds the tables that have no location of their own; ``roots`` are further places where
     tables may be.
     """
-    store = open_store(os.fspath(target), create=True)
+    store = open_store(os.fspath(target), True, now_us)
     try:
         home = normalise(warehouse) if warehouse else _default_warehouse(store)
         places = tuple(normalise(root) for root in roots)
@@ -212,6 +215,8 @@ class Lake:
 
     def reflog(self, name: str | None = None, *, limit: int = LOG_LIMIT) -> list[LogLine]:
         """What happened to a branch or tag, newest first; also to a deleted one."""
+        if limit < 0:
+            raise InvalidRequest(f"a limit is not below nothing: {limit}")
         entries = self.kernel.references.log(name or self.default_branch)
         return [LogLine.of(entry) for _, entry in islice(entries, limit)]
 
@@ -282,6 +287,8 @@ class Lake:
             until=_moment(until),
             text=text,
         )
+        if limit is not None and limit < 0:
+            raise InvalidRequest(f"a limit is not below nothing: {limit}")
         commits = walk(self.kernel, self._commit(ref), chosen, all_parents)
         if after is not None:
             last = self.resolve(after)
@@ -334,7 +341,7 @@ class Lake:
             create_namespaces=create_namespaces,
             key=idempotency_key,
         )
-        return Commit.of(outcome.head, self.kernel.history.commit(outcome.head))
+        return Commit.of(outcome.head, outcome.newest or self.kernel.history.commit(outcome.head))
 
     def _check_location(self, operation: Operation) -> None:
         """Penstock reads and writes at a managed table's location, so that must lie below a root."""
@@ -361,9 +368,13 @@ class Lake:
             message=message, authors=(who,) if who else (), committer=self.author, properties=lists
         )
 
-    def outcome(self, idempotency_key: str, branch: str | None = None) -> Outcome | None:
-        """What became of the request with an idempotency key; ``None`` if it was not applied."""
-        return self.kernel.outcome(branch or self.default_branch, idempotency_key)
+    def outcome(self, idempotency_key: str, branch: str | None = None) -> Commit | None:
+        """The commit that the request with an idempotency key came to, the newest if it made several.
+
+        ``None`` if it was not applied.
+        """
+        found = self.kernel.outcome(branch or self.default_branch, idempotency_key)
+        return Commit.of(found.head, self.kernel.history.commit(found.head)) if found else None
 
     def merge(
         self,
@@ -490,6 +501,21 @@ class Lake:
         )
 
     # -- care ------------------------------------------------------------------------------------------
+
+    @property
+    def history_rules(self) -> tuple[HistoryRule, ...]:
+        """How much history is kept, by patterns of names. Of several that match, the last one holds."""
+        return read_description(self.kernel.store).history
+
+    def keep_history(
+        self, pattern: str = "*", *, max_commits: int | None = None, max_days: float | None = None
+    ) -> None:
+        """Keep so many commits, and all that are younger, of references whose names match a pattern.
+
+        Without limits, all history is kept again. Heads and tags always stay. Older commits may be swept
+        from a grace period later on; reading them is ``HistoryExpired`` then.
+        """
+        self.kernel.keep_history(pattern, max_commits, max_days)
 
     def sweep(self, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
         """Remove objects that nothing leads to any more and that are older than the grace period."""

@@ -63,16 +63,13 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
     """The common ancestor that the merge started from."""
     source: str | None = None
     keys: tuple[MergedKey, ...] = ()
+    applied: bool = False
+    """Whether the target moved."""
     dry_run: bool = False
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
         return tuple(conflict for key in self.keys for conflict in key.conflicts)
-
-    @property
-    def applied(self) -> bool:
-        """Whether the target moved."""
-        return bool(self.commits)
 
     @property
     def commit(self) -> str | None:
@@ -81,5 +78,5 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         what = "dry run" if self.dry_run else "applied" if self.applied else "nothing to do"
-        counts = f"{len(self.keys)} keys, {len(self.conflicts)} conflicts"
+        counts = f"keys: {len(self.keys)}, conflicts: {len(self.conflicts)}"
         return f"<MergeResult {what}: {counts}, head {self.head[:8]}>"

@@ -220,11 +220,12 @@ class SqliteStore(Store):
             return _row(connection, name)
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        # One lower bound: of two, SQLite would look up one and read through what lies before the other.
+        beyond = ">" if after >= prefix else ">="
         with self._reader() as connection:
             rows = connection.execute(
-                # One lower bound: SQLite would look up one of two and read through the rest.
-                f"SELECT name, kind, data FROM refs WHERE kind = ? AND name {'>' if after >= prefix else '>='} ? "
-                "AND name < ? ORDER BY name LIMIT ?",
+                f"SELECT name, kind, data FROM refs WHERE kind = ? AND name {beyond} ? AND name < ? "
+                "ORDER BY name LIMIT ?",
                 (kind, max(after, prefix), prefix + "\U0010ffff", limit),
             )
             return [Row(*row) for row in rows]
