@@ -46,6 +46,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Care": {
         "doctor": ("doctor", "Check the lake and its surroundings."),
         "fsck": ("care", "Check every object that the lake needs."),
+        "horizon": ("care", "Say how much history is kept."),
         "sweep": ("care", "Remove what nothing needs any more."),
         "completion": ("completion", "Print the script that completes commands in your shell."),
     },

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.cli.contents import as_json
 from penstock.errors import PenstockError
+from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
 from penstock.lake.log import Difference
@@ -35,6 +36,11 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 def _content(content: AnyContent | None) -> Content | None:
     return None if content is None else as_json(content)
+
+
+def moment(time_us: int) -> datetime:
+    """A stored time."""
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC)
 
 
 class Commit(Shape, frozen=True, kw_only=True):
@@ -202,7 +208,7 @@ class Reference(Shape, frozen=True, kw_only=True):
             name=reference.name,
             head=reference.id,
             default=reference.name == default_branch,
-            created=datetime.fromtimestamp(reference.created_us / 1_000_000, UTC),
+            created=moment(reference.created_us),
         )
 
 
@@ -307,8 +313,8 @@ class MergedKey(Shape, frozen=True, kw_only=True):
     """What the target held before."""
     after: Content | None
     """What it holds now, or would."""
-    conflict: Conflict | None
-    """What is in the way."""
+    conflicts: tuple[Conflict, ...]
+    """What is in the way; nothing if the key is clean."""
 
     @classmethod
     def of(cls, one: ModelMergedKey) -> MergedKey:
@@ -317,7 +323,7 @@ class MergedKey(Shape, frozen=True, kw_only=True):
             mode=one.mode.value,
             before=_content(one.before),
             after=_content(one.after),
-            conflict=None if one.conflict is None else Conflict.of(one.conflict),
+            conflicts=tuple(Conflict.of(conflict) for conflict in one.conflicts),
         )
 
 
@@ -383,6 +389,40 @@ class Lake(Shape, frozen=True, kw_only=True):
     """Where tables are that have no location of their own."""
     roots: tuple[str, ...]
     """All places where tables may be."""
+
+
+class HistoryRule(Shape, frozen=True, kw_only=True):
+    """How much history is kept of the branches and tags whose names match a pattern."""
+
+    pattern: str
+    """The pattern; `*` for all names."""
+    max_commits: int | None
+    """Keeps at least so many commits."""
+    max_days: float | None
+    """Keeps commits for at least so long."""
+    since: datetime
+    """When it was set; sweeps heed it one grace period later."""
+
+
+class Horizon(Shape, frozen=True, kw_only=True):
+    """How much history is kept; all of it where no rule matches."""
+
+    rules: tuple[HistoryRule, ...]
+    """In the order in which they were set: of several that match a name, the last one holds."""
+
+    @classmethod
+    def of(cls, rules: Iterable[ModelHistoryRule]) -> Horizon:
+        return cls(
+            rules=tuple(
+                HistoryRule(
+                    pattern=rule.pattern,
+                    max_commits=rule.max_commits,
+                    max_days=rule.max_days,
+                    since=moment(rule.since_us),
+                )
+                for rule in rules
+            )
+        )
 
 
 class Sweep(Shape, frozen=True, kw_only=True):

@@ -24,6 +24,8 @@ from penstock.model.operations import Change, Delete, Operation, Put, Unchanged
 from penstock.model.references import Event, Reference
 
 OPERATIONS_MAX: Final = 100_000
+FEW_OPERATIONS: Final = 8
+"""With more, their keys are looked up together, with one request to the store a level of the tree."""
 
 
 class CommitRequest(Request):
@@ -85,6 +87,9 @@ class CommitRequest(Request):
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         base = self._check_base(chain, reference)
+        if len(self._operations) > FEW_OPERATIONS:
+            keys = {operation.key for operation in self._operations}
+            chain.view.get_many({each.encode() for key in keys for each in (key, *key.parents)})
         edit = Edit(chain.objects, chain.view, self._formats)
         freed: dict[UUID | None, AnyContent] = {}
         deleted: set[Key] = set()

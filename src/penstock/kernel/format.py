@@ -19,7 +19,7 @@ from penstock.errors import InvalidContent
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
-from penstock.model.objects import OBJECT_MAX_BYTES, Blob
+from penstock.model.objects import OBJECT_MAX_BYTES, Blob, decode_object
 from penstock.model.operations import Change
 
 
@@ -101,13 +101,13 @@ class Format:
         """
         if table.content == base:
             return Applied(source)
-        if source is None or not intents:
+        if source is None or not intents or (table.content is None and base is not None):
             raise Refused("was changed on both sides")
         applied = Applied(table.content)
         for intent in intents:
-            step = self.apply(
-                table._replace(content=applied.content), Change(table.key, self.name, intent), None
-            )
+            change = Change(table.key, self.name, intent)
+            read = _reading(table.read, applied.blobs)
+            step = self.apply(Table(table.key, applied.content, read), change, None)
             applied = Applied(step.content, {**applied.blobs, **step.blobs})
         return applied
 
@@ -120,6 +120,20 @@ class Format:
 
     def landed(self, key: Key, content: AnyContent | None, commit: ObjectId) -> None:
         """The change is visible now: publish what follows from it."""
+
+
+def _reading(
+    read: Callable[[ObjectId], bytes], blobs: Mapping[ObjectId, bytes]
+) -> Callable[[ObjectId], bytes]:
+    """Reads kernel objects, also some that are not stored yet."""
+
+    def read_both(one: ObjectId) -> bytes:
+        if one not in blobs:
+            return read(one)
+        found: Blob = decode_object(blobs[one])
+        return found.data
+
+    return read_both
 
 
 class Formats:

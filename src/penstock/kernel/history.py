@@ -101,6 +101,23 @@ class History:
             return False
         return any(one == ancestor for one, _ in self._above(of, goal.generation))
 
+    def is_near(self, ancestor: ObjectId, of: ObjectId, steps: int) -> bool:
+        """Whether a commit is less than so many steps away from another, by any parents."""
+        goal, level, seen = self.commit(ancestor), {of}, {of}
+        for _ in range(steps):
+            if ancestor in level:
+                return True
+            commits = [found for one in level if (found := self.link(one)) is not None]
+            # No ancestor has a higher generation, so what is as old as the goal leads past it.
+            above = {
+                parent for each in commits if each.generation > goal.generation for parent in each.parents
+            }
+            level = above - seen
+            seen |= level
+            if not level:
+                return False
+        return False
+
     def _above(self, start: ObjectId, generation: int) -> Iterator[tuple[ObjectId, CommitObject]]:
         """What is reachable from a commit, by any parent, and not older than a generation."""
         waiting, seen = [start], {start}

@@ -42,7 +42,7 @@ from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
 from penstock.model.merges import MergedKey, MergeResult
-from penstock.model.names import Revision, Step, parse_revision
+from penstock.model.names import Revision, Step, check_name, parse_revision
 from penstock.model.objects import CommitObject, Landed
 from penstock.model.operations import Operation
 from penstock.model.references import Event, Kind, Reference
@@ -83,7 +83,7 @@ class Kernel:
 
     def resolve(self, text: str | Revision) -> tuple[ObjectId, Reference | None]:
         """The commit that a revision names, and the reference it starts from, if it names one."""
-        revision = parse_revision(text) if isinstance(text, str) else text
+        revision = text if isinstance(text, Revision) else parse_revision(text)
         reference = self.references.get(revision.name) if revision.name else None
         if revision.commit is not None:
             start = self._named_commit(revision.commit, reference)
@@ -236,6 +236,7 @@ class Kernel:
         queue = self._queues.get(branch)
         if queue is not None:
             return queue
+        check_name(branch)
         with self._queues_lock:
             if len(self._queues) >= self.settings.queues_max:
                 # An idle queue holds nothing but a copy of its branch's head.

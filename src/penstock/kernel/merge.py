@@ -230,6 +230,8 @@ class MergeRequest(Request):
         if plan.changes is None:
             self.results = []
             return []
+        parents = {parent.encode() for key in plan.changes for parent in Key.decode(key).parents}
+        chain.view.get_many(parents | plan.changes.keys())  # with one request a level
         edit = Edit(chain.objects, chain.view, self._formats)
         bringing = Bringing(edit, self._history, self._formats, self._options)
         bringing.bring(plan.changes, plan.intents, plan.ambiguous)

@@ -263,9 +263,7 @@ class References:
             return True
         if rule.max_days is not None and commit.time_us >= self._clock() - int(rule.max_days * DAY_US):
             return True
-        # No way is longer than the difference in generations, so a small one is within the horizon.
-        steps = self._history.commit(head).generation - commit.generation
-        return rule.max_commits is not None and steps < rule.max_commits
+        return rule.max_commits is not None and self._history.is_near(one, head, rule.max_commits)
 
     def heads(self) -> Iterator[tuple[str, ObjectId]]:
         """The names and heads of all branches and tags."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from penstock.errors import InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
+from penstock.errors import InvalidName, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
 from penstock.kernel.description import (
     Description,
     HistoryRule,
@@ -31,11 +31,11 @@ from penstock.lake.log import Difference, Filter, changes_of, differences, walk
 from penstock.lake.views import Branch, LogLine, Snapshot, Table, Tag
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import Commit, CommitMeta
-from penstock.model.content import ManagedTable
+from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode, MergeResult
-from penstock.model.names import parse_time_us
+from penstock.model.names import check_name, parse_time_us
 from penstock.model.operations import Operation, Put
 from penstock.model.references import Kind
 from penstock.storage.locations import check_under, normalise
@@ -95,10 +95,12 @@ def init_lake(
     ``warehouse`` holds the tables that have no location of their own; ``roots`` are further places where
     tables may be.
     """
+    check_name(default_branch)
+    home = normalise(warehouse) if warehouse else None
+    places = tuple(normalise(root) for root in roots)
     store = open_store(os.fspath(target), True, now_us)
     try:
-        home = normalise(warehouse) if warehouse else _default_warehouse(store)
-        places = tuple(normalise(root) for root in roots)
+        home = home or _default_warehouse(store)
         description = _found_lake(store, now_us, default_branch, home, places, settings, exist_ok=False)
         return Lake(Kernel(store, (), settings), description, author)
     except BaseException:
@@ -185,11 +187,14 @@ class Lake:
         """All places where tables may be, the warehouse first."""
         return tuple(place for place in (self.warehouse, *self._description.roots) if place)
 
+    def _or_default(self, name: str | None) -> str:
+        return self.default_branch if name is None else name
+
     # -- references ------------------------------------------------------------------------------------
 
     def branch(self, name: str | None = None) -> Branch:
         """A branch, the default one if no name is given. Whether it exists is asked when it is used."""
-        return Branch(self, name or self.default_branch)
+        return Branch(self, self._or_default(name))
 
     def tag(self, name: str) -> Tag:
         """A tag. Whether it exists is asked when it is used."""
@@ -217,7 +222,7 @@ class Lake:
         """What happened to a branch or tag, newest first; also to a deleted one."""
         if limit < 0:
             raise InvalidRequest(f"a limit is not below nothing: {limit}")
-        entries = self.kernel.references.log(name or self.default_branch)
+        entries = self.kernel.references.log(self._or_default(name))
         return [LogLine.of(entry) for _, entry in islice(entries, limit)]
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -227,11 +232,11 @@ class Lake:
         return self._commit(revision).hex()
 
     def _commit(self, revision: str | None) -> ObjectId:
-        return self.kernel.resolve(revision or self.default_branch)[0]
+        return self.kernel.resolve(self._or_default(revision))[0]
 
     def _reachable(self, revision: str | None) -> ObjectId:
         """As ``_commit``, but a commit named by its id alone must be on some branch or tag."""
-        commit, reference = self.kernel.resolve(revision or self.default_branch)
+        commit, reference = self.kernel.resolve(self._or_default(revision))
         if reference is None:
             self.kernel.references.require_reachable(commit)
         else:
@@ -245,7 +250,7 @@ class Lake:
 
     def table(self, key: str | Key, ref: str | None = None) -> Table:
         """A table at a reference, the default branch if none is given."""
-        return Table(self, Key.parse(key), ref or self.default_branch)
+        return Table(self, Key.parse(key), self._or_default(ref))
 
     def tables(self, prefix: str | Key | None = None, ref: str | None = None) -> list[Table]:
         """The tables (and views and functions) below a namespace, or all."""
@@ -255,7 +260,7 @@ class Lake:
         """A commit."""
         commit = self._commit(revision)
         if commit == NO_COMMIT:
-            raise InvalidRequest(f"'{revision or self.default_branch}' has no commits yet")
+            raise InvalidRequest(f"'{self._or_default(revision)}' has no commits yet")
         return Commit.of(commit, self.kernel.history.commit(commit))
 
     def changes(self, revision: str | None = None) -> list[Difference]:
@@ -330,9 +335,10 @@ class Lake:
         The same request under the same ``idempotency_key`` is done once, however often it is sent.
         """
         for operation in operations:
-            self._check_location(operation)
+            if isinstance(operation, Put):
+                self._check_location(operation.content)
         outcome = self.kernel.commit(
-            branch or self.default_branch,
+            self._or_default(branch),
             operations,
             self.meta(message, author, properties),
             base=self._commit(base) if base is not None else None,
@@ -343,14 +349,10 @@ class Lake:
         )
         return Commit.of(outcome.head, outcome.newest or self.kernel.history.commit(outcome.head))
 
-    def _check_location(self, operation: Operation) -> None:
+    def _check_location(self, content: AnyContent | None) -> None:
         """Penstock reads and writes at a managed table's location, so that must lie below a root."""
-        if (
-            isinstance(operation, Put)
-            and isinstance(operation.content, ManagedTable)
-            and operation.content.location
-        ):
-            check_under(operation.content.location, self.roots)
+        if isinstance(content, ManagedTable) and content.location:
+            check_under(content.location, self.roots)
 
     def meta(
         self,
@@ -361,7 +363,7 @@ class Lake:
         """What a commit says about itself."""
         who = author if author is not None else self.author
         lists = {
-            name: (values,) if isinstance(values, str) else tuple(values)
+            name: tuple(values) if isinstance(values, list | tuple) else (values,)
             for name, values in (properties or {}).items()
         }
         return CommitMeta(
@@ -373,7 +375,7 @@ class Lake:
 
         ``None`` if it was not applied.
         """
-        found = self.kernel.outcome(branch or self.default_branch, idempotency_key)
+        found = self.kernel.outcome(self._or_default(branch), idempotency_key)
         return Commit.of(found.head, self.kernel.history.commit(found.head)) if found else None
 
     def merge(
@@ -396,12 +398,12 @@ class Lake:
         ``expected_head`` refuses the merge if the target moved. Raises ``MergeConflict``; a dry run reports
         the conflicts instead.
         """
-        target = into or self.default_branch
+        target = self._or_default(into)
         return self.kernel.merge(
             self._reachable(source),
             target,
             self.meta(f"merge {source} into {target}" if message is None else message, author),
-            _options(keys, default),
+            self._options(keys, default),
             expected_head=self._commit(expected_head) if expected_head is not None else None,
             dry_run=dry_run,
             key=idempotency_key,
@@ -425,9 +427,9 @@ class Lake:
         """
         return self.kernel.transplant(
             self._commits(commits),
-            onto or self.default_branch,
+            self._or_default(onto),
             self.meta(message),
-            _options(keys, default),
+            self._options(keys, default),
             expected_head=self._commit(expected_head) if expected_head is not None else None,
             dry_run=dry_run,
             key=idempotency_key,
@@ -468,9 +470,9 @@ class Lake:
         text = f"revert {found.hex()[:8]}: {self.kernel.history.commit(found).message}".rstrip(": ")
         return self.kernel.revert(
             found,
-            on or self.default_branch,
+            self._or_default(on),
             self.meta(text if message is None else message, author),
-            _options(keys, MergeMode.NORMAL),
+            self._options(keys, MergeMode.NORMAL),
             expected_head=self._commit(expected_head) if expected_head is not None else None,
             dry_run=dry_run,
             key=idempotency_key,
@@ -494,11 +496,21 @@ class Lake:
             branch,
             self._reachable(onto),
             self.meta(""),
-            _options(keys, default),
+            self._options(keys, default),
             expected_head=self._commit(expected_head) if expected_head is not None else None,
             dry_run=dry_run,
             key=idempotency_key,
         )
+
+    def _options(
+        self, keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None, default: MergeMode | str
+    ) -> MergeOptions:
+        chosen: dict[Key, KeyMerge] = {}
+        for key, how in (keys or {}).items():
+            chosen[Key.parse(key)] = how if isinstance(how, KeyMerge) else KeyMerge(mode=_mode(how))
+        for each in chosen.values():
+            self._check_location(each.content)
+        return MergeOptions(chosen, _mode(default))
 
     # -- care ------------------------------------------------------------------------------------------
 
@@ -538,16 +550,10 @@ def _moment(text: str | datetime | None) -> datetime | None:
         return None
     if isinstance(text, datetime):
         return text if text.tzinfo else text.replace(tzinfo=UTC)
-    return datetime.fromtimestamp(parse_time_us(text) / 1_000_000, UTC)
-
-
-def _options(
-    keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None, default: MergeMode | str
-) -> MergeOptions:
-    chosen: dict[Key, KeyMerge] = {}
-    for key, how in (keys or {}).items():
-        chosen[Key.parse(key)] = how if isinstance(how, KeyMerge) else KeyMerge(mode=_mode(how))
-    return MergeOptions(chosen, _mode(default))
+    try:
+        return datetime.fromtimestamp(parse_time_us(text) / 1_000_000, UTC)
+    except (OverflowError, OSError, ValueError):
+        raise InvalidName(f"{text!r} is not a time that a commit can have") from None
 
 
 def _mode(name: MergeMode | str) -> MergeMode:

@@ -45,10 +45,7 @@ class Key(tuple[str, ...]):
 
     def encode(self) -> bytes:
         """The bytes under which the key is stored and sorted."""
-        try:
-            return "\0".join(self).encode()
-        except UnicodeEncodeError:
-            raise InvalidKey(f"key {tuple(self)!a} is not valid Unicode") from None
+        return "\0".join(self).encode()
 
     @property
     def elements(self) -> tuple[str, ...]:
@@ -83,6 +80,10 @@ def _check(elements: tuple[str, ...]) -> None:
         length += len(element)
         if not element.isprintable() and any(ord(char) < 0x20 or ord(char) == 0x7F for char in element):
             raise InvalidKey(f"key {elements!r} contains a control character")
+    try:
+        "".join(elements).encode()
+    except UnicodeEncodeError:
+        raise InvalidKey(f"key {elements!a} is not valid Unicode") from None
     if length + len(elements) - 1 > LENGTH_MAX_CHARS:
         raise InvalidKey(
             f"a key has at most {LENGTH_MAX_CHARS} characters; this one begins {elements[0][:40]!r}"

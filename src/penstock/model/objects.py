@@ -16,7 +16,7 @@ OBJECT_MAX_BYTES: Final = 256 * 1024
 """No object is larger, so that a lake fits every store it may move to."""
 
 
-class Large(msgspec.Struct, frozen=True, array_like=True):
+class Large(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Stands for a value that is too large to be kept in place: its size and the blobs it is made of."""
 
     size: int
@@ -26,13 +26,13 @@ class Large(msgspec.Struct, frozen=True, array_like=True):
 Value: TypeAlias = bytes | Large
 
 
-class Blob(msgspec.Struct, frozen=True, array_like=True, tag="blob"):
+class Blob(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="blob"):
     """Bytes of a large value, or bytes that a format has the kernel carry."""
 
     data: bytes
 
 
-class Leaf(msgspec.Struct, frozen=True, array_like=True, tag="leaf"):
+class Leaf(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="leaf"):
     """The lowest nodes of a tree: keys, without the prefix they share, and their values."""
 
     prefix: bytes
@@ -40,7 +40,7 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True, tag="leaf"):
     values: list[Value]
 
 
-class Node(msgspec.Struct, frozen=True, array_like=True, tag="node"):
+class Node(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="node"):
     """An inner node of a tree: for each child its last key (without the shared prefix) and its id."""
 
     level: int
@@ -49,14 +49,14 @@ class Node(msgspec.Struct, frozen=True, array_like=True, tag="node"):
     children: list[ObjectId]
 
 
-class Segment(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
+class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="segment"):
     """Changes not yet folded into the tree, in the order they were made; ``None`` deletes."""
 
     keys: list[bytes]
     values: list[Value | None]
 
 
-class Intent(msgspec.Struct, frozen=True, array_like=True):
+class Intent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a format was asked to do to a key, kept so that a merge can replay it.
 
     An opaque one says that the key was brought into a given state instead, which cannot be replayed.
@@ -68,7 +68,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     opaque: bool = False
 
 
-class CommitObject(msgspec.Struct, frozen=True, array_like=True, tag="commit", kw_only=True):
+class CommitObject(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="commit", kw_only=True):
     """A commit: one immutable map of the whole lake, and how it came about.
 
     The map is the tree ``root`` with the changes of ``recent`` on top: of each segment the first so many.
@@ -104,7 +104,7 @@ class CommitObject(msgspec.Struct, frozen=True, array_like=True, tag="commit", k
         return ((self.parent,) if self.parent != NO_COMMIT else ()) + self.further_parents
 
 
-class Landed(msgspec.Struct, frozen=True, array_like=True):
+class Landed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One request of a batch, as the ref log remembers it: its idempotency key and its last commit."""
 
     kind: str
@@ -114,7 +114,7 @@ class Landed(msgspec.Struct, frozen=True, array_like=True):
     count: int = 1
 
 
-class LogEntry(msgspec.Struct, frozen=True, array_like=True, tag="log", kw_only=True):
+class LogEntry(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="log", kw_only=True):
     """One swap of a reference. The chain of these is the reference's log; ``jump`` skips along it."""
 
     previous: ObjectId
@@ -139,7 +139,7 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True, tag="log", kw_only=
         return self.position
 
 
-class Receipt(msgspec.Struct, frozen=True, array_like=True, tag="receipt"):
+class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="receipt"):
     """Where to look for the outcome of a request: not named by its own hash but by its idempotency key."""
 
     request: bytes

@@ -42,8 +42,10 @@ def check_under(location: str, roots: Iterable[str]) -> str:
 
 
 def _parts(location: str) -> tuple[str, str, str]:
-    if not isinstance(location, str) or not location or not location.isprintable():
+    if not isinstance(location, str) or not location.strip() or not location.isprintable():
         raise LocationRefused(f"{location!r} is not a location", location=str(location))
+    if location != location.strip():
+        raise LocationRefused(f"{location!r} begins or ends with a blank", location=location)
     if "://" not in location:
         return "file", "", _path(location, str(Path(location).absolute()))
     try:

@@ -19,6 +19,8 @@ def is_local(target: str) -> bool:
 
 def open_store(target: str, create: bool, clock: Clock) -> Store:
     """The store behind a path or URL; a local one is made if ``create`` says so."""
+    if not target or not target.isprintable():
+        raise InvalidRequest(f"{target!r} is not a place for a lake")
     if target.startswith("memory:"):
         from penstock.stores.memory import MemoryStore
 

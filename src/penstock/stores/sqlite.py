@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,7 +32,7 @@ from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 SCHEMA_VERSION: Final = 1
 APPLICATION_ID: Final = 0x50454E53  # "PENS"
 BUSY_TIMEOUT_S: Final = 5.0
-CHECKPOINT_PAGES: Final = 4000
+CHECKPOINT_PAGES: Final = 8000
 PARAMETERS_MAX: Final = 500
 
 # Rows are appended in the order of `seq`; only the index on `id` is written at random places. A table
@@ -89,16 +90,19 @@ class SqliteStore(Store):
         connection = sqlite3.connect(
             self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
-        connection.execute(f"PRAGMA synchronous={self._synchronous}")
-        connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
-        connection.execute("PRAGMA cache_size=-32768")
+        try:
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+            connection.execute("PRAGMA cache_size=-32768")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _prepare(self) -> None:
         """Create the schema, once, whoever comes first; refuse what is not ours or too new."""
         version = self._check()
-        if self._pragma("journal_mode") != "wal":
-            self._pragma("journal_mode=WAL")
+        self._use_write_ahead_log()
         if version == 0:
             with self._write_lock, self._transaction() as connection:
                 if self._check() == 0:
@@ -107,6 +111,17 @@ class SqliteStore(Store):
                     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
                     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
                 connection.execute("COMMIT")
+
+    def _use_write_ahead_log(self) -> None:
+        """Another process that is just making the lake may be in the way, and SQLite does not wait here."""
+        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        while self._pragma("journal_mode") != "wal":
+            try:
+                self._pragma("journal_mode=WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
 
     def _pragma(self, text: str) -> Any:
         return self._writer.execute(f"PRAGMA {text}").fetchone()[0]

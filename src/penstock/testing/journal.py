@@ -22,12 +22,11 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.kernel.conflict import content_of
-from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Table
+from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Table, blob
 from penstock.kernel.kernel import Kernel
 from penstock.model.content import AnyContent, Unknown
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode
 from penstock.model.keys import Key
-from penstock.model.objects import Blob
 from penstock.model.operations import Change
 
 NAME = "journal"
@@ -207,8 +206,7 @@ def _journal(
     """The journal with these lines, of which the last ones are new."""
     blobs: dict[ObjectId, bytes] = {}
     for text in texts:
-        data = encode(Blob(f"{version}\t{text}".encode()))
-        one = object_id(data)
+        one, data = blob(f"{version}\t{text}".encode())
         blobs[one] = data
         held, changed = (*held, one), (*changed, version)
     identity = table.content.id if table.content is not None else None

@@ -1,8 +1,8 @@
-"""Care of a lake: checking it, and removing what nothing needs."""
+"""Care of a lake: checking it, saying how much history is kept, and removing what nothing needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -13,9 +13,10 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import at_least, command
 from penstock.cli.progress import Progress
 from penstock.cli.rendering.columns import Cell, Row, columns
-from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.times import counted, size
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import ago, counted, size
 from penstock.errors import Damaged
+from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept
@@ -53,7 +54,7 @@ def _checked(screen: Screen, checked: Checked) -> Iterator[str]:
     yield "  Restore the lake's database from a backup; what is not named here can still be read."
 
 
-def _setting(name: str, metavar: str, kind: type[float], lowest: int, text: str) -> Callable[[F], F]:
+def _number(name: str, metavar: str, kind: type[float], lowest: int, text: str) -> Callable[[F], F]:
     return click.option(
         f"--{name.replace('_', '-')}",
         name,
@@ -65,28 +66,79 @@ def _setting(name: str, metavar: str, kind: type[float], lowest: int, text: str)
 
 
 @command(
-    "sweep",
-    prints="Sweep",
-    examples="$ penstock sweep --dry-run\n$ penstock sweep --history-max-days 365",
+    "horizon",
+    prints="Horizon",
+    examples="""
+$ penstock horizon --max-days 365
+$ penstock horizon 'job/*' --max-commits 100 --max-days 7
+$ penstock horizon
+$ penstock horizon 'job/*' --keep-all
+""",
 )
+@click.argument("pattern", required=False, metavar="[PATTERN]")
+@_number("max_commits", "COUNT", int, 1, "Keep at least so many commits.")
+@_number("max_days", "DAYS", float, 0, "Keep commits for at least so long.")
+@click.option("--keep-all", is_flag=True, help="Remove the rule for PATTERN: keep everything again.")
+@pass_call
+def horizon(
+    call: Call, pattern: str | None, max_commits: int | None, max_days: float | None, keep_all: bool
+) -> None:
+    """Say how much history is kept of the branches and tags whose names match PATTERN.
+
+    PATTERN is a name or has * and ? in it; without it, the rule is for all names. Of several rules that
+    match a name, the one set last holds. With both limits, a commit stays if either keeps it; heads and tags
+    always stay. Sweeps heed a new rule one grace period after it was set. Alone, lists the rules.
+    """
+    is_limited = max_commits is not None or max_days is not None
+    if keep_all and is_limited:
+        raise click.UsageError("--keep-all removes a limit; it takes none")
+    if pattern is not None and not keep_all and not is_limited:
+        raise click.UsageError("say what to keep: --max-commits, --max-days or --keep-all")
+    lake = call.open(create=False)
+    if keep_all or is_limited:
+        lake.keep_history(pattern or "*", max_commits=max_commits, max_days=max_days)
+    rules = lake.history_rules
+    call.answer(lambda: shapes.Horizon.of(rules), lambda screen: _rules(screen, rules))
+
+
+def _rules(screen: Screen, rules: Sequence[HistoryRule]) -> Iterator[str]:
+    if not rules:
+        yield "all history is kept"
+    rows: list[Row] = [
+        [
+            Cell(printable(rule.pattern), "name"),
+            _limits(rule),
+            Cell(f"set {ago(shapes.moment(rule.since_us), screen.now)}", "dim"),
+        ]
+        for rule in rules
+    ]
+    yield from columns(screen, rows)
+
+
+def _limits(rule: HistoryRule) -> str:
+    kept = [counted(rule.max_commits, "commit")] if rule.max_commits is not None else []
+    if rule.max_days is not None:
+        kept.append("1 day" if rule.max_days == 1 else f"{rule.max_days:,g} days")
+    return f"keeps {' and '.join(kept)}"
+
+
+@command("sweep", prints="Sweep", examples="$ penstock sweep --dry-run\n$ penstock sweep --grace-s 172800")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@_setting(
+@_number(
     "grace_s",
     "SECONDS",
     float,
     0,
     "How long unneeded objects stay; longer than any write may take, on any machine. [24 hours]",
 )
-@_setting("history_max_commits", "COUNT", int, 1, "Keep at least so many commits of each branch. [all]")
-@_setting("history_max_days", "DAYS", float, 0, "Keep commits for at least so long. [for ever]")
-@_setting("idempotency_days", "DAYS", float, 0, "Forget idempotency keys after so long. [7]")
-@_setting("tombstone_days", "DAYS", float, 0, "Forget logs of deleted branches after so long. [90]")
+@_number("idempotency_days", "DAYS", float, 0, "Forget idempotency keys after so long. [7]")
+@_number("tombstone_days", "DAYS", float, 0, "Forget logs of deleted branches after so long. [90]")
 @pass_call
 def sweep(call: Call, /, dry_run: bool, **chosen: float | int | None) -> None:
     """Remove what nothing needs any more: objects that no branch, tag or log leads to.
 
-    Commits may go on meanwhile. With a history limit, older commits are removed as well; heads and tags
-    always stay.
+    Commits may go on meanwhile. Commits behind the history horizon (see 'penstock horizon') are removed as
+    well; heads and tags always stay.
     """
     given = {name: value for name, value in chosen.items() if value is not None}
     lake = call.open(create=False, settings=msgspec.structs.replace(Settings(), **given))

@@ -21,11 +21,9 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, iso, size
 from penstock.errors import PenstockError
+from penstock.kernel.format import blob
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
-from penstock.model.encoding import encode, object_id
-from penstock.model.objects import Blob
-from penstock.stores.sqlite import SqliteStore
 
 DISK_LOW_BYTES = 1024**3
 DISK_FULL_BYTES = 64 * 1024**2
@@ -95,8 +93,7 @@ def _check(name: str, found: Finding) -> shapes.Check:
 
 def _store(lake: Lake) -> Finding:
     """Store an object that nothing leads to; the sweep removes it."""
-    data = encode(Blob(b"the doctor was here"))
-    one = object_id(data)
+    one, data = blob(b"the doctor was here")
     lake.kernel.store.store({one: data})
     if lake.kernel.store.fetch([one]) != {one: data}:
         return Finding("failed", "what was just stored is not there", "do not use this store")
@@ -104,14 +101,10 @@ def _store(lake: Lake) -> Finding:
 
 
 def _integrity(lake: Lake) -> Finding:
-    store = lake.kernel.store
-    if not isinstance(store, SqliteStore):
-        return Finding("ok", "nothing to look at from here")
-    with store._reader() as connection:
-        problems = [text for (text,) in connection.execute("PRAGMA quick_check(5)") if text != "ok"]
+    problems = lake.kernel.store.check()
     if problems:
         return Finding("failed", "; ".join(problems), "restore the database from a backup")
-    return Finding("ok", "the database's quick check found nothing wrong")
+    return Finding("ok", "the database finds nothing wrong with itself")
 
 
 def _disk(lake: Lake) -> Finding:

@@ -20,7 +20,6 @@ from penstock.cli.rendering.columns import Cell
 from penstock.cli.rendering.contents import fields
 from penstock.cli.rendering.screen import printable
 from penstock.errors import InvalidRequest, KeyNotFound
-from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import Key
 
@@ -78,15 +77,12 @@ def namespace_create(
     message: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Create the namespace KEY, and those above it as needed."""
+    """Create the namespace KEY, which must not exist, and those above it as needed."""
     pairs = _pairs(properties)
     lake = call.open()
     target = lake.branch(branch)
     said = {} if message is None else {"message": message}
-    # In the empty lake the key held nothing: so one that exists already is refused.
-    commit = target.create_namespace(
-        key, pairs, base=EMPTY_COMMIT_ID, idempotency_key=idempotency_key, **said
-    )
+    commit = target.create_namespace(key, pairs, idempotency_key=idempotency_key, **said)
     say_committed(call, lake, commit, target.name)
 
 

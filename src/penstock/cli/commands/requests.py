@@ -32,7 +32,7 @@ def outcome(call: Call, key: str, branch: str | None) -> None:
     """
     lake = call.open()
     name = branch or lake.default_branch
-    found = lake.outcome(key, name)
+    found = lake.kernel.outcome(name, key)
     commits = tuple(one.hex() for one in found.commits) if found is not None else ()
 
     def text(screen: Screen) -> Iterator[str]:

@@ -37,11 +37,12 @@ def merge_page(
     counts += _counted_keys(result.keys)
     yield screen.spell(f"{screen.paint(printable(heading), 'strong')}   {', '.join(counts)}")
     rows = [_key_row(sides, one) for one in result.keys]
-    is_only = len(result.conflicts) == 1
+    is_only = sum(bool(one.conflicts) for one in result.keys) == 1
     for one, line in zip(result.keys, columns(screen, rows, indent="  ", flexible=1), strict=True):
         yield line
-        if one.conflict is not None:
-            yield from _both_sides(screen, sides, one.conflict)
+        if one.conflicts:
+            yield from (f"      and {_why(sides, other)}" for other in one.conflicts[1:])
+            yield from _both_sides(screen, sides, one.key)
             if is_only:
                 yield from (f"      {way}" for way in ways_out)
     if not is_only:
@@ -56,7 +57,9 @@ def _counted_keys(keys: Sequence[MergedKey]) -> list[str]:
 
 def _is_namespace(one: MergedKey) -> bool:
     content = one.after if one.after is not None else one.before
-    return content is not None and content.type == "NAMESPACE"
+    if content is None:
+        return any(conflict.kind in NEEDED_AS_NAMESPACE for conflict in one.conflicts)
+    return content.type == "NAMESPACE"
 
 
 def _key_row(sides: Sides, one: MergedKey) -> list[Cell | str]:
@@ -78,6 +81,7 @@ _SETTLED = {
     MergeMode.FORCE: "taken from {source}",
     MergeMode.DROP: "left as in {target}",
 }
+NEEDED_AS_NAMESPACE = (ConflictKind.NAMESPACE_ABSENT, ConflictKind.NOT_A_NAMESPACE)
 _WHY: Mapping[ConflictKind, str] = {
     ConflictKind.KEY_EXISTS: "both sides created it",
     ConflictKind.KEY_DOES_NOT_EXIST: "gone from {target}, changed in {source}",
@@ -95,10 +99,10 @@ def _why(sides: Sides, conflict: Conflict) -> str:
     return printable(known.replace("{target}", sides.target).replace("{source}", sides.source))
 
 
-def _both_sides(screen: Screen, sides: Sides, conflict: Conflict) -> Iterator[str]:
+def _both_sides(screen: Screen, sides: Sides, key: Key) -> Iterator[str]:
     rows: list[list[Cell | str]] = []
     for side in (sides.target, sides.source):
-        commit = sides.last_change(side, conflict.key)
+        commit = sides.last_change(side, key)
         if commit is not None:
             rows.append(
                 [
