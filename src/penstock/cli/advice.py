@@ -29,8 +29,7 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
 def advice(error: errors.PenstockError) -> str:
     """One line on what to do next; nothing if there is nothing to add."""
     if isinstance(error, errors.OutcomeUnknown):
-        key = error.details.get("key")
-        return f"'penstock outcome {key}' tells as soon as the lake answers again." if key else ""
+        return _about_doubt(error.details.get("key"), error.details.get("name"))
     if isinstance(error, errors.CommitConflict) and error.conflicts:
         return _about_conflict(error.conflicts[0])
     if isinstance(error, errors.ReferenceChanged):
@@ -39,6 +38,13 @@ def advice(error: errors.PenstockError) -> str:
         if kind in ADVICE:
             return ADVICE[kind]
     return ""
+
+
+def _about_doubt(key: object, name: object) -> str:
+    if not key:
+        return "Look at the lake as soon as it answers again."
+    where = f" --branch {shlex.quote(str(name))}" if name else ""
+    return f"'penstock outcome {shlex.quote(str(key))}{where}' tells as soon as the lake answers again."
 
 
 def _about_conflict(conflict: Conflict) -> str:

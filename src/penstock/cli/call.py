@@ -59,14 +59,15 @@ class Call:
         from penstock.stores import DATABASE_FILE, is_local
 
         target = self.target
-        is_new = create and is_local(target) and not self._exists(Path(target), DATABASE_FILE)
+        is_new = create and is_local(target) and not self._exists(target, DATABASE_FILE)
         lake = open_lake(target, create=create, author=self.who, settings=settings)
         click.get_current_context().call_on_close(lake.close)
         if is_new:
             self.note(f"made a new lake at {lake.url}")
         return lake
 
-    def _exists(self, path: Path, database: str) -> bool:
+    def _exists(self, target: str, database: str) -> bool:
+        path = Path(target.removeprefix("sqlite://"))
         return path.exists() if path.name == database else (path / database).exists()
 
     def answer(self, shape: Callable[[], Shape], text: Callable[[Screen], Iterable[str]]) -> None:

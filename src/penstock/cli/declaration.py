@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -187,11 +188,12 @@ def limit_option(default: int) -> Callable[[F], F]:
 
 
 def at_least(lowest: int) -> Callable[[click.Context, click.Parameter, N], N]:
-    """Refuse a number that is too low."""
+    """Refuse a number that is too low, or endless, or none at all."""
 
     def check(ctx: click.Context, param: click.Parameter, value: N) -> N:
-        if value is not None and value < lowest:
-            raise click.BadParameter(f"{value} is less than {lowest}", ctx, param)
+        if value is not None and not lowest <= value < math.inf:
+            what = f"is less than {lowest}" if value < lowest else "is not a number to count with"
+            raise click.BadParameter(f"{value} {what}", ctx, param)
         return value
 
     return check

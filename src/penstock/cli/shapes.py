@@ -367,13 +367,13 @@ class Outcome(Shape, frozen=True, kw_only=True):
     key: str
     """Its idempotency key."""
     branch: str
-    """The branch it was for."""
+    """The branch, or tag, that it was for."""
     applied: bool
     """Whether it was applied."""
     commits: tuple[str, ...]
     """Ids of the commits that it made, oldest first."""
     head: str | None
-    """The id of the last of them."""
+    """The id of the commit that it left the branch at."""
 
 
 class Lake(Shape, frozen=True, kw_only=True):

@@ -1,22 +1,23 @@
-"""Checking a lake: every reachable object's hash, order and shape, and what is damaged."""
+"""Checking a lake: its rows and logs, every reachable object's hash and shape, and what is damaged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.errors import Damaged
-from penstock.kernel import tree
 from penstock.kernel.description import read_description
 from penstock.kernel.objects import check_object
-from penstock.kernel.reachable import Horizon, Progress, Reach, silent
-from penstock.model.content import decode_content
-from penstock.model.encoding import NO_COMMIT, ObjectId, encode
-from penstock.model.objects import OBJECT_MAX_BYTES, AnyObject, CommitObject, Leaf, LogEntry, Node
-from penstock.model.references import Kind
+from penstock.kernel.queue import decoded_reference
+from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
+from penstock.kernel.shapes import Trees, flaws
+from penstock.kernel.skips import Link
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.objects import BEGINNING, EMPTY_ROOT, AnyObject, CommitObject, LogEntry, Segment
+from penstock.model.references import Event, Kind, Reference
+from penstock.stores.port import Row
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
@@ -42,44 +43,60 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def fsck(kernel: Kernel, progress: Progress = silent) -> Checked:
-    """Check everything that the lake's references lead to."""
-    checking = _Checking(kernel, progress)
-    return checking.run()
+    """Check everything that the lake's references lead to, and that whatever else is stored can be read."""
+    return _Checking(kernel, progress).run()
 
 
 class _Checking:
     def __init__(self, kernel: Kernel, progress: Progress) -> None:
         self._kernel, self._progress = kernel, progress
-        self._damages: list[Damage] = []
+        self._damages: dict[Damage, None] = {}
         self._commits: dict[ObjectId, CommitObject] = {}
         self._entries: dict[ObjectId, LogEntry] = {}
-        self._ordered: set[ObjectId] = set()
+        self._segments: dict[ObjectId, int] = {}
+        """How many changes each has."""
         self._read = 0
 
     def run(self) -> Checked:
-        kernel = self._kernel
-        reach = Reach(self._fetch, read_description(kernel.store).expired)
-        references = [
-            one for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED) for one in kernel.references.all(kind)
-        ]
+        reach = Reach(self._fetch, read_description(self._kernel.store).expired)
+        references = list(self._references())
         reach.log(reference.log for reference in references)
-        heads = [reference.head for reference in references if reference.kind is not Kind.DELETED]
-        try:
-            reach.commits(heads, Horizon())
-        except Damaged as damaged:
-            self._damage("lake", damaged.message)
-        for one, why in reach.missing.items():
-            self._damage(one.hex(), f"is missing or unreadable, but needed as {why}")
-        for one, commit in self._commits.items():
-            self._check_commit(one, commit)
+        reach.commits(
+            [reference.head for reference in references if reference.kind is not Kind.DELETED], Horizon()
+        )
+        for one, what in reach.damaged.items():
+            self._damage(one.hex(), what)
+        for reference in references:
+            self._check_reference(reference)
         for one, entry in self._entries.items():
             self._check_entry(one, entry)
+        for one, commit in self._commits.items():
+            self._check_commit(one, commit)
+        trees = Trees(self._kernel.objects)
         for root in {commit.root for commit in self._commits.values()}:
-            self._check_order(root)
-        return Checked(len(references), len(self._commits), len(reach.seen), tuple(self._damages))
+            for one, what in trees.flaws(root):
+                self._damage(one.hex(), what)
+        commits, objects = len(self._commits), len(reach.seen - {NO_COMMIT, EMPTY_ROOT})
+        self._check_rest(reach.seen)
+        return Checked(len(references), commits, objects, tuple(self._damages))
 
     def _damage(self, name: str, what: str) -> None:
-        self._damages.append(Damage(name, what))
+        self._damages[Damage(name, what)] = None
+
+    def _references(self) -> Iterator[Reference]:
+        """Those whose rows can be read."""
+        for row in self._rows():
+            try:
+                yield decoded_reference(row)
+            except Damaged as damaged:
+                self._damage(row.name, damaged.message)
+
+    def _rows(self) -> Iterator[Row]:
+        for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
+            after = ""
+            while page := self._kernel.store.references(kind.value, after=after):
+                yield from page
+                after = page[-1].name
 
     def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         found: dict[ObjectId, AnyObject] = {}
@@ -89,99 +106,94 @@ class _Checking:
             except Damaged as damaged:
                 self._damage(one.hex(), damaged.message)
                 continue
-            self._check_shape(one, found[one], data)
+            for what in flaws(found[one], data):
+                self._damage(one.hex(), what)
+            self._note(one, found[one])
         self._read += len(ids)
         self._progress("checked", self._read)
         return found
 
-    def _check_shape(self, one: ObjectId, decoded: AnyObject, data: bytes) -> None:
-        """An object is in its one canonical form and not too large."""
+    def _note(self, one: ObjectId, decoded: AnyObject) -> None:
         if isinstance(decoded, CommitObject):
             self._commits[one] = decoded
         if isinstance(decoded, LogEntry):
             self._entries[one] = decoded
-        if len(data) > OBJECT_MAX_BYTES:
-            self._damage(one.hex(), f"has {len(data)} bytes, more than an object may have")
-        if isinstance(decoded, Leaf | Node):
-            level = decoded.level if isinstance(decoded, Node) else 0
-            values = decoded.children if isinstance(decoded, Node) else decoded.values
-            canonical = tree.pack(level, decoded.keys, values)[0]
-            self._check_keys(one, level, decoded.keys)
-        else:
-            canonical = encode(decoded)
-        if canonical != data:
-            self._damage(one.hex(), "is not in canonical form")
-        if isinstance(decoded, Leaf):
-            for key, value in zip(decoded.keys, decoded.values, strict=True):
-                self._check_content(one, key, value)
+        if isinstance(decoded, Segment):
+            self._segments[one] = len(decoded.keys)
 
-    def _check_content(self, one: ObjectId, key: bytes, value: object) -> None:
-        if isinstance(value, bytes):
-            try:
-                decode_content(value)
-            except msgspec.MsgspecError as problem:
-                self._damage(one.hex(), f"holds something unreadable at {key!r}: {problem}")
+    def _check_rest(self, seen: set[ObjectId]) -> None:
+        """What nothing leads to can be read: receipts, and what a commit may store again as it is."""
+        token = b""
+        while True:
+            page, token = self._kernel.store.scan(token, BLOCK)
+            self._fetch([stored.id for stored in page if stored.id not in seen])
+            if not token:
+                return
 
-    def _check_keys(self, one: ObjectId, level: int, keys: list[bytes]) -> None:
-        if any(before >= after for before, after in pairwise(keys)):
-            self._damage(one.hex(), "has keys that are not in order")
-        ends = list(tree.cuts(level, keys))
-        if ends and ends != [len(keys)]:
-            self._damage(one.hex(), f"should end after {ends[0]} entries, but has {len(keys)}")
-
-    def _check_order(self, root: ObjectId) -> None:
-        """Every node's keys lie within what its parent says, and only last nodes may end early."""
-        try:
-            for one, level, node, last_key, is_last in self._nodes(root):
-                if last_key is not None and node.keys[-1:] != [last_key]:
-                    self._damage(one.hex(), "ends with another key than its parent says")
-                if (node.level if isinstance(node, Node) else 0) != level:
-                    self._damage(one.hex(), f"is on another level than {level}, where its parent has it")
-                if not is_last and list(tree.cuts(level, node.keys)) != [len(node.keys)]:
-                    self._damage(one.hex(), "ends where no node ends")
-        except Damaged:
-            return  # reported as missing or unreadable already
-
-    def _nodes(self, root: ObjectId) -> Iterator[tuple[ObjectId, int, Leaf | Node, bytes | None, bool]]:
-        top = self._kernel.objects.get(root)
-        waiting: list[tuple[ObjectId, int, bytes | None, bool]] = [
-            (root, top.level if isinstance(top, Node) else 0, None, True)
-        ]
-        while waiting:
-            one, level, last_key, is_last = waiting.pop()
-            if one in self._ordered and not is_last:
-                continue
-            self._ordered.add(one)
-            node = self._kernel.objects.get(one)
-            yield one, level, node, last_key, is_last
-            if isinstance(node, Node):
-                for index, (key, child) in enumerate(zip(node.keys, node.children, strict=True)):
-                    waiting.append((child, level - 1, key, is_last and index == len(node.keys) - 1))
-
-    def _check_commit(self, one: ObjectId, commit: CommitObject) -> None:
-        parents = [self._commits.get(parent) for parent in commit.parents]
-        known = [parent for parent in parents if parent is not None]
-        if len(known) < len(parents):
-            return  # cut off by the horizon, or reported as missing
-        first = self._commits.get(commit.parent)
-        if commit.parent != NO_COMMIT and first is not None:
-            if commit.depth != first.depth + 1:
-                self._damage(one.hex(), f"is at depth {commit.depth}, its parent at {first.depth}")
-            if commit.time_us <= first.time_us:
-                self._damage(one.hex(), "is not younger than its parent")
-            if commit.merges != first.merges + bool(commit.further_parents):
-                self._damage(one.hex(), "counts the merges before it wrongly")
-        if commit.generation != 1 + max((parent.generation for parent in known), default=0):
-            self._damage(one.hex(), "has a generation that does not follow from its parents'")
-        jump = self._commits.get(commit.jump)
-        if jump is not None and commit.jump != commit.parent and jump.depth >= commit.depth:
-            self._damage(one.hex(), "jumps to a commit that is no ancestor")
+    def _check_reference(self, reference: Reference) -> None:
+        """A reference is what the newest entry of its log says: one swap made both."""
+        entry = self._entries.get(reference.log)
+        if entry is None:
+            return  # reported as missing
+        if reference.head != entry.after:
+            self._damage(
+                reference.name, f"is at {reference.id}, but by its log it should be at {entry.after.hex()}"
+            )
+        said = (entry.name, entry.incarnation, entry.position)
+        if (reference.name, reference.incarnation, reference.position) != said:
+            self._damage(reference.name, f"has log entry {reference.log.hex()}, which is not about it")
 
     def _check_entry(self, one: ObjectId, entry: LogEntry) -> None:
+        if _jumps_astray(self._entry, entry):
+            self._damage(one.hex(), "jumps to an entry that is not of its log")
+        if entry.previous == NO_COMMIT and entry.position != 1:
+            self._damage(one.hex(), f"is log entry {entry.position}, but the first of its log")
         previous = self._entries.get(entry.previous)
         if previous is None:
-            return
+            return  # the first one, or reported as missing
         if entry.position != previous.position + 1:
             self._damage(one.hex(), f"is log entry {entry.position}, but follows {previous.position}")
-        if entry.before != previous.after and entry.incarnation == previous.incarnation:
+        if entry.before != previous.after:
             self._damage(one.hex(), "starts elsewhere than the log entry before it ended")
+        if entry.name != previous.name:
+            self._damage(
+                one.hex(), f"is about '{entry.name}', the log entry before it about '{previous.name}'"
+            )
+        if entry.incarnation != previous.incarnation and entry.kind != Event.CREATE:
+            self._damage(one.hex(), "is about another incarnation than the log entry before it")
+
+    def _check_commit(self, one: ObjectId, commit: CommitObject) -> None:
+        for segment, count in commit.recent:
+            length = self._segments.get(segment, 0)
+            if not 0 < count <= length:
+                self._damage(one.hex(), f"carries {count} changes of {segment.hex()}, which has {length}")
+        if _jumps_astray(self._commit, commit):
+            self._damage(one.hex(), "jumps to a commit that is not on its own line")
+        first = self._commit(commit.parent)
+        further = [self._commit(parent) for parent in commit.further_parents]
+        if first is None or None in further:
+            return  # cut off by the horizon, or reported as missing
+        if commit.depth != first.depth + 1:
+            self._damage(one.hex(), f"is at depth {commit.depth}, its parent at {first.depth}")
+        if commit.time_us <= first.time_us:
+            self._damage(one.hex(), "is not younger than its parent")
+        if commit.merges != first.merges + bool(further):
+            self._damage(one.hex(), "counts the merges before it wrongly")
+        if commit.generation != 1 + max(parent.generation for parent in (first, *further) if parent):
+            self._damage(one.hex(), "has a generation that does not follow from its parents'")
+
+    def _commit(self, one: ObjectId) -> CommitObject | None:
+        return BEGINNING if one == NO_COMMIT else self._commits.get(one)
+
+    def _entry(self, one: ObjectId) -> CommitObject | LogEntry | None:
+        return BEGINNING if one == NO_COMMIT else self._entries.get(one)
+
+
+def _jumps_astray(read: Callable[[ObjectId], Link | None], link: Link) -> bool:
+    """Whether a jump leads neither to the parent nor on from where the parent's jump leads (see ``skips``).
+
+    Then it may leave the chain. Where the horizon has cut these off, it cannot be told.
+    """
+    parent = read(link.parent)
+    landing = read(parent.jump) if parent else None
+    return landing is not None and link.jump not in (link.parent, landing.jump)

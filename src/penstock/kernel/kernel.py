@@ -353,26 +353,19 @@ class Kernel:
         self.references.require_kept(onto)
         key_is_given, key = key is not None, request_key(key)
         rebased = _Rebase(self, onto, meta, options, key)
-        if dry_run:
-            reference = self._branch(branch)
-            with suppress(MergeConflict):
-                rebased.chain(reference)
-            return MergeResult(
-                head=reference.id, base=rebased.base.hex(), keys=tuple(rebased.results), dry_run=True
-            )
 
         def decide(row: Row | None) -> Move:
-            reference = self.references.expected(branch, row, expected_head)
-            if reference.kind is not Kind.BRANCH:
-                raise InvalidRequest(f"'{branch}' is a tag; only branches can be rebased", name=branch)
+            reference = self.references.expected(branch, row, expected_head, Kind.BRANCH)
+            if dry_run or rebased.is_done(reference):
+                raise _NotMoved(reference)
             return rebased.move(reference)
 
-        reference = self._branch(branch)
-        if rebased.is_done(reference) and expected_head in (None, reference.head):
-            return MergeResult(head=reference.id, base=onto.hex())
         wish = object_id(encode(("rebase", branch, onto, expected_head, options.wish())))
-        who = meta.committer
-        after = self.references.swap(branch, decide, who=who, key=key, request=wish if key_is_given else None)
+        request = wish if key_is_given and not dry_run else None
+        try:
+            after = self.references.swap(branch, decide, meta.committer, key, request)
+        except _NotMoved as not_moved:
+            return self._stays(not_moved.reference, rebased, dry_run)
         commits = outcome_of(self.objects, self.objects.get(after.log), key).commits
         return MergeResult(
             commits=tuple(one.hex() for one in commits),
@@ -381,6 +374,14 @@ class Kernel:
             keys=tuple(rebased.results),
             applied=True,
         )
+
+    def _stays(self, reference: Reference, rebased: _Rebase, dry_run: bool) -> MergeResult:
+        """What a rebase would do, or that there is nothing to do."""
+        if not rebased.is_done(reference):
+            with suppress(MergeConflict):
+                rebased.chain(reference)
+        base = rebased.base.hex()
+        return MergeResult(head=reference.id, base=base, keys=tuple(rebased.results), dry_run=dry_run)
 
     def keep_history(self, pattern: str, max_commits: int | None, max_days: float | None) -> None:
         """Say how much history references keep whose names match a pattern; without limits, all of it.
@@ -406,6 +407,14 @@ class Kernel:
         self.store.close()
 
 
+class _NotMoved(Exception):
+    """A rebase leaves the branch where it is."""
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(reference.name)
+        self.reference = reference
+
+
 class _Rebase:
     """A branch's own commits, repeated on a new base."""
 
@@ -413,7 +422,7 @@ class _Rebase:
         self, kernel: Kernel, onto: ObjectId, meta: CommitMeta, options: MergeOptions, key: str
     ) -> None:
         self._kernel, self._onto, self._meta, self._options, self._key = kernel, onto, meta, options, key
-        self.base = NO_COMMIT
+        self.base = onto
         self.results: list[MergedKey] = []
         self.commits: list[ObjectId] = []
 

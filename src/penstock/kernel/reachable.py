@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from penstock.errors import Damaged
+import msgspec
+
 from penstock.kernel.objects import parts_of
 from penstock.model.content import decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -24,7 +25,7 @@ from penstock.model.objects import (
 
 BLOCK = 500
 Fetch = Callable[[list[ObjectId]], dict[ObjectId, AnyObject]]
-"""Reads and checks objects; those that are missing are left out."""
+"""Reads and checks objects; those that are missing or unreadable are left out."""
 
 
 Progress = Callable[[str, int], None]
@@ -59,7 +60,8 @@ class Reach:
         self._fetch = fetch
         self._expired_before = frozenset(expired_before)
         self.seen: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
-        self.missing: dict[ObjectId, str] = {}
+        self.damaged: dict[ObjectId, str] = {}
+        """What cannot be followed, and what is wrong with it."""
         self._kept: set[ObjectId] = set()
         self._cut: set[ObjectId] = set()
 
@@ -84,7 +86,7 @@ class Reach:
                     self._cut.add(one)
                     continue
                 if not isinstance(commit, CommitObject):
-                    self.missing.setdefault(one, "commit")
+                    self._miss(one, "as a commit")
                     continue
                 if number and not horizon.keeps(number, commit):
                     self._cut.add(one)
@@ -113,7 +115,7 @@ class Reach:
                     if entry.previous not in self.seen:
                         following.append(entry.previous)
                 else:
-                    self.missing.setdefault(one, "ref log entry")
+                    self._miss(one, "as a ref log entry")
             waiting = following
 
     def _walk(self, start: list[tuple[ObjectId, str]]) -> None:
@@ -125,45 +127,48 @@ class Reach:
             self.seen.update(wanted)
             found = self._fetch(list(wanted))
             for one, why in wanted.items():
-                if one not in found:
-                    self.missing.setdefault(one, why)
+                below = found.get(one)
+                if isinstance(below, Leaf | Node | Segment | Blob):
+                    waiting += [(child, why) for child in self._children(one, below)]
                 else:
-                    waiting += [(child, why) for child in self._children(one, found[one])]
+                    self._miss(one, why)
+                    self.seen.discard(one)  # a commit may yet be met where it belongs
 
-    def _children(self, one: ObjectId, found: AnyObject) -> list[ObjectId]:
+    def _miss(self, one: ObjectId, why: str) -> None:
+        self.damaged.setdefault(one, f"is needed {why}, but is missing, unreadable or of another kind")
+
+    def _children(self, one: ObjectId, found: Leaf | Node | Segment | Blob) -> list[ObjectId]:
         if isinstance(found, Node):
             return found.children
-        if isinstance(found, Leaf):
-            return self._held(found.values)
-        if isinstance(found, Segment):
-            return self._held(found.values)
         if isinstance(found, Blob):
             return []
-        raise Damaged(
-            f"object {one.hex()} is a {type(found).__name__} where none belongs", objects=[one.hex()]
-        )
+        values = [value for value in found.values if value is not None]
+        return parts_of(values) + [held for value in values for held in self._held(one, value)]
 
-    def _held(self, values: Iterable[Value | None]) -> list[ObjectId]:
-        """The objects that values are made of, and those that the contents in them hold."""
-        held: list[ObjectId] = []
-        for value in values:
-            if value is None:
-                continue
-            data = value if isinstance(value, bytes) else self._whole(value)
-            held += parts_of((value,))
-            if data is not None:
-                held += decode_content(data).objects
-        return held
+    def _held(self, one: ObjectId, value: Value) -> tuple[ObjectId, ...]:
+        """The objects that the content in a value of ``one`` holds."""
+        data = value if isinstance(value, bytes) else self._whole(one, value)
+        try:
+            return decode_content(data).objects if data is not None else ()
+        except (msgspec.MsgspecError, ValueError) as problem:
+            self.damaged.setdefault(one, f"holds a content that cannot be read: {problem}")
+            return ()
 
-    def _whole(self, value: Large) -> bytes | None:
+    def _whole(self, one: ObjectId, value: Large) -> bytes | None:
         parts = self._fetch(list(value.parts))
         if len(parts) < len(set(value.parts)):
             return None
-        return b"".join(part.data for one in value.parts if isinstance(part := parts[one], Blob))
+        data = b"".join(part.data for each in value.parts if isinstance(part := parts[each], Blob))
+        if len(data) != value.size:
+            self.damaged.setdefault(
+                one, f"holds a value of {value.size} bytes, of which {len(data)} are there"
+            )
+            return None
+        return data
 
 
 def _below_commit(one: ObjectId, commit: CommitObject) -> list[tuple[ObjectId, str]]:
-    why = f"commit {one.hex()[:8]}"
+    why = f"by commit {one.hex()[:8]}"
     below = [commit.root, *(segment for segment, _ in commit.recent)]
     below += parts_of((commit.intents,))
     return [(child, why) for child in below]

@@ -331,7 +331,7 @@ class _Attempts:
         number = 0
         if before is not None and self.in_doubt:
             found = self._log.find(before, self._key, self._last.position if self._last else 0)
-        if before is not None and found is None and self._request is not None:
+        if found is None and self._request is not None:
             scope = self._name.encode()
             found, number = made_before(self._store, self._log, before, scope, self._key, self._request)
         if before is None or found is None:

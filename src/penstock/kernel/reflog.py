@@ -108,7 +108,7 @@ def receipt_id(scope: bytes, key: str, number: int) -> ObjectId:
 
 
 def made_before(
-    store: Store, log: RefLog, reference: Reference, scope: bytes, key: str, request: bytes | None
+    store: Store, log: RefLog, reference: Reference | None, scope: bytes, key: str, request: bytes | None
 ) -> tuple[tuple[ObjectId, LogEntry] | None, int]:
     """What the request with an idempotency key came to before, and how many of its tries came to nothing.
 
@@ -127,7 +127,8 @@ def made_before(
             raise IdempotencyKeyReused(
                 f"idempotency key '{key}' was used before, for another request", key=key
             )
-        found = log.find(reference, key, known.position, known.time_us + RECEIPT_WINDOW_US)
+        limit_us = known.time_us + RECEIPT_WINDOW_US
+        found = log.find(reference, key, known.position, limit_us) if reference is not None else None
         if found is not None:
             return found, number
         number += 1

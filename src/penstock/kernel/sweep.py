@@ -8,7 +8,9 @@ marked.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -17,10 +19,11 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.kernel.description import HistoryRule, change_description, read_description
 from penstock.kernel.objects import check_object
+from penstock.kernel.queue import decoded_reference
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
 from penstock.kernel.settings import DAY_US
 from penstock.model.encoding import ObjectId
-from penstock.model.objects import AnyObject, Receipt, decode_object
+from penstock.model.objects import AnyObject, LogEntry, Receipt, decode_object
 from penstock.model.references import Kind, Reference
 from penstock.stores.port import Stored
 
@@ -47,15 +50,20 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
-    """Remove what is unreachable and older than the grace period; a dry run only counts."""
+    """Remove what is unreachable and older than the grace period; a dry run only counts.
+
+    ``Damaged`` if something reachable is missing or unreadable: nothing is removed then.
+    """
     settings, now_us = kernel.settings, kernel.clock()
     oldest_us = now_us - int(settings.grace_s * 1_000_000)
-    tombstones = _expire_tombstones(kernel, now_us - int(settings.tombstone_days * DAY_US), dry_run)
-    marked = _mark(kernel, oldest_us, progress)
-    if marked.missing:
-        names = sorted(one.hex() for one in marked.missing)
+    # Not within the grace period either: what was left behind there can still be returned to.
+    tombstones = _expired_tombstones(kernel, min(now_us - int(settings.tombstone_days * DAY_US), oldest_us))
+    marked = _mark(kernel, tombstones, oldest_us, progress)
+    if marked.damaged:
+        names = sorted(one.hex() for one in marked.damaged)
         raise Damaged(
-            f"{len(names)} objects are missing, so nothing was removed; 'penstock fsck' lists them",
+            f"{len(names)} objects are missing or unreadable, so nothing was removed; "
+            "'penstock fsck' lists them",
             objects=names,
         )
     if not dry_run:
@@ -64,16 +72,22 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         change_description(
             kernel.store, settings, lambda lake: msgspec.structs.replace(lake, expired=expired)
         )
+        stayed = [one for one in tombstones if not _forget(kernel, one)]
+        # Somebody took up the name again, and goes on with its log.
+        marked.log(one.log for one in stayed)
+        tombstones = [one for one in tombstones if one not in stayed]
     receipts_until_us = now_us - int(settings.idempotency_days * DAY_US)
-    return _collect(kernel, marked.seen, oldest_us, receipts_until_us, tombstones, dry_run, progress)
+    counts = _collect(kernel, marked.seen, oldest_us, receipts_until_us, dry_run, progress)
+    return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
 
 
-def _mark(kernel: Kernel, oldest_us: int, progress: Progress) -> Reach:
+def _mark(kernel: Kernel, tombstones: list[Reference], oldest_us: int, progress: Progress) -> Reach:
+    """Everything reachable, as if some tombstones were forgotten already."""
     lake = read_description(kernel.store)
     reach = Reach(_fetching(kernel, progress), lake.expired)
     references = kernel.references
     # Logs first: a reference that moves after this leaves its old head in a log entry that is young.
-    reach.log(reference.log for reference in _all_references(kernel))
+    reach.log(reference.log for reference in _all_references(kernel) if reference not in tombstones)
     heads: dict[Horizon, set[ObjectId]] = {}
     for name, head in chain(references.heads(), references.left_behind(oldest_us)):
         heads.setdefault(_horizon(lake.rule_for(name), oldest_us), set()).add(head)
@@ -102,27 +116,31 @@ def _fetching(kernel: Kernel, progress: Progress) -> Callable[[list[ObjectId]], 
         nonlocal read
         read += len(ids)
         progress("read", read)
-        return {one: check_object(one, data) for one, data in kernel.store.fetch(ids).items()}
+        found: dict[ObjectId, AnyObject] = {}
+        for one, data in kernel.store.fetch(ids).items():
+            with suppress(Damaged):
+                found[one] = check_object(one, data)
+        return found
 
     return fetch
 
 
-def _expire_tombstones(kernel: Kernel, before_us: int, dry_run: bool) -> int:
-    """Forget references that were deleted long ago, with their logs."""
-    count = 0
-    for reference in list(kernel.references.all(Kind.DELETED)):
-        newest = next(kernel.references.log(reference.name), None)
-        if newest is not None and newest[1].time_us < before_us:
-            count += 1
-            if not dry_run:
-                _forget(kernel, reference)
-    return count
+def _expired_tombstones(kernel: Kernel, before_us: int) -> list[Reference]:
+    """References that were deleted long ago: they are to be forgotten, with their logs."""
+    expired = []
+    for reference in kernel.references.all(Kind.DELETED):
+        newest = kernel.objects.find((reference.log,)).get(reference.log)
+        if isinstance(newest, LogEntry) and newest.time_us < before_us:
+            expired.append(reference)
+    return expired
 
 
-def _forget(kernel: Kernel, reference: Reference) -> None:
-    with kernel.store.turn(reference.name) as turn:
-        if turn.row is not None and turn.row.kind == Kind.DELETED:
-            turn.advance({}, None)
+def _forget(kernel: Kernel, tombstone: Reference) -> bool:
+    """Remove a tombstone, unless its name was taken up again since it was seen; whether it is gone."""
+    with kernel.store.turn(tombstone.name) as turn:
+        if turn.row is None:
+            return True
+        return decoded_reference(turn.row) == tombstone and turn.advance({}, None).swapped
 
 
 def _collect(
@@ -130,41 +148,49 @@ def _collect(
     marked: set[ObjectId],
     oldest_us: int,
     receipts_until_us: int,
-    tombstones: int,
     dry_run: bool,
     progress: Progress,
-) -> Swept:
-    kept = kept_bytes = removed = removed_bytes = waiting = receipts = 0
+) -> Counter[str]:
+    """Remove what is unmarked and old, and count what became of every object."""
+    counts = Counter(kept=0, kept_bytes=0, removed=0, removed_bytes=0, waiting=0, receipts=0)
     token, scanned = b"", 0
     while True:
         page, token = kernel.store.scan(token, SCAN_PAGE)
         scanned += len(page)
         progress("scanned", scanned)
-        unmarked = [one for one in page if one.id not in marked]
-        kept += len(page) - len(unmarked)
-        kept_bytes += sum(one.size for one in page if one.id in marked)
-        waiting += sum(one.referenced_us >= oldest_us for one in unmarked)
-        old = [one for one in unmarked if one.referenced_us < oldest_us]
-        kinds = _receipts(kernel, old)
-        doomed = [one for one in old if one.id not in kinds or one.referenced_us < receipts_until_us]
-        kept += len(old) - len(doomed)
-        receipts += sum(one.id in kinds for one in doomed)
-        removed_bytes += sum(one.size for one in doomed)
-        removed += len(doomed) if dry_run or not doomed else kernel.store.delete(doomed)
+        old = [one for one in page if one.id not in marked and one.referenced_us < oldest_us]
+        receipts = _receipts(kernel, old)
+        doomed = [one for one in old if one.id not in receipts or one.referenced_us < receipts_until_us]
+        removed = set(doomed if dry_run else _remove(kernel, doomed))
+        kept = [one for one in page if one.id in marked or (one.id in receipts and one not in removed)]
+        counts.update(
+            kept=len(kept),
+            kept_bytes=sum(one.size for one in kept),
+            removed=len(removed),
+            removed_bytes=sum(one.size for one in removed),
+            waiting=len(page) - len(kept) - len(removed),
+            receipts=sum(one.id in receipts for one in removed),
+        )
         if not token:
-            return Swept(
-                kept=kept,
-                kept_bytes=kept_bytes,
-                removed=removed,
-                removed_bytes=removed_bytes,
-                waiting=waiting,
-                receipts=receipts,
-                tombstones=tombstones,
-                dry_run=dry_run,
-            )
+            return counts
+
+
+def _remove(kernel: Kernel, doomed: list[Stored]) -> list[Stored]:
+    """Delete objects, and say which are gone: not those that somebody stored again meanwhile."""
+    if not doomed or kernel.store.delete(doomed) == len(doomed):
+        return doomed
+    left = kernel.store.fetch([one.id for one in doomed])
+    return [one for one in doomed if one.id not in left]
 
 
 def _receipts(kernel: Kernel, objects: list[Stored]) -> set[ObjectId]:
-    """Which of some objects are receipts: nothing leads to them, but they are kept for a while."""
+    """Which of some objects are receipts, or may have been: nothing leads to them, but they stay for a while."""
     found = kernel.store.fetch([one.id for one in objects])
-    return {one for one, data in found.items() if isinstance(decode_object(data), Receipt)}
+    return {one for one, data in found.items() if _may_be_receipt(data)}
+
+
+def _may_be_receipt(data: bytes) -> bool:
+    try:
+        return isinstance(decode_object(data), Receipt)
+    except (msgspec.MsgspecError, ValueError):
+        return True  # if it was one, its request must not be done twice

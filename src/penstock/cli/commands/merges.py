@@ -14,12 +14,13 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision
 from penstock.cli.declaration import command, expected_head_option, key_option, message_option
 from penstock.cli.rendering.history import short
-from penstock.cli.rendering.merges import Sides, merge_page
+from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, Sides, merge_page
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import counted
 from penstock.errors import ConflictError, MergeConflict
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
+from penstock.model.conflicts import ConflictKind
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode, MergeResult
 
@@ -128,11 +129,27 @@ class _Bringing:
         found = self._lake.log(side, table=key, since=since, limit=1)
         return found[0] if found and found[0].id != base else None
 
-    def take_one_side(self, result: MergeResult) -> str:
-        keys = [str(conflict.key) for conflict in result.conflicts]
-        key = shlex.quote(keys[0])
-        text = f"To take one side: --take {self.target}={key} or --take {self.source}={key}"
-        return f"{text}." if len(keys) == 1 else f"{text}, and so on for the others."
+    def ways_out(self, result: MergeResult) -> list[str]:
+        """What to do about conflicts, each as a command or an option that can be copied."""
+        ways = []
+        keys = _to_take(result)
+        if keys:
+            text = f"To take one side: --take {self.target}={keys[0]} or --take {self.source}={keys[0]}"
+            ways.append(f"{text}." if len(keys) == 1 else f"{text}, and so on for the others.")
+        return ways + [
+            f"To have it there: penstock namespace create {shlex.quote(str(one.key))} --branch {self.target}"
+            for one in result.conflicts
+            if one.kind is ConflictKind.NAMESPACE_ABSENT
+        ]
+
+
+def _to_take(result: MergeResult) -> list[str]:
+    """The keys that a side can be taken of: not namespaces that neither side brings."""
+    return [
+        shlex.quote(str(one.key))
+        for one in result.keys
+        if any(conflict.kind not in NEEDED_AS_NAMESPACE for conflict in one.conflicts)
+    ]
 
 
 def _nothing_to_do(screen: Screen, text: str) -> str:
@@ -179,7 +196,7 @@ def merge(
     side with --take, which names SOURCE or the target as written here.
     """
     lake = call.open()
-    target = into or lake.default_branch
+    target = lake.branch(into).name
     keys = _taken(takes, source, target)
 
     def bring(preview: bool) -> MergeResult:
@@ -205,10 +222,11 @@ def merge(
         return f"merged as {screen.paint(short(result.head), 'id')}"
 
     def ways_out(result: MergeResult) -> list[str]:
-        ways = [merging.take_one_side(result)]
-        if lake.branch(source).exists and source != lake.default_branch:
-            drops = "".join(f" --take {target}={shlex.quote(str(one.key))}" for one in result.conflicts[:3])
-            more = " …" if len(result.conflicts) > 3 else ""
+        ways = merging.ways_out(result)
+        keys = _to_take(result)
+        if keys and lake.branch(source).exists and source != lake.default_branch:
+            drops = "".join(f" --take {target}={key}" for key in keys[:3])
+            more = " …" if len(keys) > 3 else ""
             ways.append(
                 f"To redo it: penstock rebase {source} --onto {target}{drops}{more}, then run the job again."
             )
@@ -254,7 +272,7 @@ def transplant(
     one may get another --message.
     """
     lake = call.open()
-    target = onto or lake.default_branch
+    target = lake.branch(onto).name
     keys = _taken(takes, commits, target)
 
     def bring(preview: bool) -> MergeResult:
@@ -283,7 +301,7 @@ def transplant(
         dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
         done=done,
-        ways_out=lambda result: [bringing.take_one_side(result)],
+        ways_out=bringing.ways_out,
     )
 
 
@@ -317,7 +335,7 @@ def rebase(
     Its old commits stay in its reflog for a while.
     """
     lake = call.open()
-    base = onto or lake.default_branch
+    base = lake.default_branch if onto is None else onto
     keys = _taken(takes, branch, base)
 
     def bring(preview: bool) -> MergeResult:
@@ -334,6 +352,8 @@ def rebase(
     def done(screen: Screen, result: MergeResult) -> str:
         if result.dry_run:
             return _nothing_to_do(screen, f"{branch} has no commits of its own to repeat on {base}")
+        if not result.applied:
+            return _nothing_to_do(screen, f"{branch} stands on {base} already")
         repeated = counted(len(result.commits), "commit")
         head = screen.paint(short(result.head), "id")
         return f"{screen.paint(branch, 'name')} is at {head}, {repeated} repeated"
@@ -343,7 +363,7 @@ def rebase(
         dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
         done=done,
-        ways_out=lambda result: [bringing.take_one_side(result)],
+        ways_out=bringing.ways_out,
     )
 
 
@@ -378,7 +398,7 @@ def revert(
     BRANCH=KEY leaves it as it is.
     """
     lake = call.open()
-    branch = on or lake.default_branch
+    branch = lake.branch(on).name
     found = lake.resolve(commit)
     # Resolved once: a revision such as 'main' names another commit as soon as this one has landed.
     keys = _taken(takes, commit, branch) if commit != branch else _taken(takes, short(found), branch)
@@ -410,5 +430,5 @@ def revert(
         dry_run,
         count=lambda _: None,
         done=done,
-        ways_out=lambda result: [bringing.take_one_side(result)],
+        ways_out=bringing.ways_out,
     )

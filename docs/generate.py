@@ -1,0 +1,385 @@
+"""Write the reference pages that are made from the code: commands, errors, configuration.
+
+``make docs`` runs this; a test fails if a page is not what this would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
+from typing import Any
+
+import click
+
+from penstock import errors
+from penstock.cli import environment, shapes
+from penstock.cli.contents import SHORT_NAMES
+from penstock.cli.declaration import Declared, shared_options
+from penstock.cli.rendering.times import size
+from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
+from penstock.kernel import commit
+from penstock.kernel.settings import Settings
+from penstock.model import commits, content, keys, names, objects
+
+REFERENCE = Path(__file__).parent / "reference"
+GENERATED = "<!-- Written by docs/generate.py: `make docs`. Do not edit. -->\n"
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """A Markdown table, and a blank line after it."""
+    titles = list(header)
+    yield f"| {' | '.join(titles)} |"
+    yield f"|{'---|' * len(titles)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+    yield ""
+
+
+def attribute_docs(module: ModuleType) -> dict[str, dict[str, tuple[str, str]]]:
+    """For each class of a module, its own annotated attributes with annotation and docstring."""
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        attributes = found.setdefault(node.name, {})
+        for statement, after in zip(node.body, [*node.body[1:], None], strict=True):
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                text = ""
+                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                    text = " ".join(str(after.value.value).split())
+                attributes[statement.target.id] = (ast.unparse(statement.annotation), text)
+    return found
+
+
+# -- commands ----------------------------------------------------------------------------------------------
+
+COMMANDS_INTRODUCTION = """
+# Commands
+
+`penstock COMMAND --help` says in a terminal what this page says.
+
+**Which lake.** `--lake PATH`, else `PENSTOCK_LAKE`, else the current directory if it is a lake. A directory
+without a lake becomes one; only `doctor`, `fsck`, `horizon` and `sweep` never make a lake.
+
+**Revisions.** Where a revision is asked for: a branch, a tag, a commit id (its first 8 digits are enough),
+`main@<commit>`, and any number of steps from there: `main~3` (three commits before), `main^2` (the second
+parent, that is what was merged), `main*2026-11-01T00:00:00Z` (the newest commit not after that time). Without
+one, the default branch is meant.
+
+**Keys.** `sales.orders`; an element that contains a dot stands in double quotes: `'sales."2026.11"'`.
+
+**For programs.** `--json` answers with one [object](#objects) on standard output. Errors go to standard
+error, as `{"error": …}` then. Nothing ever asks a question. Colours and progress are for terminals only.
+"""
+
+EXAMPLES_LAKE = """
+## The lake of the examples
+
+The examples below run from top to bottom on this lake:
+
+```console
+$ export PENSTOCK_LAKE=$PWD/lake PENSTOCK_AUTHOR=ada
+$ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v1.json -m 'first load'
+$ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v2.json -m 'nightly load'
+$ penstock branch create dev
+$ penstock put sales.returns --type delta last_checkpoint=s3://bucket/returns/10 --branch dev -m 'returns'
+$ penstock branch create fix --at main~1
+$ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v2b.json --branch fix -m mend
+$ penstock branch create hotfix
+$ penstock put sales.customers --type lance --branch hotfix -m 'customers'
+```
+"""
+
+
+def commands_page() -> Iterator[str]:
+    yield from COMMANDS_INTRODUCTION.strip().splitlines()
+    yield ""
+    yield "**Exit status.**"
+    yield ""
+    yield from table(("status", "meaning"), ((str(code), text) for code, text in EXIT_STATUSES.items()))
+    yield "130 after Ctrl-C, 141 if whoever reads the output has gone. Of each error: [errors](errors.md)."
+    yield ""
+    yield "## Options of every command"
+    yield ""
+    yield "They are accepted before and after the command; the last one counts."
+    yield ""
+    yield from _options(shared_options())
+    yield from EXAMPLES_LAKE.strip().splitlines()
+    yield ""
+    context = click.Context(penstock, info_name="penstock")
+    for title, section in SECTIONS.items():
+        yield f"## {title}"
+        yield ""
+        for name in section:
+            found = penstock.get_command(context, name)
+            assert isinstance(found, Declared)
+            yield from _command(found, click.Context(found, parent=context, info_name=name))
+    yield from _objects()
+
+
+def _command(command: Declared, context: click.Context) -> Iterator[str]:
+    yield f"### {context.command_path}"
+    yield ""
+    usage = " ".join(["`" + context.command_path, *command.collect_usage_pieces(context)]) + "`"
+    yield usage
+    yield ""
+    yield from _help(command)
+    taken = {option.name for option in shared_options()}
+    own = [param for param in command.params if isinstance(param, click.Option) and param.name not in taken]
+    if own:
+        yield from _options(own)
+    if command.examples:
+        yield from ("```console", *command.examples.splitlines(), "```", "")
+    if command.prints:
+        yield f"With `--json`: [{command.prints}](#{command.prints.lower()})."
+        yield ""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert isinstance(found, Declared)
+            yield from _command(found, click.Context(found, parent=context, info_name=name))
+
+
+def _help(command: click.Command) -> Iterator[str]:
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")):
+        if paragraph.startswith("\b"):
+            yield from ("```text", *paragraph.removeprefix("\b").strip("\n").splitlines(), "```", "")
+        else:
+            yield " ".join(paragraph.split())
+            yield ""
+
+
+def _options(options: Iterable[click.Option]) -> Iterator[str]:
+    rows = []
+    for option in options:
+        record = option.get_help_record(click.Context(click.Command("any")))
+        if record is not None:
+            rows.append((f"`{record[0]}`", " ".join(record[1].replace("<", "&lt;").split())))
+    return table(("option", "meaning"), rows)
+
+
+def _objects() -> Iterator[str]:
+    yield "## Objects"
+    yield ""
+    yield " ".join(
+        (shapes.__doc__ or "")
+        .split("\n\n", 1)[1]
+        .replace("(see ``contents``)", "(see [contents](#contents))")
+        .replace("``", "`")
+        .split()
+    )
+    yield ""
+    yield from _contents()
+    described = attribute_docs(shapes)
+    known = {name for name, attributes in described.items() if attributes}
+    for name, attributes in described.items():
+        if not attributes:
+            continue
+        shape = getattr(shapes, name)
+        yield f"### {name}"
+        yield ""
+        parents = [parent.__name__ for parent in shape.__bases__ if parent.__name__ in known]
+        also = "".join(f" All fields of [{parent}](#{parent.lower()}), and:" for parent in parents)
+        yield " ".join((shape.__doc__ or "").split()) + also
+        yield ""
+        yield from table(
+            ("field", "type", "meaning"),
+            ((f"`{field}`", _type(kind, known), text) for field, (kind, text) in attributes.items()),
+        )
+
+
+_PLAIN_TYPES = {
+    "str": "text",
+    "int": "number",
+    "bool": "`true` or `false`",
+    "datetime": "time",
+    "Content": "[content](#contents)",
+    "dict[str, Any]": "object",
+}
+
+
+def _type(annotation: str, known: set[str]) -> str:
+    if annotation.endswith(" | None"):
+        return f"{_type(annotation.removesuffix(' | None'), known)}, or `null`"
+    if listed := re.fullmatch(r"tuple\[(.+), \.\.\.\]", annotation):
+        return f"list of {_type(listed[1], known)}"
+    if mapped := re.fullmatch(r"dict\[str, (tuple.+)\]", annotation):
+        return f"object of {_type(mapped[1], known)}"
+    return (
+        _PLAIN_TYPES[annotation] if annotation in _PLAIN_TYPES else f"[{annotation}](#{annotation.lower()})"
+    )
+
+
+def _contents() -> Iterator[str]:
+    yield "### Contents"
+    yield ""
+    yield (
+        'A content is `{"type": "ICEBERG_TABLE", "id": …, "metadata_location": …}`: its type, its id and its '
+        "fields. Bytes are written in base64, ids of objects in hexadecimal digits. What is printed can be "
+        "put again. A type that this version does not know is kept as it is, with its bytes in `payload`."
+    )
+    yield ""
+    short = {name: alias for alias, name in SHORT_NAMES.items()}
+    rows = []
+    for kind, name in content.TYPE_NAMES.items():
+        fields = [field for field in kind.__struct_fields__ if field not in ("id", "type_name")]
+        rows.append(
+            (f"`{name}`", f"`{short[name]}`" if name in short else "", ", ".join(f"`{f}`" for f in fields))
+        )
+    yield from table(("type", "short", "fields"), rows)
+
+
+# -- errors ------------------------------------------------------------------------------------------------
+
+
+def errors_page() -> Iterator[str]:
+    yield "# Errors"
+    yield ""
+    yield (
+        "Every error is a class in `penstock.errors`, grouped by what the caller should do about it. `code` "
+        "is stable and meant for programs; the exit status is the command line's, the HTTP one a server's. "
+        "`details` hold the facts."
+    )
+    yield ""
+    drawn = dedent((errors.__doc__ or "").split("::")[1].split("\n\n")[1])
+    yield from ("```text", *drawn.splitlines(), "```", "")
+    for group in _below(errors.PenstockError):
+        todo = re.search(rf"^[├└]── {group.__name__} +(.+)$", drawn, re.MULTILINE)
+        yield f"## {group.__name__}: {todo[1]}" if todo else f"## {group.__name__}"
+        yield ""
+        yield _first_line(group)
+        yield ""
+        yield from table(
+            ("error", "code", "exit status", "HTTP status", "meaning"),
+            (
+                (
+                    f"{'↳ ' * depth}`{one.__name__}`",
+                    f"`{one.code}`",
+                    str(one.exit_code),
+                    str(one.http_status),
+                    _first_line(one),
+                )
+                for depth, one in _tree(group)
+            ),
+        )
+
+
+def _tree(
+    error: type[errors.PenstockError], depth: int = 0
+) -> Iterator[tuple[int, type[errors.PenstockError]]]:
+    yield depth, error
+    for below in _below(error):
+        yield from _tree(below, depth + 1)
+
+
+def _below(error: type[errors.PenstockError]) -> list[type[errors.PenstockError]]:
+    """Its subclasses in the tree; those of tests and plug-ins are not part of the reference."""
+    return [below for below in error.__subclasses__() if below.__module__ == errors.__name__]
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+
+
+# -- configuration -----------------------------------------------------------------------------------------
+
+CONFIGURATION_INTRODUCTION = """
+# Configuration
+
+A lake works as it is. What can be chosen is chosen at one of four places:
+
+- **When a lake is made**, for ever: its default branch, its warehouse, its roots (`penstock init`).
+- **At any time**, for all who use it: how much history is kept (`lake.keep_history`, `penstock horizon`; see
+  [care](../guide/care.md#horizons)).
+- **When it is opened**, for one process: the settings below.
+- **In the environment** of the command line.
+
+## Settings
+
+```python
+import penstock
+
+lake = penstock.open("memory:", settings=penstock.Settings(write_timeout_s=30.0, batch_max=64))
+assert lake.kernel.settings.batch_max == 64
+lake.close()
+```
+
+A unit ends each name. `penstock sweep` takes those that a sweep needs as options.
+"""
+
+FIXED_LIMITS: list[tuple[ModuleType, str, str]] = [
+    (keys, "ELEMENTS_MAX", "Elements of a key."),
+    (keys, "LENGTH_MAX_CHARS", "Characters of a key, dots included."),
+    (names, "NAME_MAX_CHARS", "Characters of a branch's or tag's name."),
+    (content, "CONTENT_MAX_BYTES", "Bytes of a content."),
+    (commit, "OPERATIONS_MAX", "Operations of a commit."),
+    (commits, "MESSAGE_MAX_CHARS", "Characters of a commit's message."),
+    (commits, "PROPERTIES_MAX_CHARS", "Characters of a commit's properties."),
+    (commits, "AUTHOR_MAX_CHARS", "Characters of an author."),
+    (objects, "OBJECT_MAX_BYTES", "Bytes of an object in the store; larger values are split."),
+]
+
+
+def configuration_page() -> Iterator[str]:
+    yield from CONFIGURATION_INTRODUCTION.strip().splitlines()
+    yield ""
+    settings, module = Settings(), inspect.getmodule(Settings)
+    assert module is not None
+    described = attribute_docs(module)[Settings.__name__]
+    yield from table(
+        ("setting", "default", "meaning"),
+        ((f"`{name}`", _value(name, getattr(settings, name)), text) for name, (_, text) in described.items()),
+    )
+    yield "## Environment variables"
+    yield ""
+    yield "The command line reads them; programs do not."
+    yield ""
+    yield from table(
+        ("variable", "meaning"), ((f"`{name}`", text) for name, text in environment.MEANINGS.items())
+    )
+    yield "## Limits that are fixed"
+    yield ""
+    yield "What exceeds one is refused by name, and nothing is written."
+    yield ""
+    rows = ((text, _value(name, getattr(owner, name))) for owner, name, text in FIXED_LIMITS)
+    yield from table(("of what", "at most"), rows)
+
+
+def _value(name: str, value: Any) -> str:
+    """A value as it is written in code, and in words where these are easier to grasp."""
+    if value is None:
+        return "`None`"
+    if name.lower().endswith("_bytes"):
+        return f"{value:,} ({size(value)})"
+    if name.endswith("_s") and value >= 3600:
+        return f"{value:g} ({timedelta(seconds=value) / timedelta(hours=1):g} hours)"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+PAGES: dict[Path, Callable[[], Iterator[str]]] = {
+    REFERENCE / "cli.md": commands_page,
+    REFERENCE / "errors.md": errors_page,
+    REFERENCE / "configuration.md": configuration_page,
+}
+
+
+def text_of(page: Callable[[], Iterator[str]]) -> str:
+    """A page as it is written to its file."""
+    return GENERATED + "\n" + "\n".join(page()).rstrip() + "\n"
+
+
+def main() -> None:
+    REFERENCE.mkdir(exist_ok=True)
+    for path, page in PAGES.items():
+        path.write_text(text_of(page), "utf-8")
+        print(path.relative_to(Path(__file__).parent.parent))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Shapes: what is wrong with objects that have the right hashes, by themselves and in their trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from penstock.errors import Damaged
+from penstock.kernel import tree
+from penstock.kernel.objects import Objects
+from penstock.model.encoding import ObjectId, encode
+from penstock.model.objects import OBJECT_MAX_BYTES, AnyObject, Leaf, Node, Segment
+
+
+def flaws(decoded: AnyObject, data: bytes) -> Iterator[str]:
+    """What is wrong with an object by itself: its size, its form, its keys."""
+    if len(data) > OBJECT_MAX_BYTES:
+        yield f"has {len(data)} bytes, more than an object may have"
+    if _canonical(decoded) != data:
+        yield "is not in canonical form"
+    if isinstance(decoded, Leaf | Node | Segment):
+        values = len(decoded.children if isinstance(decoded, Node) else decoded.values)
+        if values != len(decoded.keys):
+            yield f"has {len(decoded.keys)} keys, but {values} values"
+    if isinstance(decoded, Leaf | Node):
+        if any(before >= after for before, after in pairwise(decoded.keys)):
+            yield "has keys that are not in order"
+        ends = list(tree.cuts(_level(decoded), decoded.keys))
+        if ends and ends != [len(decoded.keys)]:
+            yield f"should end after {ends[0]} entries, but has {len(decoded.keys)}"
+
+
+def _canonical(decoded: AnyObject) -> bytes:
+    if isinstance(decoded, Leaf):
+        return tree.pack(0, decoded.keys, decoded.values)[0]
+    if isinstance(decoded, Node):
+        return tree.pack(decoded.level, decoded.keys, decoded.children)[0]
+    return encode(decoded)
+
+
+def _level(node: Leaf | Node) -> int:
+    return node.level if isinstance(node, Node) else 0
+
+
+class _Place(NamedTuple):
+    """A node and where it stands, as its parent has it. A root has no parent, so it may end anywhere."""
+
+    id: ObjectId
+    level: int
+    after: bytes | None
+    """The key before its first one."""
+    last_key: bytes | None
+    is_last: bool
+    """Whether it is the last one of its level."""
+
+
+class Trees:
+    """Checks the nodes of many trees, those that they share once."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._checked: set[_Place] = set()
+
+    def flaws(self, root: ObjectId) -> Iterator[tuple[ObjectId, str]]:
+        """The nodes of a tree that do not fit where they stand, and why.
+
+        Those that are missing or unreadable are passed over: whoever reads them finds out.
+        """
+        top = self._find(root)
+        level = _level(top) if isinstance(top, Leaf | Node) else 0
+        waiting = [_Place(root, level, None, None, True)]
+        while waiting:
+            place = waiting.pop()
+            if place in self._checked:
+                continue
+            self._checked.add(place)
+            node = self._find(place.id)
+            if isinstance(node, Leaf | Node):
+                for what in _misfits(node, place):
+                    yield place.id, what
+                if isinstance(node, Node):
+                    waiting += _below(node, place)
+            elif node is not None:
+                yield place.id, f"is a {type(node).__name__}, where a tree node belongs"
+
+    def _find(self, one: ObjectId) -> AnyObject | None:
+        try:
+            return self._objects.find((one,)).get(one)
+        except Damaged:
+            return None
+
+
+def _misfits(node: Leaf | Node, place: _Place) -> Iterator[str]:
+    """Its keys lie within what its parent says, and only the last node of a level may end early."""
+    if _level(node) != place.level:
+        yield f"is on another level than {place.level}, where its parent has it"
+    if place.last_key is None and isinstance(node, Node) and len(node.keys) < 2:
+        yield "is a root with less than two children"
+    if place.last_key is not None and node.keys[-1:] != [place.last_key]:
+        yield "ends with another key than its parent says"
+    if place.after is not None and node.keys[:1] <= [place.after]:
+        yield "begins before the node before it ends"
+    if not place.is_last and list(tree.cuts(place.level, node.keys)) != [len(node.keys)]:
+        yield "ends where no node ends"
+
+
+def _below(node: Node, place: _Place) -> Iterator[_Place]:
+    after = place.after
+    for index, (key, child) in enumerate(zip(node.keys, node.children, strict=False), 1):
+        yield _Place(child, place.level - 1, after, key, place.is_last and index == len(node.keys))
+        after = key

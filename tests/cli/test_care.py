@@ -1,0 +1,143 @@
+"""Sweep, fsck and the history horizon from the command line."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Terminal
+
+
+def change_database(place: Path, statement: str) -> int:
+    with closing(sqlite3.connect(place / "penstock.db")) as connection, connection:
+        return connection.execute(statement).rowcount
+
+
+def test_fsck_of_a_sound_lake(forked: Terminal) -> None:
+    lines = forked("fsck").lines
+    assert lines[0].startswith("checked 2 references, 4 commits, ")
+    assert lines[1:] == ["nothing is wrong"]
+    found = forked.json("fsck")
+    assert sorted(found) == ["commits", "damages", "objects", "references", "sound"]
+    assert (found["sound"], found["damages"]) == (True, [])
+
+
+def test_fsck_says_what_is_damaged(forked: Terminal) -> None:
+    head = forked.json("show")["id"]
+    damage = f"UPDATE objects SET data = CAST(data || x'00' AS BLOB) WHERE id = x'{head}'"
+    assert change_database(forked.place, damage) == 1
+    ran = forked("fsck", status=1)
+    assert "wrong" in ran.lines[-2]
+    assert "backup" in ran.lines[-1]
+    found = forked.json("fsck", status=1)
+    assert found["sound"] is False
+    assert all(sorted(one) == ["object", "what"] and one["what"] for one in found["damages"])
+    assert head in {one["object"] for one in found["damages"]}
+
+
+def test_fsck_finds_an_object_that_is_missing(forked: Terminal) -> None:
+    assert change_database(forked.place, "DELETE FROM objects WHERE seq = 1") == 1
+    assert forked.json("fsck", status=1)["damages"] != []
+
+
+def test_a_sweep_counts_first_and_removes_then(forked: Terminal) -> None:
+    forked("branch", "delete", "dev")
+    told = ["--grace-s", "0", "--idempotency-days", "0", "--tombstone-days", "0"]
+    would = forked("sweep", "--dry-run", *told)
+    assert would.lines[0].startswith("would remove")
+    assert would.lines[-1].startswith("would forget")
+    before = forked.json("fsck")["objects"]
+    found = forked.json("sweep", *told)
+    assert sorted(found) == [
+        "dry_run", "kept", "kept_bytes", "receipts", "removed", "removed_bytes", "tombstones", "waiting",
+    ]  # fmt: skip
+    assert (found["dry_run"], found["tombstones"]) == (False, 1)
+    assert found["removed"] > 0
+    assert found["receipts"] > 0
+    assert forked.json("fsck")["sound"] is True
+    assert forked.json("fsck")["objects"] < before
+    assert forked("reflog", "dev", status=4).status == 4
+    assert forked("sweep", *told).lines[0] == "removed  0 objects  0 bytes"
+
+
+def test_what_is_young_is_not_swept(forked: Terminal) -> None:
+    forked("branch", "delete", "dev")
+    found = forked.json("sweep")
+    assert found["removed"] == 0
+    assert found["waiting"] > 0
+    assert forked("sweep").lines[2].startswith("too young")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sweep", "--grace-s", "-1"],
+        ["sweep", "--grace-s", "nan"],
+        ["sweep", "--idempotency-days", "inf"],
+        ["horizon", "--max-commits", "0"],
+        ["horizon", "--max-days", "soon"],
+        ["horizon", "--max-days", "nan"],
+        ["horizon", "--max-days", "inf"],
+    ],
+)
+def test_limits_that_cannot_be_are_usage_errors(command: list[str], terminal: Terminal) -> None:
+    assert terminal(*command, status=2).err.startswith("penstock: Invalid value for")
+    assert terminal.json("horizon") == {"rules": []}
+
+
+def test_horizons_are_set_listed_and_removed(terminal: Terminal) -> None:
+    assert terminal("horizon").lines == ["all history is kept"]
+    assert terminal("horizon", "--max-days", "365").lines == ["*  keeps 365 days  set just now"]
+    terminal("horizon", "job/*", "--max-commits", "1000", "--max-days", "1")
+    terminal("horizon", "main", "--max-commits", "1")
+    assert terminal("horizon").lines == [
+        "*      keeps 365 days                 set just now",
+        "job/*  keeps 1,000 commits and 1 day  set just now",
+        "main   keeps 1 commit                 set just now",
+    ]
+    found = terminal.json("horizon")
+    assert [sorted(rule) for rule in found["rules"]] == [["max_commits", "max_days", "pattern", "since"]] * 3
+    assert [(rule["pattern"], rule["max_commits"], rule["max_days"]) for rule in found["rules"]] == [
+        ("*", None, 365.0),
+        ("job/*", 1000, 1.0),
+        ("main", 1, None),
+    ]
+    set_again = terminal.json("horizon", "*", "--max-days", "30")["rules"]
+    assert [rule["pattern"] for rule in set_again] == ["job/*", "main", "*"], "the one set last is last"
+    assert len(terminal.json("horizon", "--keep-all")["rules"]) == 2
+    terminal("horizon", "main", "--keep-all")
+    assert terminal("horizon", "job/*", "--keep-all").lines == ["all history is kept"]
+
+
+def test_each_branch_has_its_own_horizon(terminal: Terminal) -> None:
+    for version in range(5):
+        terminal.put("t", str(version))
+    terminal("branch", "create", "job/1")
+    terminal.put("t", "5", "--branch", "job/1")
+    terminal("horizon", "job/*", "--max-commits", "2")
+    terminal("horizon", "main", "--max-commits", "3")
+    assert "horizon" in terminal("branch", "create", "late", "--at", "main~3", status=4).err
+    terminal("sweep", "--grace-s", "86400")
+    assert len(terminal.json("log")["commits"]) == 5, "a sweep heeds a rule one grace period later"
+    terminal("sweep", "--grace-s", "0")
+    assert len(terminal.json("log")["commits"]) == 3
+    assert terminal.json("fsck")["sound"] is True
+
+
+def test_a_horizon_that_says_nothing_or_too_much_is_a_usage_error(terminal: Terminal) -> None:
+    assert "say what to keep" in terminal("horizon", "main", status=2).err
+    assert "it takes none" in terminal("horizon", "--keep-all", "--max-days", "3", status=2).err
+
+
+def test_a_horizon_needs_a_lake(tmp_path: Path) -> None:
+    assert "there is no lake" in Terminal(tmp_path / "nowhere")("horizon", status=4).err
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_sweep_of_a_damaged_lake_removes_nothing(forked: Terminal) -> None:
+    assert change_database(forked.place, "DELETE FROM objects WHERE seq = 1") == 1
+    refused = forked("sweep", "--grace-s", "0", status=1)
+    assert "nothing was removed" in refused.err

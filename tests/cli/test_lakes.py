@@ -1,0 +1,132 @@
+"""Which lake a command works on, and making one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import penstock
+from tests.cli.conftest import Terminal
+
+
+def test_init_makes_a_lake_as_told(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "lake")
+    made = terminal.plain(
+        "init", str(terminal.place), "--warehouse", "s3://b/w", "--root", "/data", "--root", "/more",
+        "--default-branch", "trunk", "--json",
+    ).json  # fmt: skip
+    assert made == {
+        "id": made["id"],
+        "url": str(terminal.place),
+        "default_branch": "trunk",
+        "warehouse": "s3://b/w",
+        "roots": ["s3://b/w", "/data", "/more"],
+    }
+    assert terminal("branch").lines == ["* trunk  empty"]
+    with penstock.open(terminal.place) as lake:
+        assert (lake.id, lake.roots) == (made["id"], ("s3://b/w", "/data", "/more"))
+
+
+def test_init_says_what_it_made(tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    assert Terminal(place).plain("--lake", str(place), "init", "--root", "/data").lines == [
+        f"made a lake at {place}",
+        "  default branch  main",
+        f"  warehouse       {place}/warehouse",
+        "  root            /data",
+    ]
+
+
+def test_a_lake_is_made_only_once(terminal: Terminal) -> None:
+    assert "already" in terminal.plain("init", str(terminal.place), status=3).err
+    assert terminal("init", "--json", status=3).error["code"] == "lake_exists"
+    assert "two places" in terminal("init", "elsewhere", status=2).err
+
+
+def test_init_without_a_path_makes_the_current_directory_a_lake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    terminal = Terminal(tmp_path)
+    assert terminal.plain("init", "--json").json["url"] == str(tmp_path)
+    assert terminal.plain("branch").lines == ["* main  empty"]
+
+
+def test_without_a_lake_it_is_a_usage_error_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = Terminal(tmp_path).plain("log", status=2)
+    for way in ("--lake PATH", "PENSTOCK_LAKE", "penstock init PATH", "penstock demo"):
+        assert way in refused.err
+    assert Terminal(tmp_path).plain("log", "--json", status=2).error["code"] == "usage"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_environment_names_the_lake_and_the_author(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_LAKE", str(terminal.place))
+    monkeypatch.setenv("PENSTOCK_AUTHOR", "grace")
+    put = terminal.plain("put", "t", "--type", "lance", "--json").json
+    assert put["author"] == "grace"
+    other = terminal.plain("put", "t", "--type", "lance", "--author", "ada", "--json").json
+    assert (other["author"], other["parents"]) == ("ada", [put["id"]])
+    elsewhere = terminal.plain("--lake", str(tmp_path / "other"), "branch")
+    assert elsewhere.lines == ["* main  empty"]
+
+
+@pytest.mark.parametrize(
+    "command", [["log"], ["branch"], ["branch", "list"], ["put", "t", "--type", "lance"]]
+)
+def test_a_local_lake_that_is_not_there_is_made_and_this_is_said(command: list[str], tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "new" / "lake")
+    assert terminal(*command).err == f"penstock: made a new lake at {terminal.place}\n"
+    assert terminal(*command).err == ""
+    quiet = Terminal(tmp_path / "quiet")
+    assert quiet(*command, "--json").err == ""
+
+
+@pytest.mark.parametrize("command", ["fsck", "sweep", "doctor"])
+def test_care_never_makes_a_lake(command: str, tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "nowhere")
+    ran = terminal(command, status=1 if command == "doctor" else 4)
+    assert "there is no lake at" in ran.out + ran.err
+    assert not terminal.place.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--lake", "LAKE", "--json", "--author", "ada", "branch", "create", "dev"],
+        ["branch", "--lake", "LAKE", "--json", "--author", "ada", "create", "dev"],
+        ["branch", "create", "--lake", "LAKE", "dev", "--json", "--author", "ada"],
+        ["--author", "x", "--lake", "y", "branch", "--json", "create", "dev", "--lake=LAKE", "--author=ada"],
+    ],
+)  # fmt: skip
+def test_shared_options_stand_before_or_after_the_command(arguments: list[str], terminal: Terminal) -> None:
+    given = [argument.replace("LAKE", str(terminal.place)) for argument in arguments]
+    assert terminal.plain(*given).json["name"] == "dev"
+    assert terminal.json("reflog", "dev")["events"][0]["who"] == "ada"
+
+
+def test_an_empty_lake_option_is_no_lake(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(terminal.place)
+    assert "--lake" in terminal.plain("log", "--lake", "", status=2).err
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "message"),
+    [
+        ("FILE", 1, "a lake is a directory"),
+        ("FILE/below", 6, "cannot make"),
+        ("s3://bucket/lake", 1, "there is no store for 's3://'"),
+    ],
+)
+def test_a_place_where_no_lake_can_be_is_refused(
+    target: str, status: int, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    place = target.replace("FILE", str(tmp_path / "file"))
+    assert message in Terminal(tmp_path).plain("--lake", place, "log", status=status).err

@@ -1,0 +1,296 @@
+"""Merge, transplant, rebase and revert from the command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Terminal
+from tests.cli.test_history import blurred
+
+MERGE_FIELDS = ["applied", "base", "commits", "dry_run", "head", "keys", "source", "target"]
+DRY_RUN = [
+    "dev → main   2 commits, 2 tables",
+    "  ~ sales.orders   both sides changed it                conflict",
+    "      main  IDIDIDID  hourly load  etl  just now",
+    "      dev   IDIDIDID  mend orders  ada  just now",
+    "      To take one side: --take main=sales.orders or --take dev=sales.orders.",
+    "      To redo it: penstock rebase dev --onto main --take main=sales.orders, then run the job again.",
+    "  + sales.returns  ICEBERG_TABLE s3://b/returns-1.json  clean",
+]
+
+
+def test_a_dry_run_shows_conflicts_and_changes_nothing(forked: Terminal) -> None:
+    before = forked.json("branch")
+    assert blurred(forked("merge", "dev", "--into", "main", "--dry-run", status=3).lines) == DRY_RUN
+    assert forked.json("branch") == before
+
+
+def test_a_merge_with_conflicts_shows_what_its_dry_run_shows(forked: Terminal) -> None:
+    before = forked.json("branch")
+    assert blurred(forked("merge", "dev", status=3).lines) == DRY_RUN
+    assert forked.json("branch") == before
+
+
+def test_a_dry_run_in_json_has_every_key(forked: Terminal) -> None:
+    found = forked.json("merge", "dev", "--dry-run", status=3)
+    assert sorted(found) == MERGE_FIELDS
+    assert (found["source"], found["target"], found["dry_run"], found["applied"]) == (
+        "dev",
+        "main",
+        True,
+        False,
+    )
+    assert found["base"] == forked.json("show", "main~1")["id"]
+    orders, returns = found["keys"]
+    assert sorted(orders) == ["after", "before", "conflicts", "key", "mode"]
+    assert orders["key"] == "sales.orders"
+    assert [one["kind"] for one in orders["conflicts"]] == ["VALUE_DIFFERS"]
+    assert (returns["key"], returns["conflicts"], returns["before"]) == ("sales.returns", [], None)
+    assert returns["after"]["metadata_location"] == "s3://b/returns-1.json"
+
+
+def test_a_merge_with_conflicts_in_json_is_an_error(forked: Terminal) -> None:
+    ran = forked("merge", "dev", "--json", status=3)
+    assert ran.out == ""
+    assert ran.error["code"] == "merge_conflict"
+    assert [one["key"] for one in ran.error["details"]["conflicts"]] == ["sales.orders"]
+
+
+@pytest.mark.parametrize(
+    ("side", "version", "said"), [("dev", "dev", "taken from dev"), ("main", "2", "left as in main")]
+)
+def test_one_side_can_be_taken(side: str, version: str, said: str, forked: Terminal) -> None:
+    ran = forked("merge", "dev", "--take", f"{side}=sales.orders", "-m", "land it")
+    head = forked.json("show")
+    assert ran.lines[0] == "dev → main   2 commits, 2 tables"
+    assert ran.lines[1].endswith(said)
+    assert ran.lines[-1] == f"merged as {head['id'][:8]}"
+    assert (head["message"], len(head["parents"])) == ("land it", 2)
+    found = forked.json("show", "main", "sales.orders")["content"]["metadata_location"]
+    assert found == f"s3://b/orders-{version}.json"
+    assert forked("merge", "dev").lines == ["main has everything of dev already"]
+
+
+@pytest.mark.parametrize(("default", "version"), [("force", "dev"), ("drop", "2")])
+def test_all_keys_can_be_settled_at_once(default: str, version: str, forked: Terminal) -> None:
+    forked("merge", "dev", "--default", default)
+    found = forked.json("show", "main", "sales.orders")["content"]["metadata_location"]
+    assert found == f"s3://b/orders-{version}.json"
+
+
+def test_the_ways_out_work_as_printed(forked: Terminal) -> None:
+    lines = forked("merge", "dev", "--dry-run", status=3).lines
+    (take,) = (line for line in lines if "To take one side" in line)
+    for option in re.findall(r"--take (\S+?)\.?(?= |$)", take):
+        forked("merge", "dev", "--take", option, "--dry-run")
+    (redo,) = (line for line in lines if "To redo it" in line)
+    (command,) = re.findall(r"penstock (.+), then", redo)
+    forked(*shlex.split(command))
+    forked.put("sales.orders", "orders-again", "--branch", "dev", "--base", "dev")
+    forked("merge", "dev")
+    found = forked.json("show", "main", "sales.orders")["content"]["metadata_location"]
+    assert found == "s3://b/orders-again.json"
+
+
+def test_several_conflicts_get_their_ways_out_once(forked: Terminal) -> None:
+    forked.put("sales.returns", "returns-main", "-m", "returns too")
+    lines = forked("merge", "dev", "--dry-run", status=3).lines
+    assert lines[0] == "dev → main   2 commits, 2 tables"
+    assert "both sides created it" in lines[4]
+    assert lines[-2] == (
+        "To take one side: --take main=sales.orders or --take dev=sales.orders, and so on for the others."
+    )
+    assert lines[-1].startswith(
+        "To redo it: penstock rebase dev --onto main --take main=sales.orders --take main="
+    )
+
+
+def test_all_conflicts_of_one_key_are_shown(forked: Terminal) -> None:
+    forked("namespace", "create", "stock", "--branch", "dev")
+    forked.put("stock.items", "items-1", "--branch", "dev")
+    forked.put("stock", "stock-1", "-m", "a table of that name")
+    taken = ["--take", "dev=sales.orders", "--dry-run"]
+    lines = blurred(forked("merge", "dev", *taken, status=3).lines)
+    at = next(number for number, line in enumerate(lines) if line.startswith("  ~ stock "))
+    assert lines[at].split(maxsplit=2)[2].split("  ")[0] == "both sides created it"
+    assert lines[at + 1] == "      and needed as a namespace, but something else in main"
+    assert lines[at + 2].startswith("      main  IDIDIDID  a table of that name")
+    assert "      To take one side: --take main=stock or --take dev=stock." in lines
+    (found,) = [one for one in forked.json("merge", "dev", *taken, status=3)["keys"] if one["conflicts"]]
+    assert [one["kind"] for one in found["conflicts"]] == ["KEY_EXISTS", "NOT_A_NAMESPACE"]
+
+
+def test_a_namespace_that_the_target_lacks_can_be_created_as_printed(forked: Terminal) -> None:
+    forked("namespace", "create", "stock")
+    forked("branch", "create", "filling")
+    forked.put("stock.items", "items-1", "--branch", "filling")
+    forked("namespace", "delete", "stock")
+    lines = forked("merge", "filling", status=3).lines
+    assert lines[0] == "filling → main   1 commit, 1 table, 1 namespace"
+    (command,) = (line.partition("penstock ")[2] for line in lines if "To have it there" in line)
+    assert not any("--take" in line for line in lines), "neither side brings the namespace"
+    forked(*shlex.split(command))
+    forked("merge", "filling")
+
+
+def test_a_merge_can_expect_the_target_and_be_repeated(forked: Terminal) -> None:
+    refused = forked("merge", "dev", "--expected-head", "main~1", "--default", "force", status=3)
+    assert "main" in refused.err
+    arguments = [
+        "merge",
+        "dev",
+        "--expected-head",
+        forked.json("show")["id"],
+        "--default",
+        "force",
+        "--key",
+        "k",
+    ]
+    first = forked.json(*arguments)
+    assert forked.json(*arguments)["commits"] == first["commits"]
+
+
+@pytest.mark.parametrize("take", ["sales.orders", "other=sales.orders", "dev=", "=sales.orders"])
+def test_a_side_that_is_neither_is_a_usage_error(take: str, forked: Terminal) -> None:
+    refused = forked("merge", "dev", "--take", take, status=2)
+    assert f"'{take}' is neither main=KEY nor dev=KEY" in refused.err
+
+
+def test_settling_a_key_that_is_not_part_of_it_is_refused(forked: Terminal) -> None:
+    assert "nope" in forked("merge", "dev", "--take", "dev=nope", status=1).err
+    assert forked("merge", "nope", status=4).status == 4
+    assert forked("merge", "dev", "--into", "nope", status=4).status == 4
+
+
+def test_commits_are_transplanted_by_one_swap(forked: Terminal) -> None:
+    preview = forked("transplant", "dev~1..dev", "--dry-run")
+    assert preview.lines == [
+        "dev~1..dev → main   1 table",
+        "  + sales.returns  ICEBERG_TABLE s3://b/returns-1.json  clean",
+    ]
+    found = forked.json("transplant", "dev~1..dev", "--onto", "main")
+    assert sorted(found) == MERGE_FIELDS
+    assert (len(found["commits"]), found["applied"]) == (1, True)
+    assert forked.json("show")["message"] == "add returns"
+    assert forked.json("show")["author"] == "ada"
+    assert forked("transplant", "dev").lines == ["main has all of that already"]
+
+
+def test_a_transplant_with_conflicts_shows_the_way_out(forked: Terminal) -> None:
+    lines = blurred(forked("transplant", "main~1..dev", status=3).lines)
+    assert lines[0] == "main~1..dev → main   2 tables"
+    assert "      To take one side: --take main=sales.orders or --take main~1..dev=sales.orders." in lines
+    ran = forked("transplant", "main~1..dev", "--take", "main~1..dev=sales.orders")
+    assert ran.lines[0] == "main~1..dev → main   2 commits, 2 tables"
+    assert ran.lines[-1].startswith("transplanted as ")
+    found = forked.json("show", "main", "sales.orders")["content"]["metadata_location"]
+    assert found == "s3://b/orders-dev.json"
+
+
+def test_only_what_a_side_changed_since_the_fork_is_shown(terminal: Terminal) -> None:
+    terminal.put("t", "1", "-m", "before the fork")
+    terminal("branch", "create", "dev")
+    terminal.put("t", "2", "--branch", "dev", "-m", "on dev")
+    terminal("delete", "t", "-m", "gone from main")
+    lines = terminal("transplant", "dev", status=3).lines
+    assert "gone from main, changed in dev" in lines[1]
+    assert re.fullmatch(r" +main +\w{8} +gone from main .+", lines[2])
+    assert re.fullmatch(r" +dev +\w{8} +on dev .+", lines[3])
+    assert "before the fork" not in "".join(lines)
+
+
+def test_a_branch_is_rebased(forked: Terminal) -> None:
+    assert blurred(forked("rebase", "dev", "--dry-run", status=3).lines)[0] == "dev → main   2 tables"
+    ran = forked("rebase", "dev", "--onto", "main", "--take", "dev=sales.orders")
+    head = forked.json("show", "dev")["id"]
+    assert ran.lines[-1] == f"dev is at {head[:8]}, 2 commits repeated"
+    assert [one["message"] for one in forked.json("log", "dev")["commits"]] == [
+        "add returns",
+        "mend orders",
+        "hourly load",
+        "first load",
+    ]
+    forked("branch", "create", "behind", "--at", "main~1")
+    moved = forked.json("rebase", "behind")
+    assert (moved["commits"], moved["head"]) == ([], forked.json("show", "main")["id"])
+    assert moved["applied"] is True
+    assert forked.json("rebase", "behind")["applied"] is False
+    assert forked("rebase", "behind").lines == ["behind stands on main already"]
+    assert "is not rebased" in forked("rebase", "main", "--onto", "dev", status=1).err
+
+
+def test_a_commit_is_reverted(forked: Terminal) -> None:
+    wrong = forked.json("show")["id"]
+    assert forked("revert", "main", "--dry-run").lines == [
+        f"undo {wrong[:8]} on main   1 table",
+        "  ~ sales.orders  metadata_location …/orders-2.json → …/orders-1.json  clean",
+    ]
+    ran = forked("revert", wrong[:8], "--on", "main")
+    head = forked.json("show")
+    assert ran.lines[-1] == f"reverted {wrong[:8]} as {head['id'][:8]}"
+    assert head["message"] == f"revert {wrong[:8]}: hourly load"
+    assert forked("revert", wrong).lines == [f"main has nothing left of {wrong[:8]} to undo"]
+
+
+def test_reverting_what_changed_again_is_a_conflict(forked: Terminal) -> None:
+    wrong = forked.json("show")["id"]
+    forked.put("sales.orders", "orders-3", "-m", "next load")
+    ran = forked("revert", "main~1", status=3)
+    assert ran.lines[0] == f"undo {wrong[:8]} on main   1 table"
+    assert "      To take one side: --take main=sales.orders or --take main~1=sales.orders." in ran.lines
+    assert [line.split()[:2] for line in ran.lines[2:4]] == [
+        ["main", forked.json("show")["id"][:8]],
+        ["main~1", wrong[:8]],
+    ]
+    forked("revert", "main~1", "--take", "main~1=sales.orders", "-m", "back")
+    found = forked.json("show", "main", "sales.orders")["content"]["metadata_location"]
+    assert found == "s3://b/orders-1.json"
+
+
+def test_reverting_a_commit_of_another_branch_is_refused(forked: Terminal) -> None:
+    assert "is not in the history of 'main'" in forked("revert", "dev", status=1).err
+
+
+def test_an_outcome_is_found_by_its_key(forked: Terminal) -> None:
+    commit = forked.put("t", "1", "--key", "load-1")
+    assert forked.json("outcome", "load-1") == {
+        "key": "load-1",
+        "branch": "main",
+        "applied": True,
+        "commits": [commit],
+        "head": commit,
+    }
+    assert forked("outcome", "load-1").lines == [f"applied to main as {commit[:8]}"]
+    absent = forked.json("outcome", "load-1", "--branch", "dev", status=4)
+    assert (absent["applied"], absent["commits"], absent["head"]) == (False, [], None)
+    assert forked("outcome", "nope", status=4).lines == ["no request with key nope was applied to main"]
+
+
+def test_the_outcome_of_several_commits_names_them_all(forked: Terminal) -> None:
+    made = forked.json("transplant", "main~1..dev", "--default", "force", "--key", "k")["commits"]
+    assert len(made) == 2
+    assert forked.json("outcome", "k")["commits"] == made
+    assert forked("outcome", "k").lines == [f"applied to main as {made[0][:8]}, {made[1][:8]}"]
+
+
+def test_the_outcome_of_a_request_about_a_branch_is_found_too(forked: Terminal) -> None:
+    head = forked.json("show")["id"]
+    forked("branch", "create", "other", "--key", "made")
+    assert forked("outcome", "made", "--branch", "other").lines == [f"applied to other, at {head[:8]} then"]
+    rebased = forked.json("rebase", "dev", "--default", "force", "--key", "rebased")["commits"]
+    assert forked.json("outcome", "rebased", "--branch", "dev")["commits"] == rebased
+    forked("branch", "delete", "other", "--key", "gone")
+    gone = forked.json("outcome", "gone", "--branch", "other")
+    assert (gone["applied"], gone["commits"], gone["head"]) == (True, [], head)
+    assert forked.json("outcome", "nope", "--branch", "other", status=4)["applied"] is False
+    assert "no branch or tag 'never'" in forked("outcome", "nope", "--branch", "never", status=4).err
+
+
+def test_namespaces_are_counted_apart(terminal: Terminal, tmp_path: Path) -> None:
+    terminal("branch", "create", "dev")
+    terminal.put("a.b.t", "1", "--branch", "dev")
+    assert terminal("merge", "dev", "--dry-run").lines[0] == "dev → main   1 commit, 1 table, 2 namespaces"

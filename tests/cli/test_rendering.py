@@ -1,0 +1,199 @@
+"""Text for people: columns, times, changes; what a screen can show."""
+
+from __future__ import annotations
+
+import io
+import sys
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from penstock.cli import progress
+from penstock.cli.rendering.columns import Cell, Row, columns, flow
+from penstock.cli.rendering.contents import change, fields
+from penstock.cli.rendering.screen import Screen, cells, clip, printable
+from penstock.cli.rendering.times import ago, counted, iso, moment, size
+from penstock.model.content import DeltaTable, IcebergTable, LanceTable, Namespace
+
+NOW = datetime(2026, 11, 14, 10, 0, tzinfo=UTC)
+
+
+class Tty(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+# -- screens -----------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_has_colours_and_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "77")
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Screen.of(Tty())
+    assert (screen.width, screen.colour) == (77, True)
+    assert screen.paint("main", "name") == "\x1b[1;36mmain\x1b[0m"
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_can_be_declined(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(name, value)
+    assert Screen.of(Tty()).paint("main", "name") == "main"
+
+
+def test_a_file_has_neither_colours_nor_a_width() -> None:
+    screen = Screen.of(io.StringIO())
+    assert (screen.width, screen.colour) == (None, False)
+
+
+def test_a_stream_that_knows_no_lines_gets_plain_characters() -> None:
+    screen = Screen.of(io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert screen.spell("●─╮ main → dev … more") == "*-\\ main -> dev ... more"
+
+
+def test_text_cannot_command_the_terminal() -> None:
+    assert printable("a\x1b[2Jb\nc\u202ed") == "a\\x1b[2Jb\\nc\\u202ed"
+    assert printable("größe 大小") == "größe 大小"
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert cells("大小") == 4
+    assert cells("e\u0301") == 1
+    assert clip("大小大小", 6) == "大小…"
+    assert clip("orders", 6) == "orders"
+    assert clip("customers", 6) == "custo…"
+
+
+# -- columns -----------------------------------------------------------------------------------------------
+
+
+def test_columns_line_up_and_empty_ones_vanish() -> None:
+    rows = [["a", "", "short", "1"], ["大小", "", "longer text", "22"]]
+    assert list(columns(Screen(), rows)) == ["a     short        1", "大小  longer text  22"]
+
+
+def test_a_screen_that_is_too_narrow_shortens_the_flexible_column() -> None:
+    rows = [["id", "a message that is far too long for this", "ada"]]
+    (line,) = columns(Screen(width=30), rows, flexible=1)
+    assert line == "id  a message that is fa…  ada"
+    (line,) = columns(Screen(width=5), rows, flexible=1)
+    assert line == "id  a message t…  ada", "it stays readable on a screen of any width"
+
+
+def test_colours_do_not_count_as_width() -> None:
+    rows: list[Row] = [[Cell("a", "id"), "x"], [Cell("bb", "id"), "y"]]
+    plain = list(columns(Screen(), rows))
+    assert plain == ["a   x", "bb  y"]
+    painted = list(columns(Screen(colour=True), rows))
+    assert painted == ["\x1b[33ma\x1b[0m   x", "\x1b[33mbb\x1b[0m  y"]
+
+
+def test_no_rows_are_no_lines() -> None:
+    assert list(columns(Screen(), [])) == []
+
+
+def test_what_does_not_fit_on_a_line_is_counted() -> None:
+    items = [Cell(f"+ sales.t{number}") for number in range(9)]
+    assert flow(Screen(width=40), items) == "+ sales.t0   + sales.t1   … 7 more"
+    assert flow(Screen(width=5), items[:2]).startswith("+ sales.t0"), "at least one is shown"
+    assert flow(Screen(), items).count("sales") == 9
+
+
+# -- times -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "just now"),
+        (59, "59 s ago"),
+        (60, "1 min ago"),
+        (3599, "59 min ago"),
+        (3600, "1 h ago"),
+        (86_400, "1 day ago"),
+        (3 * 86_400, "3 days ago"),
+        (30 * 86_400, "2026-10-15"),
+        (-5, "just now"),
+        (-3600, "2026-11-14 11:00 UTC"),
+    ],
+)
+def test_times_are_told_as_people_say_them(seconds: int, text: str) -> None:
+    assert ago(NOW - timedelta(seconds=seconds), NOW) == text
+
+
+def test_a_moment_can_be_told_by_how_long_ago_it_was() -> None:
+    assert moment("2h", NOW) == NOW - timedelta(hours=2)
+    assert moment("30 min ago", NOW) == NOW - timedelta(minutes=30)
+    assert moment("7d", NOW) == NOW - timedelta(days=7)
+    assert moment("2026-11-01", NOW) == "2026-11-01"
+    assert iso(NOW) == "2026-11-14T10:00:00.000000Z"
+
+
+def test_sizes_and_counts() -> None:
+    assert [size(0), size(1023), size(1536), size(5 * 1024**4)] == [
+        "0 bytes",
+        "1023 bytes",
+        "1.5 KiB",
+        "5.0 TiB",
+    ]
+    assert [counted(1, "branch", "branches"), counted(2000, "branch", "branches")] == [
+        "1 branch",
+        "2,000 branches",
+    ]
+
+
+# -- contents ----------------------------------------------------------------------------------------------
+
+
+def test_a_change_names_the_fields_that_changed() -> None:
+    one = uuid4()
+    before = IcebergTable(id=one, metadata_location="s3://b/orders/meta/v1.json", snapshot_id=5)
+    after = IcebergTable(id=one, metadata_location="s3://b/orders/meta/v2.json", snapshot_id=6)
+    assert change(before, after) == "metadata_location …/v1.json → …/v2.json, snapshot_id 5 → 6"
+    assert change(None, after) == "ICEBERG_TABLE s3://b/orders/meta/v2.json"
+    assert change(before, LanceTable(id=one, location="/w/x")) == (
+        "ICEBERG_TABLE s3://b/orders/meta/v1.json → LANCE_TABLE /w/x"
+    )
+
+
+def test_a_table_created_anew_says_so() -> None:
+    before = DeltaTable(id=uuid4(), state=b"1")
+    assert change(before, DeltaTable(id=uuid4(), state=b"2")) == "dropped and created anew, state changed"
+
+
+def test_fields_at_their_default_are_left_out() -> None:
+    assert fields(IcebergTable(metadata_location="s3://x")) == [("metadata_location", "s3://x")]
+    assert fields(Namespace(properties={"owner": "ada\x1b"})) == [("properties", "owner=ada\\x1b")]
+    assert fields(LanceTable(state=b"12345", held=(b"\x01" * 32,))) == [
+        ("state", "5 bytes"),
+        ("held", "01" * 32),
+    ]
+
+
+# -- progress ----------------------------------------------------------------------------------------------
+
+
+def test_progress_is_a_line_on_a_terminal_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Tty()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "REDRAW_S", 0)
+    with progress.Progress() as told:
+        told("checked", 1000)
+        assert stream.getvalue() == "\r\x1b[Kchecked 1,000 objects"
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize(("stream", "quiet"), [(io.StringIO(), False), (Tty(), True)])
+def test_progress_is_silent_elsewhere(
+    stream: io.StringIO, quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "REDRAW_S", 0)
+    with progress.Progress(quiet) as told:
+        told("checked", 1000)
+    assert stream.getvalue() == ""

@@ -1,0 +1,32 @@
+"""How the suite runs: the same every time in `make test`, wider and at random in `make reliability`."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+settings.register_profile(
+    "test", derandomize=True, max_examples=50, deadline=None, database=None, suppress_health_check=SLOW
+)
+settings.register_profile(
+    "reliability", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=SLOW
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    chosen = "reliability" if config.getoption("markexpr") == "reliability" else "test"
+    settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", chosen))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """Where chance begins: fixed, or for a long run another one each time, which it prints."""
+    if request.node.get_closest_marker("reliability") is None:
+        return 20261101
+    chosen = int(os.environ.get("PENSTOCK_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"repeat with PENSTOCK_SEED={chosen}")
+    return chosen

@@ -1,0 +1,281 @@
+"""K4: a turn does no work outside the store. What is slow or may fail happens before it or after it."""
+
+from __future__ import annotations
+
+from functools import partial
+from threading import Event, Thread
+
+import pytest
+
+import penstock
+from penstock import IcebergTable, Key, Lake, Put, Settings
+from penstock.errors import (
+    CommitConflict,
+    InvalidRequest,
+    RetriesExhausted,
+)
+from penstock.kernel.description import read_description
+from penstock.kernel.kernel import Kernel
+from penstock.model.clock import Clock, now_us
+from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Store
+from penstock.testing import CountingStore, FaultyStore, Point
+from penstock.testing.drill import Ticking, new_lake
+from penstock.testing.journal import JournalFormat, Published, append, journal_at, lines_of, replace
+from penstock.testing.threads import at_once
+
+
+def test_k4_a_change_is_prepared_outside_of_the_queue(lake: Lake, journals: JournalFormat) -> None:
+    """While one change is being prepared, slowly, others land: a slow bucket stalls nobody."""
+    lake.commit([append("diary", "one")])
+    arrived, go = Event(), Event()
+
+    def hold() -> None:
+        arrived.set()
+        assert go.wait(30)
+
+    journals.during_prepare = hold
+    slow = Thread(target=lambda: lake.commit([append("diary", "slow")]))
+    slow.start()
+    assert arrived.wait(30)
+    journals.during_prepare = lambda: None
+    for number in range(3):
+        lake.commit([append("diary", f"quick {number}")])
+        lake.branch().put(f"plain{number}", IcebergTable(metadata_location="1"))
+    go.set()
+    slow.join(30)
+    assert lines_of(lake.kernel, "diary") == ["one", "quick 0", "quick 1", "quick 2", "slow"]
+
+
+def test_k4_landing_is_told_outside_of_the_queue(lake: Lake, journals: JournalFormat) -> None:
+    """While what has landed is being published, slowly, it is visible and others land."""
+    arrived, go = Event(), Event()
+
+    def hold() -> None:
+        arrived.set()
+        assert go.wait(30)
+
+    journals.during_landed = hold
+    slow = Thread(target=lambda: lake.commit([append("diary", "one")]))
+    slow.start()
+    assert arrived.wait(30)
+    assert lines_of(lake.kernel, "diary") == ["one"]
+    journals.during_landed = lambda: None
+    lake.commit([append("diary", "two")])
+    go.set()
+    slow.join(30)
+    assert lines_of(lake.kernel, "diary") == ["one", "two"]
+
+
+def test_k4_a_lost_swap_applies_again_but_prepares_once(journals: JournalFormat) -> None:
+    store = FaultyStore(MemoryStore())
+    lake = _lake_on(store, journals)
+    lake.commit([append("diary", "one")])
+    before = journals.calls.copy()
+    store.lose_swap(times=3)
+    lake.commit([append("diary", "two")])
+    assert journals.calls["prepare"] - before["prepare"] == 1
+    assert journals.calls["apply"] - before["apply"] == 4
+    assert journals.calls["landed"] - before["landed"] == 1
+    assert lines_of(lake.kernel, "diary") == ["one", "two"]
+
+
+def test_k4_bytes_that_the_kernel_carries_are_stored_with_the_commit_and_kept_by_the_sweep(
+    journals: JournalFormat,
+) -> None:
+    """By the very advance that moves the branch, and not before it: at the turn nothing else is stored."""
+    clock = Ticking()
+    store = CountingStore(MemoryStore(clock))
+    lake = _lake_on(store, journals, clock, Settings(grace_s=10))
+    store.reset()
+    lake.commit([append("diary", "carried")])
+    assert (store.counts.swaps, store.counts.swaps_lost) == (1, 0)
+    (held,) = [one for one in _held(lake) if lake.kernel.objects.get(one).data == b"1\tcarried"]
+    assert held in store.fetch([held])
+    clock.pass_hours(1)
+    lake.sweep()
+    clock.pass_hours(1)
+    lake.sweep()
+    assert held in store.fetch([held])
+    assert lake.fsck().damages == ()
+
+
+def test_k4_bytes_that_no_line_names_any_more_are_swept_with_the_history_that_did(
+    journals: JournalFormat,
+) -> None:
+    clock = Ticking()
+    store = MemoryStore(clock)
+    lake = _lake_on(store, journals, clock, Settings(grace_s=10))
+    lake.keep_history(max_commits=1)
+    lake.commit([append("diary", "old")])
+    (held,) = _held(lake)
+    plain = [Put(Key(f"plain{number}"), IcebergTable(metadata_location="1")) for number in range(300)]
+    lake.commit([replace("diary", "new"), *plain])  # so many that they are folded into the tree
+    clock.pass_hours(1)
+    lake.sweep()
+    assert store.fetch([held]) == {}
+    assert lines_of(lake.kernel, "diary") == ["new"]
+    assert lake.fsck().damages == ()
+
+
+def test_k4_a_failure_to_publish_does_not_fail_the_commit(lake: Lake, journals: JournalFormat) -> None:
+    def fail() -> None:
+        raise OSError("the bucket is away")
+
+    journals.during_landed = fail
+    commit = lake.commit([append("diary", "one")])
+    assert lake.branch().head == commit.id
+    assert journals.calls["landed"] == 1
+    journals.during_landed = lambda: None
+    lake.commit([append("diary", "two")])
+    assert lines_of(lake.kernel, "diary") == ["one", "two"]
+
+
+def test_k4_what_is_published_is_what_landed(lake: Lake, journals: JournalFormat) -> None:
+    first = lake.commit([append("diary", "one")])
+    second = lake.commit([append("diary", "two"), append("log", "a")])
+    assert journals.published == [
+        Published(Key("diary"), first.object_id, 1),
+        Published(Key("diary"), second.object_id, 2),
+        Published(Key("log"), second.object_id, 1),
+    ]
+
+
+def test_k4_what_is_published_after_a_lost_answer_is_what_landed(journals: JournalFormat) -> None:
+    store = FaultyStore(MemoryStore())
+    lake = _lake_on(store, journals)
+    lake.commit([append("diary", "one")])
+    store.lose_answer()
+    commit = lake.commit([append("diary", "two")])
+    assert lines_of(lake.kernel, "diary") == ["one", "two"]
+    assert journals.published[-1] == Published(Key("diary"), commit.object_id, 2)
+    assert len(journals.published) == 2
+
+
+def test_k4_a_change_that_cannot_be_is_refused_before_it_queues(lake: Lake, journals: JournalFormat) -> None:
+    journals.refused_texts = {"bad", "worse"}
+    lake.commit([append("diary", "good")])
+    head, applied = lake.branch().head, journals.calls["apply"]
+    with pytest.raises(CommitConflict) as refused:
+        lake.commit([append("diary", "bad"), append("log", "worse"), append("third", "good")])
+    assert [(one.key, one.why) for one in refused.value.conflicts] == [
+        (Key("diary"), "cannot take the line 'bad'"),
+        (Key("log"), "cannot take the line 'worse'"),
+    ]
+    assert (lake.branch().head, journals.calls["apply"]) == (head, applied)
+
+
+def test_k4_a_change_refused_at_its_turn_costs_the_others_nothing(
+    lake: Lake, journals: JournalFormat
+) -> None:
+    journals.refused_late = {"line 3"}
+    lake.commit([append("diary", "first")])
+
+    def write(number: int) -> bool:
+        try:
+            lake.commit([append("diary", f"line {number}")])
+        except CommitConflict:
+            return False
+        return True
+
+    landed = at_once(*(partial(write, number) for number in range(8)))
+    assert [number for number, done in enumerate(landed) if not done] == [3]
+    assert sorted(lines_of(lake.kernel, "diary")) == sorted(
+        ["first", *(f"line {number}" for number in range(8) if number != 3)]
+    )
+
+
+def test_k4_a_refused_change_lets_nothing_of_its_request_land(lake: Lake, journals: JournalFormat) -> None:
+    journals.refused_late = {"bad"}
+    head = lake.branch().head
+    with pytest.raises(CommitConflict):
+        lake.commit(
+            [
+                append("log", "good"),
+                append("diary", "bad"),
+                Put(Key("a"), IcebergTable(metadata_location="1")),
+            ]
+        )
+    assert lake.branch().head == head
+    assert journals.published == []
+
+
+def test_k4_a_change_that_must_be_prepared_again_goes_round(lake: Lake, journals: JournalFormat) -> None:
+    lake.commit([append("diary", "one")])
+    before = journals.calls.copy()
+    journals.again = 2
+    lake.commit([append("diary", "two")])
+    assert journals.calls["prepare"] - before["prepare"] == 3
+    assert journals.calls["apply"] - before["apply"] == 3
+    assert lines_of(lake.kernel, "diary") == ["one", "two"]
+
+
+def test_k4_a_change_that_must_be_prepared_for_ever_gives_up_in_bounds(journals: JournalFormat) -> None:
+    lake = _lake_on(MemoryStore(), journals, settings=Settings(tries_max=5, backoff_min_ms=0.01))
+    head = lake.branch().head
+    journals.again = 1000
+    with pytest.raises(RetriesExhausted) as given_up:
+        lake.commit([append("diary", "never")])
+    assert given_up.value.details["tries"] == 5
+    assert lake.branch().head == head
+
+
+def test_k4_another_in_the_batch_lands_while_one_goes_round(lake: Lake, journals: JournalFormat) -> None:
+    journals.again = 1
+    at_once(*(partial(lake.commit, [append("diary", f"line {number}")]) for number in range(6)))
+    assert sorted(lines_of(lake.kernel, "diary")) == [f"line {number}" for number in range(6)]
+    assert journals.again == 0
+
+
+def test_k4_a_format_that_breaks_at_its_turn_fails_its_own_request_only(
+    lake: Lake, journals: JournalFormat
+) -> None:
+    lake.commit([append("diary", "one")])
+
+    def explode() -> None:
+        raise ZeroDivisionError("a mistake in the format")
+
+    journals.during_apply = explode
+    with pytest.raises(ZeroDivisionError):
+        lake.commit([append("diary", "two")])
+    journals.during_apply = lambda: None
+    lake.commit([append("diary", "three")])
+    assert lines_of(lake.kernel, "diary") == ["one", "three"]
+
+
+def test_k4_a_change_by_a_format_that_nobody_knows_is_refused() -> None:
+    lake = penstock.open("memory:")
+    with pytest.raises(InvalidRequest, match="journal"):
+        lake.commit([append("diary", "one")])
+    assert lake.log() == []
+
+
+@pytest.mark.parametrize("point", [Point.BEFORE_OBJECTS, Point.BEFORE_SWAP, Point.AFTER_SWAP])
+def test_k4_a_change_whose_answer_is_unknown_is_settled_by_its_key(
+    point: Point, journals: JournalFormat
+) -> None:
+    store = FaultyStore(MemoryStore())
+    lake = _lake_on(store, journals, settings=Settings(tries_max=1))
+    lake.commit([append("diary", "one")])
+    store.fail(point, penstock.errors.OutcomeUnknown("no answer"))
+    with pytest.raises(penstock.errors.OutcomeUnknown):
+        lake.commit([append("diary", "two")], idempotency_key="k")
+    done = lake.commit([append("diary", "two")], idempotency_key="k")
+    assert done.id == lake.branch().head
+    assert lines_of(lake.kernel, "diary") == ["one", "two"]
+    assert lake.fsck().damages == ()
+
+
+def _held(lake: Lake) -> tuple[bytes, ...]:
+    content = journal_at(lake.kernel, "diary")
+    return content.objects if content is not None else ()
+
+
+def _lake_on(
+    store: Store,
+    journals: JournalFormat,
+    clock: Clock = now_us,
+    settings: Settings | None = None,
+) -> Lake:
+    new_lake(store)
+    return Lake(Kernel(store, [journals], settings, clock), read_description(store), "tester")

@@ -1,0 +1,188 @@
+"""The log of a lake: filters, pages, merges."""
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from penstock.errors import CommitNotFound, InvalidKey, InvalidName, InvalidRequest, PenstockError
+from penstock.lake.lake import Lake
+from penstock.model.commits import Commit
+from penstock.stores.memory import MemoryStore
+from tests.queue.hooks import SetClock, new_lake, table
+
+START = datetime.fromtimestamp(1_800_000_000, UTC)
+
+
+@pytest.fixture
+def lake() -> Lake:
+    """Thirty commits, one an hour, by three authors, to six tables in two namespaces."""
+    clock = SetClock()
+    lake = new_lake(MemoryStore(clock), clock)
+    for number in range(30):
+        name = f"{'ab'[number % 2]}.t{number % 3}"
+        author = ["anna", "bert", "cora"][number % 3]
+        clock.go_on(3600)
+        lake.branch().put(name, table(str(number)), message=f"Commit {number:02}", author=author)
+    return lake
+
+
+def _numbers(commits: list[Commit]) -> list[int]:
+    return [int(commit.message.removeprefix("Commit ")) for commit in commits]
+
+
+def _time(number: int) -> datetime:
+    """Between two commits: after this one and before the next."""
+    return START + timedelta(hours=number + 1, minutes=30)
+
+
+def test_the_newest_come_first(lake: Lake) -> None:
+    assert _numbers(lake.log()) == list(range(29, -1, -1))
+    assert _numbers(lake.log("main~3", limit=2)) == [26, 25]
+    assert _numbers(lake.branch().log(limit=1)) == [29]
+    assert lake.log(limit=0) == []
+    assert len(lake.log(limit=None)) == 30
+
+
+def test_a_table_or_namespace_chooses_the_commits_that_changed_it(lake: Lake) -> None:
+    assert _numbers(lake.log(table="a.t0")) == [24, 18, 12, 6, 0]
+    assert _numbers(lake.log(table="b")) == list(range(29, 0, -2))
+    assert lake.log(table="nosuch") == []
+    lake.branch().drop("a.t0", message="Commit 30")
+    assert _numbers(lake.log(table="a.t0", limit=2)) == [30, 24]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({"author": "bert"}, range(28, 0, -3)),
+        ({"author": "nobody"}, []),
+        ({"text": "commit 1"}, range(19, 9, -1)),
+        ({"text": "COMMIT 07"}, [7]),
+        ({"text": "no such text"}, []),
+        ({"since": _time(25)}, [29, 28, 27, 26]),
+        ({"until": _time(2)}, [2, 1, 0]),
+        ({"since": _time(9), "until": _time(12)}, [12, 11, 10]),
+        ({"since": _time(9).isoformat(), "until": _time(12).isoformat()}, [12, 11, 10]),
+        ({"since": _time(9).replace(tzinfo=None).isoformat(), "until": _time(12)}, [12, 11, 10]),
+        ({"since": str(int(_time(27).timestamp() * 1000))}, [29, 28]),
+        ({"since": _time(9).replace(tzinfo=None), "until": _time(11)}, [11, 10]),
+        ({"author": "anna", "table": "b", "since": _time(10), "until": _time(22)}, [21, 15]),
+        ({"since": _time(40)}, []),
+        ({"until": _time(-5)}, []),
+    ],
+)
+def test_filters_choose_what_matches_all_of_them(lake: Lake, chosen: dict[str, Any], expected: Any) -> None:
+    assert _numbers(lake.log(**chosen)) == list(expected)
+    assert _numbers(lake.log(all_parents=True, **chosen)) == list(expected)
+
+
+def test_a_day_begins_at_midnight_utc(lake: Lake) -> None:
+    day = (START + timedelta(hours=15)).date()
+    since = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    expected = [number for number in range(30) if START + timedelta(hours=number + 1) >= since]
+    assert _numbers(lake.log(since=day.isoformat())) == expected[::-1]
+    assert isinstance(day, date)
+
+
+def test_a_time_that_is_exactly_a_commits_counts_for_both_ends(lake: Lake) -> None:
+    commit = lake.log()[10]
+    assert lake.log(since=commit.time)[-1] == commit
+    assert lake.log(until=commit.time)[0] == commit
+    assert lake.log(since=commit.time, until=commit.time) == [commit]
+
+
+@pytest.mark.parametrize("size", [1, 4, 7, 30, 31])
+@pytest.mark.parametrize(
+    "chosen",
+    [{}, {"author": "cora"}, {"table": "a.t1"}, {"text": "2"}, {"since": _time(7), "until": _time(22)}],
+)
+def test_pages_follow_each_other_without_gap_or_repetition(
+    lake: Lake, size: int, chosen: dict[str, Any]
+) -> None:
+    found: list[Commit] = []
+    while page := lake.log(limit=size, after=found[-1].id if found else None, **chosen):
+        assert len(page) <= size
+        found += page
+    assert found == lake.log(limit=None, **chosen)
+
+
+def test_a_page_goes_on_where_it_ended_while_commits_come_in(lake: Lake) -> None:
+    first = lake.log(limit=5)
+    lake.branch().put("new", table(), message="Commit 30")
+    assert _numbers(lake.log(limit=2, after=first[-1].id)) == [24, 23]
+    assert _numbers(lake.log(limit=2, after="main~3")) == [26, 25]
+
+
+def test_going_on_after_a_commit_that_is_not_in_the_log_is_refused(lake: Lake) -> None:
+    lake.branch("dev").create()
+    elsewhere = lake.branch("dev").put("d", table()).id
+    with pytest.raises(InvalidRequest, match=elsewhere):
+        lake.log("main", after=elsewhere)
+    with pytest.raises(CommitNotFound):
+        lake.log(after="ab" * 32)
+
+
+def test_merged_commits_are_shown_if_all_parents_are_wanted(lake: Lake) -> None:
+    dev = lake.branch("dev").create(at="main~2")
+    mine = [dev.put(f"dev{number}", table(), author="dev") for number in range(3)]
+    merged = lake.merge("dev", "main", message="the merge").head
+    shown = lake.log(all_parents=True, limit=None)
+    assert shown[0].id == merged
+    assert {commit.id for commit in mine} <= {commit.id for commit in shown}
+    assert not {commit.id for commit in mine} & {commit.id for commit in lake.log(limit=None)}
+    assert len({commit.id for commit in shown}) == len(shown) == 34
+    generations = [commit.generation for commit in shown]
+    assert generations == sorted(generations, reverse=True)
+    assert lake.log(all_parents=True, author="dev") == mine[::-1]
+    pages: list[Commit] = []
+    while page := lake.log(all_parents=True, limit=6, after=pages[-1].id if pages else None):
+        pages += page
+    assert pages == shown
+
+
+def test_parents_come_after_their_children_with_all_parents(lake: Lake) -> None:
+    for number in range(4):
+        lake.branch(f"b{number}").create(at=f"main~{number}")
+        lake.branch(f"b{number}").put(f"b{number}", table())
+        lake.merge(f"b{number}", "main")
+    seen: set[str] = set()
+    for commit in lake.log(all_parents=True, limit=None):
+        assert not seen & set(commit.parents)
+        seen.add(commit.id)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "error"),
+    [
+        ({"limit": -1}, InvalidRequest),
+        ({"since": "yesterday"}, InvalidName),
+        ({"until": "2026-13-01"}, InvalidName),
+        ({"since": ""}, PenstockError),
+        ({"since": "99999999999999999999"}, PenstockError),
+        ({"since": "²"}, PenstockError),
+        ({"until": "0001-01-01T00:00:00+23:00"}, PenstockError),
+        ({"table": ""}, InvalidKey),
+        ({"table": "a..b"}, InvalidKey),
+        ({"after": ""}, PenstockError),
+        ({"after": "not a revision"}, InvalidName),
+    ],
+)
+def test_what_a_log_cannot_be_asked_is_refused(
+    lake: Lake, chosen: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        lake.log(**chosen)
+
+
+def test_a_reflog_cannot_have_fewer_lines_than_none(lake: Lake) -> None:
+    assert lake.reflog(limit=0) == []
+    assert len(lake.reflog(limit=5)) == 5
+    with pytest.raises(InvalidRequest, match="limit"):
+        lake.reflog(limit=-1)
+
+
+def test_every_commit_is_in_exactly_one_page_of_every_author(lake: Lake) -> None:
+    found = chain.from_iterable(lake.log(author=author) for author in ("anna", "bert", "cora"))
+    assert sorted(commit.id for commit in found) == sorted(commit.id for commit in lake.log())

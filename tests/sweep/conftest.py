@@ -1,0 +1,72 @@
+"""Lakes to sweep on each family of stores, with a clock that can be set; and a lake to damage."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.kernel.settings import Settings
+from penstock.lake.lake import Lake
+from penstock.model.keys import Key
+from penstock.model.operations import Put
+from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Store
+from penstock.stores.sqlite import SqliteStore
+from tests.queue.hooks import HookedStore, SetClock, new_lake, table
+from tests.sweep.damage import Database
+from tests.sweep.oracle import GRACE_S, large
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[HookedStore]:
+    inner: Store
+    if request.param == "memory":
+        inner = MemoryStore(clock)
+    else:
+        inner = SqliteStore(tmp_path / "penstock.db", clock=clock, synchronous="OFF")
+    yield HookedStore(inner)
+    inner.close()
+
+
+@pytest.fixture
+def lake(store: HookedStore, clock: SetClock) -> Lake:
+    return new_lake(store, clock, Settings(grace_s=GRACE_S))
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with everything in it that a lake can have."""
+    place = tmp_path_factory.mktemp("template") / "lake"
+    with penstock.open(place, author="tester") as lake:
+        main = lake.branch()
+        main.commit([Put(Key(f"key{number:03}"), table(str(number))) for number in range(300)])
+        main.put("big", large(1, 300_000))
+        for number in range(5):
+            main.put(f"t{number}", large(number, 2000))
+        dev = lake.branch("dev").create()
+        dev.put("in-dev", table())
+        main.put("in-main", table())
+        lake.merge("dev", "main")
+        lake.tag("v1").create(at="main~1")
+        lake.branch("gone").create().delete()
+        main.put("last", table())
+    return place
+
+
+@pytest.fixture
+def place(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "lake"))
+
+
+@pytest.fixture
+def database(place: Path) -> Iterator[Database]:
+    found = Database(place / "penstock.db")
+    yield found
+    found.close()

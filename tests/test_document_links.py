@@ -1,0 +1,88 @@
+"""What the documents point at is there: pages, headings, files, and the tests that prove a promise."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FILE = re.compile(r"`((?:src|tests|docs|benchmarks|examples)/[\w./-]+\.(?:py|md))(?:::([\w:]+))?`")
+FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def _text(path: Path) -> str:
+    """A document without its code blocks."""
+    return FENCED.sub("", path.read_text("utf-8"))
+
+
+@cache
+def _anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", _text(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def _tests(path: Path) -> set[str]:
+    """The tests of a file, with and without the class they are in."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found.add(node.name)
+            found |= {f"{node.name}::{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_links_lead_somewhere(document: Path) -> None:
+    lost = []
+    for link in LINK.findall(_text(document)):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        path = (document.parent / target).resolve() if target else document
+        if not path.exists() or (anchor and anchor not in _anchors(path)):
+            lost.append(link)
+    assert lost == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_files_and_tests_that_a_document_names_exist(document: Path) -> None:
+    lost = []
+    for file, test in FILE.findall(_text(document)):
+        path = ROOT / file
+        if not path.exists() or (test and test not in _tests(path)):
+            lost.append(f"{file}::{test}" if test else file)
+    assert lost == []
+
+
+def test_every_decision_is_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = set(re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text("utf-8")))
+    assert listed == {path.name for path in folder.glob("0*.md")}
+
+
+def test_every_page_can_be_found_from_the_readme() -> None:
+    reached, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached or not page.exists():
+            continue
+        reached.add(page)
+        links = [link.partition("#")[0] for link in LINK.findall(_text(page)) if "://" not in link]
+        waiting += [(page.parent / link).resolve() for link in links if link.endswith(".md")]
+    pages = {path for path in DOCUMENTS if path.name != "CHANGELOG.md"}
+    assert {_name(path) for path in pages - reached} == set()

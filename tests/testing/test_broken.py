@@ -1,0 +1,94 @@
+"""The checks are tested too: every kernel and store that is broken on purpose is noticed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from penstock.stores.memory import MemoryStore
+from penstock.testing import BROKEN, StoreContract
+from penstock.testing.broken import Broken
+from penstock.testing.drill import Drill
+from penstock.testing.samples import OpenStore
+
+LEAST_REFUSED = 14
+"""The drill makes so many requests that must be refused, whatever its threads do."""
+
+
+def test_nothing_is_wrong_with_a_kernel_and_a_store_that_are_whole() -> None:
+    found = Drill().run()
+    assert found.kinds == set(), str(found)
+    assert found.refused >= LEAST_REFUSED
+    assert found.accepted > 60
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("attempt", range(100))
+def test_nothing_is_wrong_with_whole_ones_however_often(attempt: int) -> None:
+    found = Drill(seed=attempt).run()
+    assert found.kinds == set(), str(found)
+    assert found.refused >= LEAST_REFUSED
+
+
+def test_at_least_ten_are_broken() -> None:
+    assert len(BROKEN) >= 10
+    assert len({broken.mistake for broken in BROKEN}) == len(BROKEN)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.mistake)
+def test_what_is_broken_is_noticed(broken: Broken) -> None:
+    by_contract = {"contract"} & broken.noticed_by
+    by_drill = broken.noticed_by - by_contract
+    assert broken.noticed_by, "a mistake that nothing notices"
+    if by_drill:
+        found = Drill(broken.wrap).run(broken.tamper)
+        assert found.kinds >= by_drill, f"it {broken.mistake}, and {found} was found"
+    if by_contract:
+        data = MemoryStore()
+        assert first_failure(lambda: broken.wrap(data)) is not None, f"it {broken.mistake}"
+
+
+def test_the_contract_finds_nothing_wrong_with_a_store_that_is_whole() -> None:
+    data: list[MemoryStore] = [MemoryStore()]
+    assert first_failure(lambda: data[0]) is None
+
+
+# -- running the contract without pytest -----------------------------------------------------------------
+
+
+def first_failure(open_store: OpenStore) -> str | None:
+    """The first test of the contract that a store fails."""
+    for name, test, arguments in contract_tests():
+        store, other = open_store(), open_store()
+        store.erase()
+        try:
+            test(**_chosen(test, {"store": store, "other": other, "open_store": open_store} | arguments))
+        except Exception as failure:
+            return f"{name}: {failure}"
+    return None
+
+
+def contract_tests() -> Iterator[tuple[str, Callable[..., None], dict[str, Any]]]:
+    contract = StoreContract()
+    for name, test in inspect.getmembers(contract, inspect.ismethod):
+        if not name.startswith("test_"):
+            continue
+        marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+        choices = [[(mark.args[0], value) for value in mark.args[1]] for mark in marks]
+        for chosen in product(*choices):
+            yield name, test, dict(chosen)
+
+
+def _chosen(test: Callable[..., None], arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: arguments[name] for name in inspect.signature(test).parameters}
+
+
+def test_the_runner_runs_the_whole_contract() -> None:
+    """It would find nothing wrong if it ran nothing."""
+    names = {name for name, _, _ in contract_tests()}
+    assert names == {name for name in dir(StoreContract) if name.startswith("test_")}
+    assert len(names) > 45
