@@ -197,6 +197,7 @@ def _objects() -> Iterator[str]:
 _PLAIN_TYPES = {
     "str": "text",
     "int": "number",
+    "float": "number",
     "bool": "`true` or `false`",
     "datetime": "time",
     "Content": "[content](#contents)",

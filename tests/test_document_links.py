@@ -56,7 +56,7 @@ def test_links_lead_somewhere(document: Path) -> None:
         path = (document.parent / target).resolve() if target else document
         if not path.exists() or (anchor and anchor not in _anchors(path)):
             lost.append(link)
-    assert lost == []
+    assert not lost, f"{_name(document)} links to what is not there: {', '.join(lost)}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
@@ -65,8 +65,14 @@ def test_files_and_tests_that_a_document_names_exist(document: Path) -> None:
     for file, test in FILE.findall(_text(document)):
         path = ROOT / file
         if not path.exists() or (test and test not in _tests(path)):
-            lost.append(f"{file}::{test}" if test else file)
-    assert lost == []
+            lost.append(f"{file}::{test}{_moved_to(test)}" if test else file)
+    assert not lost, f"{_name(document)} names what is not there:\n" + "\n".join(lost)
+
+
+def _moved_to(test: str) -> str:
+    """Where there is a test of that name, for the person who has to mend the document."""
+    found = [_name(path) for path in (ROOT / "tests").rglob("*.py") if test in _tests(path)]
+    return f" (there is one in {', '.join(found)})" if found else " (there is none of that name)"
 
 
 def test_every_decision_is_listed() -> None:

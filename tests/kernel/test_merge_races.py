@@ -114,11 +114,11 @@ def _queued(kernel: Kernel, store: FaultyStore, calls: list[Callable[[], object]
     threads = [Thread(target=commit, args=(kernel, "main", puts(first=1)))]
     threads[0].start()
     gate.reached()
-    waiting = kernel._queue("main")._waiting
+    queue = kernel._queue("main")
     for count, call in enumerate(calls, 1):
         threads.append(Thread(target=call))
         threads[-1].start()
-        while len(waiting) < count:
+        while len(queue._waiting) < 1 + count:
             threads[-1].join(0.001)
             assert threads[-1].is_alive()
     gate.open()

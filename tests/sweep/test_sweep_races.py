@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Barrier
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,9 @@ from penstock.model.commits import Commit
 from penstock.model.content import Unknown
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
+from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced, Stored
+from penstock.stores.port import Advanced, Row, Stored
 from tests.queue.hooks import DAY_S, Caller, Go, HookedStore, Once, SetClock, keep_history, new_lake, table
 from tests.sweep.oracle import GRACE_S, ids, large, reachable, receipts, reopened
 
@@ -231,7 +233,40 @@ def test_a_tombstone_made_anew_while_the_old_one_is_forgotten_stays(
     lake.sweep()
     assert heads
     assert lake.deleted() == ["dev"]
+    assert len(lake.reflog("dev")) == 5
+    assert reopened(lake).fsck().damages == ()
     assert lake.branch("back").create(at=heads[0]).head == heads[0]
+
+
+@pytest.mark.parametrize("kind", [Kind.DELETED, Kind.BRANCH, Kind.TAG])
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_name_that_is_deleted_or_created_while_names_are_listed_keeps_its_log(
+    lake: Lake,
+    store: HookedStore,
+    clock: SetClock,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind,
+    is_deleted: bool,
+) -> None:
+    """The sweep lists one kind after the other; the name changes its kind in between."""
+    dev = lake.branch("dev").create()
+    if not is_deleted:
+        dev.delete()
+    clock.go_on(2 * GRACE_S)
+    listed, first = store.references, Once()
+
+    def change_after(of: str, *how: Any, **more: Any) -> list[Row]:
+        rows = listed(of, *how, **more)
+        if of == kind and first():
+            user = new_lake(store.inner, clock).branch("dev")
+            user.delete() if is_deleted else user.create()
+        return rows
+
+    monkeypatch.setattr(store, "references", change_after)
+    lake.sweep()
+    assert not first()
+    assert reopened(lake).fsck().damages == ()
+    assert len(reopened(lake).reflog("dev")) == (2 if is_deleted else 3)
 
 
 def test_a_branch_created_while_its_tombstone_is_forgotten_stays(

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import Damaged, LakeExists, LakeNotFound, UnsupportedFormat
+from penstock.errors import Damaged, InvalidRequest, LakeExists, LakeNotFound, UnsupportedFormat
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.names import NAME_MAX_CHARS
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store
 
 FORMAT_VERSION: Final = 1
 """Of what is stored. A lake with a higher one is refused."""
+
+COMMITS_MAX: Final = 2**40
+DAYS_MAX: Final = 100_000
 
 ROW_NAME: Final = "@lake"
 """No branch or tag can have this name."""
@@ -34,6 +38,8 @@ class HistoryRule(msgspec.Struct, frozen=True, array_like=True):
     max_days: float | None
     since_us: int
     """The sweep heeds it a grace period later, when every writer has seen it."""
+    ended_us: int | None = None
+    """Writers heed it for a grace period longer, because a sweep that began before may."""
 
 
 class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -52,12 +58,41 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     history: tuple[HistoryRule, ...] = ()
     """Of several that match a name, the one set last holds. Without one, all history is kept."""
 
+    def _matching(self, name: str) -> Iterator[HistoryRule]:
+        """The rules for a reference, the one set last first."""
+        return (rule for rule in reversed(self.history) if fnmatchcase(name, rule.pattern))
+
     def rule_for(self, name: str) -> HistoryRule | None:
         """The rule that holds for a reference."""
-        return next((rule for rule in reversed(self.history) if fnmatchcase(name, rule.pattern)), None)
+        return next((rule for rule in self._matching(name) if rule.ended_us is None), None)
+
+    def rules_since(self, name: str, oldest_us: int) -> list[HistoryRule]:
+        """The rules that held for a reference at any moment since a time."""
+        rules: list[HistoryRule] = []
+        for rule in self._matching(name):
+            if rule.ended_us is None or rule.ended_us > oldest_us:
+                rules.append(rule)
+                if rule.ended_us is None and rule.since_us <= oldest_us:
+                    break
+        return rules
 
 
 _decode = decoder(Description).decode
+
+
+def checked_rule(
+    pattern: str, max_commits: int | None, max_days: float | None, now_us: int
+) -> HistoryRule | None:
+    """A new rule, ``None`` without limits; ``InvalidRequest`` if it cannot be."""
+    if not isinstance(pattern, str) or not pattern.isprintable() or not 0 < len(pattern) <= NAME_MAX_CHARS:
+        raise InvalidRequest(f"{pattern!a} is not a pattern of reference names")
+    if max_commits is None and max_days is None:
+        return None
+    if max_commits is not None and not (isinstance(max_commits, int) and 1 <= max_commits <= COMMITS_MAX):
+        raise InvalidRequest(f"a history keeps 1 to {COMMITS_MAX} commits, not {max_commits!r}")
+    if max_days is not None and not (isinstance(max_days, int | float) and 0 <= max_days <= DAYS_MAX):
+        raise InvalidRequest(f"a history keeps 0 to {DAYS_MAX} days, not {max_days!r}")
+    return HistoryRule(pattern, max_commits, max_days, now_us)
 
 
 def new_description(

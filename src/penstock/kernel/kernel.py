@@ -23,8 +23,8 @@ from penstock.kernel.chain import Chain
 from penstock.kernel.commit import CommitRequest
 from penstock.kernel.description import (
     Description,
-    HistoryRule,
     change_description,
+    checked_rule,
     read_description,
 )
 from penstock.kernel.format import Format, Formats, PrepareAgain
@@ -388,14 +388,19 @@ class Kernel:
 
         What was kept so far stays for a grace period.
         """
-        if (max_commits is not None and max_commits < 1) or (max_days is not None and max_days < 0):
-            raise InvalidRequest("a history keeps at least one commit, and no days below nothing")
-        rule = HistoryRule(pattern, max_commits, max_days, self.clock())
-        is_limited = max_commits is not None or max_days is not None
+        now_us = self.clock()
+        rule = checked_rule(pattern, max_commits, max_days, now_us)
+        forgotten_us = now_us - int(self.settings.grace_s * 1_000_000)
 
         def change(lake: Description) -> Description:
-            others = tuple(known for known in lake.history if known.pattern != pattern)
-            return msgspec.structs.replace(lake, history=(*others, rule) if is_limited else others)
+            rules = [known for known in lake.history if (known.ended_us or now_us) > forgotten_us]
+            ended = [
+                msgspec.structs.replace(known, ended_us=now_us)
+                if known.pattern == pattern and known.ended_us is None
+                else known
+                for known in rules
+            ]
+            return msgspec.structs.replace(lake, history=(*ended, rule) if rule else tuple(ended))
 
         change_description(self.store, self.settings, change)
 

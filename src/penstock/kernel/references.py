@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
@@ -149,7 +149,13 @@ class References:
         key: str = "",
         leave_log: bool = True,
     ) -> Reference:
-        """Delete a branch or tag; its log can be read until it expires, unless it leaves none."""
+        """Delete a branch or tag; its log can be read until it expires, unless it leaves none.
+
+        The default branch is never deleted.
+        """
+        lake = find_description(self._store)
+        if lake is not None and name == lake.default_branch:
+            raise InvalidRequest(f"the default branch '{name}' cannot be deleted", name=name)
 
         def decide(before: Row | None) -> Move:
             found = self.expected(name, before, expected, kind)
@@ -244,23 +250,34 @@ class References:
                 yield named
 
     def require_kept(self, commit: ObjectId) -> None:
-        """Refuse a commit that lies behind the history horizon, even if it has not been removed yet."""
+        """Refuse a commit that lies behind the history horizon, even if it has not been removed yet.
+
+        A sweep that began within the last grace period may go by what references and rules were then. So
+        they count as they were, all of them; a young commit is never swept.
+        """
         found = self._history.commit(commit)
         lake = find_description(self._store)
         if commit == NO_COMMIT or lake is None or not lake.history:
             return
-        for name, head in self._lasting_heads():
-            if head == commit or self._is_kept_from(head, commit, found, lake.rule_for(name)):
+        grace_us = int(self._settings.grace_s * 1_000_000)
+        oldest_us = self._clock() - grace_us
+        if grace_us and found.time_us >= self._clock() - grace_us // 2:
+            return
+        if any(head == commit for _, head in self.heads()):
+            return
+        for name, head in self.left_behind(oldest_us):
+            if self._is_kept_from(head, commit, found, lake.rules_since(name, oldest_us)):
                 return
         raise HistoryExpired(f"commit {commit.hex()} lies behind the history horizon", commit=commit.hex())
 
     def _is_kept_from(
-        self, head: ObjectId, one: ObjectId, commit: CommitObject, rule: HistoryRule | None
+        self, head: ObjectId, one: ObjectId, commit: CommitObject, rules: Sequence[HistoryRule]
     ) -> bool:
-        if not self._history.is_ancestor(one, head):
-            return False
-        if rule is None:
-            return True
+        return self._history.is_ancestor(one, head) and all(
+            self._is_kept_by(rule, head, one, commit) for rule in rules
+        )
+
+    def _is_kept_by(self, rule: HistoryRule, head: ObjectId, one: ObjectId, commit: CommitObject) -> bool:
         if rule.max_days is not None and commit.time_us >= self._clock() - int(rule.max_days * DAY_US):
             return True
         return rule.max_commits is not None and self._history.is_near(one, head, rule.max_commits)

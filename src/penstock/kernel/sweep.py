@@ -9,7 +9,7 @@ marked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
 
 SCAN_PAGE = 5000
+ALL = 2**31 - 1
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +57,11 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     """
     settings, now_us = kernel.settings, kernel.clock()
     oldest_us = now_us - int(settings.grace_s * 1_000_000)
+    references = _references(kernel)
     # Not within the grace period either: what was left behind there can still be returned to.
-    tombstones = _expired_tombstones(kernel, min(now_us - int(settings.tombstone_days * DAY_US), oldest_us))
-    marked = _mark(kernel, tombstones, oldest_us, progress)
+    forget_us = min(oldest_us, now_us - int(settings.tombstone_days * DAY_US))
+    tombstones = _expired_tombstones(kernel, references, forget_us)
+    marked = _mark(kernel, references - tombstones, oldest_us, progress)
     if marked.damaged:
         names = sorted(one.hex() for one in marked.damaged)
         raise Damaged(
@@ -72,24 +75,33 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         change_description(
             kernel.store, settings, lambda lake: msgspec.structs.replace(lake, expired=expired)
         )
-        stayed = [one for one in tombstones if not _forget(kernel, one)]
-        # Somebody took up the name again, and goes on with its log.
-        marked.log(one.log for one in stayed)
-        tombstones = [one for one in tombstones if one not in stayed]
+        stayed = {one for one in tombstones if not _forget(kernel, one)}
+        marked.log(one.log for one in stayed)  # whoever took up the name again goes on with its log
+        tombstones -= stayed
     receipts_until_us = now_us - int(settings.idempotency_days * DAY_US)
     counts = _collect(kernel, marked.seen, oldest_us, receipts_until_us, dry_run, progress)
     return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
 
 
-def _mark(kernel: Kernel, tombstones: list[Reference], oldest_us: int, progress: Progress) -> Reach:
-    """Everything reachable, as if some tombstones were forgotten already."""
+def _references(kernel: Kernel) -> set[Reference]:
+    """All references, as they are now.
+
+    Of a kind, all at one instant: what lands on a branch that was read already, from one that is gone before
+    it is read, would be on neither. Deleted ones twice, since a name may be deleted or created meanwhile.
+    """
+    kinds = (Kind.DELETED, Kind.BRANCH, Kind.TAG, Kind.DELETED)
+    return {one for kind in kinds for one in kernel.references.list(kind, limit=ALL)}
+
+
+def _mark(kernel: Kernel, references: set[Reference], oldest_us: int, progress: Progress) -> Reach:
+    """Everything that references lead to, and what they left behind within the grace period."""
     lake = read_description(kernel.store)
     reach = Reach(_fetching(kernel, progress), lake.expired)
-    references = kernel.references
-    # Logs first: a reference that moves after this leaves its old head in a log entry that is young.
-    reach.log(reference.log for reference in _all_references(kernel) if reference not in tombstones)
+    reach.log(reference.log for reference in references)
     heads: dict[Horizon, set[ObjectId]] = {}
-    for name, head in chain(references.heads(), references.left_behind(oldest_us)):
+    live = [(one.name, one.head) for one in references if one.kind is not Kind.DELETED]
+    # A reference that moved after it was read leaves its old head in a log entry that is young.
+    for name, head in chain(live, kernel.references.left_behind(oldest_us)):
         heads.setdefault(_horizon(lake.rule_for(name), oldest_us), set()).add(head)
     for horizon, some in heads.items():
         reach.commits(some, horizon)
@@ -102,11 +114,6 @@ def _horizon(rule: HistoryRule | None, oldest_us: int) -> Horizon:
         return Horizon()
     days_us = None if rule.max_days is None else oldest_us - int(rule.max_days * DAY_US)
     return Horizon(rule.max_commits, days_us, oldest_us)
-
-
-def _all_references(kernel: Kernel) -> Iterator[Reference]:
-    for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
-        yield from kernel.references.all(kind)
 
 
 def _fetching(kernel: Kernel, progress: Progress) -> Callable[[list[ObjectId]], dict[ObjectId, AnyObject]]:
@@ -125,14 +132,15 @@ def _fetching(kernel: Kernel, progress: Progress) -> Callable[[list[ObjectId]], 
     return fetch
 
 
-def _expired_tombstones(kernel: Kernel, before_us: int) -> list[Reference]:
-    """References that were deleted long ago: they are to be forgotten, with their logs."""
-    expired = []
-    for reference in kernel.references.all(Kind.DELETED):
-        newest = kernel.objects.find((reference.log,)).get(reference.log)
-        if isinstance(newest, LogEntry) and newest.time_us < before_us:
-            expired.append(reference)
-    return expired
+def _expired_tombstones(kernel: Kernel, references: set[Reference], before_us: int) -> set[Reference]:
+    """References that were deleted before a time: they are to be forgotten, with their logs."""
+    deleted = [one for one in references if one.kind is Kind.DELETED]
+    newest = kernel.objects.find([one.log for one in deleted])
+    return {
+        one
+        for one in deleted
+        if isinstance(entry := newest.get(one.log), LogEntry) and entry.time_us < before_us
+    }
 
 
 def _forget(kernel: Kernel, tombstone: Reference) -> bool:
@@ -184,7 +192,7 @@ def _remove(kernel: Kernel, doomed: list[Stored]) -> list[Stored]:
 
 
 def _receipts(kernel: Kernel, objects: list[Stored]) -> set[ObjectId]:
-    """Which of some objects are receipts, or may have been: nothing leads to them, but they stay for a while."""
+    """Which objects are receipts, or may have been: nothing leads to them, but they are kept for a while."""
     found = kernel.store.fetch([one.id for one in objects])
     return {one for one, data in found.items() if _may_be_receipt(data)}
 

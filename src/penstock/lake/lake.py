@@ -517,7 +517,7 @@ class Lake:
     @property
     def history_rules(self) -> tuple[HistoryRule, ...]:
         """How much history is kept, by patterns of names. Of several that match, the last one holds."""
-        return read_description(self.kernel.store).history
+        return tuple(rule for rule in read_description(self.kernel.store).history if rule.ended_us is None)
 
     def keep_history(
         self, pattern: str = "*", *, max_commits: int | None = None, max_days: float | None = None

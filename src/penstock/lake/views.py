@@ -108,8 +108,6 @@ class _Named:
 
     def delete(self, *, expected: str | None = None, idempotency_key: str | None = None) -> None:
         """Delete it, if it is where ``expected`` says. Its log can still be read for a while."""
-        if self.name == self._lake.default_branch:
-            raise InvalidRequest(f"the default branch '{self.name}' cannot be deleted", name=self.name)
         self._lake.kernel.references.delete(
             self.name,
             kind=self.kind,
