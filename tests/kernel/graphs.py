@@ -6,9 +6,9 @@ from itertools import count
 from random import Random
 from uuid import uuid4
 
+from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.merge import MergeOptions
 from penstock.kernel.objects import Objects
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId

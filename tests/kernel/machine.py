@@ -19,9 +19,9 @@ from penstock.errors import (
     ReferenceExists,
     ReferenceNotFound,
 )
+from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import FOLD_OPERATIONS
 from penstock.kernel.fsck import fsck
-from penstock.kernel.merge import MergeOptions
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import sweep
 from penstock.model.commits import CommitMeta

@@ -10,10 +10,10 @@ from threading import Thread
 import pytest
 
 from penstock.errors import CommitNotFound, HistoryExpired, PenstockError
+from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import FOLD_OPERATIONS
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.merge import MergeOptions
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept, sweep
 from penstock.model.commits import CommitMeta

@@ -17,8 +17,8 @@ from penstock.errors import (
     ReferenceChanged,
     ReferenceNotFound,
 )
+from penstock.kernel.bring import MergeOptions
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.merge import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import CONTENT_MAX_BYTES, DeltaTable, IcebergTable, Namespace, Unknown

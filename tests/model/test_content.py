@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidContent
+from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.merge import MergeOptions
 from penstock.kernel.objects import split_value
 from penstock.kernel.request import Request
 from penstock.model.commits import CommitMeta

@@ -3,8 +3,8 @@
 from functools import partial
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, ReferenceChanged
+from penstock.kernel.bring import MergeOptions
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.merge import MergeOptions
 from penstock.kernel.queue import ENTRY_MAX_CHARS
 from penstock.kernel.request import KEY_MAX_CHARS
 from penstock.kernel.settings import Settings

@@ -252,6 +252,19 @@ def test_a_tombstone_is_as_old_as_its_last_deletion(lake: Lake, clock: SetClock)
     assert lake.deleted() == ["dev"]
 
 
+def test_a_tombstone_stays_for_the_grace_period_whatever_its_own_time(lake: Lake, clock: SetClock) -> None:
+    """Until then its log keeps what the branch left behind, and one can return there."""
+    old = lake.branch("dev").create().put("a", large(1)).id
+    clock.go_on(GRACE_S * 5)
+    lake.branch("dev").delete()
+    hasty = reopened(lake, Settings(grace_s=GRACE_S, tombstone_days=0))
+    assert hasty.sweep().tombstones == 0
+    assert reopened(lake).branch("back").create(at=old).head == old
+    clock.go_on(GRACE_S + 1)
+    assert hasty.sweep().tombstones == 1
+    assert reopened(lake).fsck().damages == ()
+
+
 # --- refusing ------------------------------------------------------------------------------------------
 
 

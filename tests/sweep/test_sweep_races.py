@@ -50,12 +50,14 @@ def test_an_object_stored_again_between_scan_and_delete_is_kept(
             _drop_a(lake, "main")
 
     store.before_delete = commit_again
+    sizes = {one: len(data) for one, data in store.fetch(garbage).items()}
     swept = lake.sweep()
     assert garbage == set(doomed)
     again = garbage & reachable(store)
     assert again, "the commit was to store something of the garbage again"
     assert again <= ids(store)
     assert swept.removed == len(garbage) - len(again)
+    assert swept.removed_bytes == sum(sizes[one] for one in garbage - again)
     assert reopened(lake).fsck().damages == ()
 
 

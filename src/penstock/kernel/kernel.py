@@ -19,6 +19,7 @@ from penstock.errors import (
     ReferenceNotFound,
     RequestError,
 )
+from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain
 from penstock.kernel.commit import CommitRequest
 from penstock.kernel.description import (
@@ -29,23 +30,25 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.history import History
-from penstock.kernel.merge import MergeOptions, MergeRequest, RevertRequest, TransplantRequest
+from penstock.kernel.merge import MergeRequest
 from penstock.kernel.objects import Objects
 from penstock.kernel.queue import BranchQueue, Outcome, outcome_of
+from penstock.kernel.rebase import NotMoved, Rebase
 from penstock.kernel.references import Move, References
 from penstock.kernel.reflog import RefLog, made_before
 from penstock.kernel.request import Request, request_key
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, state_of
+from penstock.kernel.transplant import RevertRequest, TransplantRequest
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
 from penstock.model.merges import MergedKey, MergeResult
 from penstock.model.names import Revision, Step, check_name, parse_revision
-from penstock.model.objects import CommitObject, Landed
+from penstock.model.objects import CommitObject
 from penstock.model.operations import Operation
-from penstock.model.references import Event, Kind, Reference
+from penstock.model.references import Kind, Reference
 from penstock.stores.port import Row, Store
 
 logger = logging.getLogger("penstock")
@@ -352,19 +355,19 @@ class Kernel:
         """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
         self.references.require_kept(onto)
         key_is_given, key = key is not None, request_key(key)
-        rebased = _Rebase(self, onto, meta, options, key)
+        rebased = Rebase(self, onto, meta, options, key)
 
         def decide(row: Row | None) -> Move:
             reference = self.references.expected(branch, row, expected_head, Kind.BRANCH)
             if dry_run or rebased.is_done(reference):
-                raise _NotMoved(reference)
+                raise NotMoved(reference)
             return rebased.move(reference)
 
         wish = object_id(encode(("rebase", branch, onto, expected_head, options.wish())))
         request = wish if key_is_given and not dry_run else None
         try:
             after = self.references.swap(branch, decide, meta.committer, key, request)
-        except _NotMoved as not_moved:
+        except NotMoved as not_moved:
             return self._stays(not_moved.reference, rebased, dry_run)
         commits = outcome_of(self.objects, self.objects.get(after.log), key).commits
         return MergeResult(
@@ -375,7 +378,7 @@ class Kernel:
             applied=True,
         )
 
-    def _stays(self, reference: Reference, rebased: _Rebase, dry_run: bool) -> MergeResult:
+    def _stays(self, reference: Reference, rebased: Rebase, dry_run: bool) -> MergeResult:
         """What a rebase would do, or that there is nothing to do."""
         if not rebased.is_done(reference):
             with suppress(MergeConflict):
@@ -410,72 +413,3 @@ class Kernel:
 
     def close(self) -> None:
         self.store.close()
-
-
-class _NotMoved(Exception):
-    """A rebase leaves the branch where it is."""
-
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(reference.name)
-        self.reference = reference
-
-
-class _Rebase:
-    """A branch's own commits, repeated on a new base."""
-
-    def __init__(
-        self, kernel: Kernel, onto: ObjectId, meta: CommitMeta, options: MergeOptions, key: str
-    ) -> None:
-        self._kernel, self._onto, self._meta, self._options, self._key = kernel, onto, meta, options, key
-        self.base = onto
-        self.results: list[MergedKey] = []
-        self.commits: list[ObjectId] = []
-
-    def chain(self, reference: Reference) -> Chain:
-        """The new chain, its drafts not yet sealed; a dry run keeps the conflicts in ``results``."""
-        kernel = self._kernel
-        self.base = kernel.history.merge_bases(reference.head, self._onto)[0]
-        chain = Chain(kernel.objects, self._onto)
-        own = self._own_commits(reference.head)
-        if not own:
-            return chain
-        request = TransplantRequest(
-            kernel.history, kernel.formats, own, self._meta, self._key, self._options, has=self._is_in_base
-        )
-        try:
-            drafts = request.apply(chain, reference)
-        finally:
-            self.results = request.results
-        for draft in drafts:
-            chain.add(draft)
-        return chain
-
-    def is_done(self, reference: Reference) -> bool:
-        """Whether the branch stands on the new base already."""
-        history = self._kernel.history
-        head, onto = history.commit(reference.head), history.commit(self._onto)
-        if head.depth < onto.depth:
-            return False
-        return history.predecessor(reference.head, head.depth - onto.depth) == self._onto
-
-    def _is_in_base(self, commit: ObjectId) -> bool:
-        return self._kernel.history.is_ancestor(commit, self._onto)
-
-    def _own_commits(self, head: ObjectId) -> list[ObjectId]:
-        """The branch's commits by first parents that the new base does not have, oldest first."""
-        own = []
-        for one, _ in self._kernel.history.walk(head):
-            if self._is_in_base(one):
-                break
-            own.append(one)
-        return own[::-1]
-
-    def move(self, reference: Reference) -> Move:
-        chain = self.chain(reference)
-        self.commits = [one for one, _ in chain.seal(self._kernel.clock())]
-        landed: tuple[Landed, ...] = ()
-        if self.commits:
-            author = self._meta.committer
-            landed = (Landed(Event.TRANSPLANT.value, self._key, author, self.commits[-1], len(self.commits)),)
-        after = msgspec.structs.replace(reference, head=chain.tip)
-        return Move(after, Event.TRANSPLANT, chain.objects.fresh, landed)

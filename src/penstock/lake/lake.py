@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.errors import InvalidName, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
+from penstock.kernel.bring import MergeOptions
 from penstock.kernel.description import (
     Description,
     HistoryRule,
@@ -23,7 +24,6 @@ from penstock.kernel.description import (
 from penstock.kernel.format import Format
 from penstock.kernel.fsck import Checked, fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.merge import MergeOptions
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept, sweep
