@@ -231,26 +231,22 @@ class _Shell:
         self._notes = tempfile.TemporaryDirectory()
         # Leads the process group and outlives its members, so that the group's id stays ours.
         self._leader = subprocess.Popen(["sleep", "infinity"], process_group=0)
-        self._program = Path(self._notes.name, "bin")
+        self._program: subprocess.Popen[bytes] | None = None
+        path = f"{self._notes.name}{os.pathsep}{self._environment['PATH']}"
+        self._environment = {**self._environment, "PATH": path}
         return self
-
-    def _have_program(self) -> None:
-        """Put ``penstock`` on the PATH, once it is asked for: one that does not load everything anew."""
-        if not self._program.exists():
-            self._program.mkdir()
-            path = f"{self._program}{os.pathsep}{self._environment['PATH']}"
-            self._environment = {**self._environment, "PATH": path}
-            install(self._program, self._leader.pid, self._environment)
 
     def __exit__(self, *_: object) -> None:
         os.killpg(self._leader.pid, signal.SIGKILL)
         self._leader.wait()
+        if self._program is not None:
+            self._program.wait()
         self._notes.cleanup()
 
     def run(self, command: str) -> tuple[int, str]:
         """Run a command; return its exit status and all it printed, standard error included."""
-        if "penstock" in command:
-            self._have_program()
+        if self._program is None and "penstock" in command:
+            self._program = install(Path(self._notes.name), self._leader.pid, self._environment)
         state = shlex.quote(str(Path(self._notes.name, "state")))
         script = (
             f"[ ! -e {state} ] || . {state}\n"

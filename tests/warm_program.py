@@ -6,6 +6,7 @@ directory, environment and open files, and end as the fork ended: so pipes, redi
 those of a program of its own. ``tests/cli/test_program.py`` starts the real one.
 """
 
+import io
 import marshal
 import os
 import signal
@@ -30,7 +31,7 @@ sys.exit(status[0] if status else "penstock ended without an exit status")
 """
 
 
-def install(folder: Path, group: int, environment: dict[str, str]) -> None:
+def install(folder: Path, group: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Put a ``penstock`` into ``folder``, and start what answers it, in a process group that ends it."""
     address = str(folder / "socket")
     caller = folder / "penstock"
@@ -39,7 +40,7 @@ def install(folder: Path, group: int, environment: dict[str, str]) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()  # before the process starts, so that a caller waits for it
-        subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, __file__, str(listener.fileno())],
             stdin=subprocess.DEVNULL,
             env=environment,
@@ -76,15 +77,19 @@ def answer(connection: socket.socket) -> NoReturn:
         os.chdir(directory)
         os.environ.clear()
         os.environ.update(environment)
+        # As Python opens them, unbuffered, at its start: what they lead to is not what it was then.
+        sys.stdin = os.fdopen(0)
+        sys.stdout, sys.stderr = (
+            io.TextIOWrapper(io.FileIO(number, "w"), errors=errors, write_through=True)  # type: ignore[arg-type]
+            for number, errors in ((1, "strict"), (2, "backslashreplace"))
+        )
         sys.argv = ["penstock", *arguments]
         import_module("penstock.cli.main").main()
     except SystemExit as end:
-        assert isinstance(end.code, int)
-        status = end.code
+        status = int(end.code or 0)
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
         connection.sendall(bytes([status]))
         os._exit(0)
 

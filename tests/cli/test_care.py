@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import penstock
+from penstock.model.clock import now_us
+from penstock.model.content import IcebergTable
 from tests.cli.conftest import Terminal
 
 
@@ -112,15 +115,16 @@ def test_horizons_are_set_listed_and_removed(terminal: Terminal) -> None:
     assert terminal("horizon", "job/*", "--keep-all").lines == ["all history is kept"]
 
 
-def test_each_branch_has_its_own_horizon(terminal: Terminal) -> None:
-    for version in range(5):
-        terminal.put("t", str(version))
-    terminal("branch", "create", "job/1")
-    terminal.put("t", "5", "--branch", "job/1")
+def test_each_branch_has_its_own_horizon(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "lake")
+    with penstock.open(terminal.place, clock=lambda: now_us() - 3 * 86_400_000_000) as lake:
+        for number in range(5):
+            lake.branch().put("t", IcebergTable(metadata_location=f"s3://b/{number}"))
+        lake.branch("job/1").create().put("t", IcebergTable(metadata_location="s3://b/5"))
     terminal("horizon", "job/*", "--max-commits", "2")
     terminal("horizon", "main", "--max-commits", "3")
     assert "horizon" in terminal("branch", "create", "late", "--at", "main~3", status=4).err
-    terminal("sweep", "--grace-s", "86400")
+    terminal("sweep")
     assert len(terminal.json("log")["commits"]) == 5, "a sweep heeds a rule one grace period later"
     terminal("sweep", "--grace-s", "0")
     assert len(terminal.json("log")["commits"]) == 3

@@ -104,6 +104,10 @@ class Objects:
         if isinstance(value, bytes):
             return value
         blobs = self.many(value.parts)
+        if not all(isinstance(blob, Blob) for blob in blobs.values()):
+            raise Damaged(
+                "a large value has a part that holds no bytes", objects=[p.hex() for p in value.parts]
+            )
         data = b"".join(blobs[part].data for part in value.parts)
         if len(data) != value.size:
             raise Damaged(

@@ -295,10 +295,11 @@ class References:
         """
         for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
             for reference in self.all(kind):
-                for head in self._left_by(reference, oldest_us):
+                for head in self.left_by(reference, oldest_us):
                     yield reference.name, head
 
-    def _left_by(self, reference: Reference, oldest_us: int) -> Iterator[ObjectId]:
+    def left_by(self, reference: Reference, oldest_us: int) -> Iterator[ObjectId]:
+        """The head that one reference had at a time, and those it left behind since."""
         for _, entry in self._log.walk(reference.log):
             if entry.time_us < oldest_us:
                 if entry.kind != Event.DELETE:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -99,10 +98,10 @@ def _mark(kernel: Kernel, references: set[Reference], oldest_us: int, progress: 
     reach = Reach(_fetching(kernel, progress), lake.expired)
     reach.log(reference.log for reference in references)
     heads: dict[Horizon, set[ObjectId]] = {}
-    live = [(one.name, one.head) for one in references if one.kind is not Kind.DELETED]
-    # A reference that moved after it was read leaves its old head in a log entry that is young.
-    for name, head in chain(live, kernel.references.left_behind(oldest_us)):
-        heads.setdefault(_horizon(lake.rule_for(name), oldest_us), set()).add(head)
+    for reference in references:
+        live = () if reference.kind is Kind.DELETED else (reference.head,)
+        horizon = _horizon(lake.rule_for(reference.name), oldest_us)
+        heads.setdefault(horizon, set()).update(live, kernel.references.left_by(reference, oldest_us))
     for horizon, some in heads.items():
         reach.commits(some, horizon)
     return reach
