@@ -7,7 +7,7 @@ A document is read from top to bottom in one empty directory:
   what it exports and its ``cd`` hold for the commands after it); the lines that follow are what it
   prints. ``...`` stands for any text within a line and, alone on a line, for any lines. A command
   that is meant to fail ends with the line ``exit status N``. A block that shows no output at all only
-  promises that its commands succeed.
+  promises that its commands succeed. ``penstock`` is kept warm for them (``tests/warm_program.py``).
 - ``<!-- not run: reason -->`` on the line before a block is the only way not to run it.
 """
 

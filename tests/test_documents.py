@@ -184,6 +184,39 @@ def test_what_a_command_exports_and_its_directory_hold_for_the_next(tmp_path: Pa
     )
 
 
+def test_penstock_in_a_document_is_a_program_like_any_other(tmp_path: Path) -> None:
+    run(
+        """
+        ```console
+        $ mkdir here && cd here && penstock init > ../made && cat ../made
+        made a lake at .../here
+          default branch  main
+          warehouse       .../here/warehouse
+        $ export PENSTOCK_AUTHOR=ada
+        $ echo '{"type": "LANCE_TABLE"}' | penstock put t --content -
+        committed ... to main
+          + t  LANCE_TABLE
+        $ penstock log --json | grep '"author"' | tr -d ' '
+        "author":"ada",
+        $ penstock tables --ref nowhere 2>/dev/null
+        exit status 4
+        $ penstock tables --ref nowhere >/dev/null
+        penstock: there is no branch or tag 'nowhere'
+          'penstock branch' and 'penstock tag' list what there is.
+        exit status 4
+        $ penstock no-such-command || penstock --lake ../new branch
+        penstock: No such command 'no-such-command'.
+          'penstock --help' shows how to use it.
+        penstock: made a new lake at .../new
+        * main  empty
+        ```
+        """,
+        tmp_path,
+    )
+    with pytest.raises(WrongDocument, match="exit status 4, expected 0"):
+        run("```console\n$ penstock --lake here show nowhere\n```\n", tmp_path)
+
+
 def test_the_readers_settings_do_not_leak_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_LAKE", "/elsewhere")
     run(

@@ -80,7 +80,7 @@ def answer(connection: socket.socket) -> NoReturn:
         # As Python opens them, unbuffered, at its start: what they lead to is not what it was then.
         sys.stdin = os.fdopen(0)
         sys.stdout, sys.stderr = (
-            io.TextIOWrapper(io.FileIO(number, "w"), errors=errors, write_through=True)  # type: ignore[arg-type]
+            io.TextIOWrapper(io.FileIO(number, "w"), errors=errors, write_through=True)
             for number, errors in ((1, "strict"), (2, "backslashreplace"))
         )
         sys.argv = ["penstock", *arguments]

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.sweep import Swept
-from penstock.model.encoding import NO_COMMIT, object_id
+from penstock.model.encoding import object_id
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row, Store
@@ -262,29 +262,43 @@ def test_a_branch_made_behind_the_horizon_keeps_what_it_names(place: Place) -> N
         assert lines_of(place.lake().kernel, "diary", "old") == ["precious"]
 
 
-class MovesBetweenPages(WrappedStore):
-    """Something happens between two pages of the list of branches, when they are read as roots."""
+class MovesWhileListed(WrappedStore):
+    """Something happens before or after each request for branches, once."""
 
-    def __init__(self, inner: Store, what: Callable[[], None]) -> None:
+    def __init__(self, inner: Store, what: Callable[[], None], request: int, is_before: bool) -> None:
         super().__init__(inner)
-        self._what, self._begun = what, 0
+        self._what, self._left, self._is_before = what, request, is_before
+        self.happened = False
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
-        if kind == Kind.BRANCH:
-            self._begun += after == ""
-            if after and self._begun >= 2:
-                what, self._what = self._what, lambda: None
-                what()
-        return self.inner.references(kind, prefix, after, limit)
+        self._left -= kind == Kind.BRANCH
+        is_now = kind == Kind.BRANCH and self._left == 0
+        if is_now and self._is_before:
+            self._happen()
+        rows = self.inner.references(kind, prefix, after, limit)
+        if is_now and not self._is_before:
+            self._happen()
+        return rows
+
+    def _happen(self) -> None:
+        self.happened = True
+        self._what()
 
 
 def test_a_branch_that_lands_while_the_branches_are_listed_keeps_what_it_brought(place: Place) -> None:
-    """The list is read page by page: the target as it was before, and the source is gone by then."""
-    lake = place.lake()
-    for number in range(1000):
-        lake.kernel.references.create(f"n{number:04}", Kind.BRANCH, NO_COMMIT)
+    """Before and after every request for branches: the target may be seen as it was, and the source gone."""
+    happened, request = True, 0
+    while happened:
+        request += 1
+        for is_before in (True, False):
+            happened = _land_while_listed(place, request, is_before)
+    assert request > 1
+
+
+def _land_while_listed(place: Place, request: int, is_before: bool) -> bool:
+    lake, line = place.lake(), f"precious {request} {is_before}"
     lake.branch("z-job").create()
-    lake.branch("z-job").commit([append("diary", "precious")])
+    lake.branch("z-job").commit([append("diary", line)])
     place.clock.pass_hours(1)
 
     def land() -> None:
@@ -292,8 +306,13 @@ def test_a_branch_that_lands_while_the_branches_are_listed_keeps_what_it_brought
         other.merge("z-job", "main")
         other.kernel.references.delete("z-job", leave_log=False)
 
-    place.lake(MovesBetweenPages(place.data, land)).sweep()
-    assert lines_of(place.lake().kernel, "diary") == ["precious"]
+    store = MovesWhileListed(place.data, land, request, is_before)
+    place.lake(store).sweep()
+    if not store.happened:
+        land()
+    assert lines_of(place.lake().kernel, "diary")[-1] == line
+    place.check()
+    return store.happened
 
 
 def test_a_sweep_that_breaks_off_leaves_a_whole_lake_and_the_next_one_finishes(place: Place) -> None:
