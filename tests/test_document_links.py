@@ -14,6 +14,7 @@ DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:src|tests|docs|benchmarks|examples)/[\w./-]+\.(?:py|md))(?:::([\w:]+))?`")
+MODULE = re.compile(r"`((?:cli|lake|kernel|stores|storage|model)/\w+\.py)`")
 FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 
 
@@ -73,6 +74,14 @@ def _moved_to(test: str) -> str:
     """Where there is a test of that name, for the person who has to mend the document."""
     found = [_name(path) for path in (ROOT / "tests").rglob("*.py") if test in _tests(path)]
     return f" (there is one in {', '.join(found)})" if found else " (there is none of that name)"
+
+
+def test_the_architecture_names_the_modules_that_there_are() -> None:
+    page, package = (ROOT / "ARCHITECTURE.md").read_text("utf-8"), ROOT / "src" / "penstock"
+    assert [name for name in MODULE.findall(page) if not (package / name).exists()] == []
+    (picture,) = re.findall(r"^```\nsrc/penstock/\n(.+?)^```", page, re.MULTILINE | re.DOTALL)
+    kernel = {path.stem for path in (package / "kernel").glob("[a-z]*.py")}
+    assert kernel - set(re.findall(r"\w+", picture)) == set()
 
 
 def test_every_decision_is_listed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import msgspec
@@ -44,10 +45,8 @@ def test_there_are_the_commands_that_are_promised() -> None:
 
 
 @each_command
-def test_a_command_has_help_with_examples(
-    path: tuple[str, ...], command: Declared, terminal: Terminal
-) -> None:
-    told = terminal.plain(*path, "--help").out
+def test_a_command_has_help_with_examples(path: tuple[str, ...], command: Declared, tmp_path: Path) -> None:
+    told = Terminal(tmp_path).plain(*path, "--help").out
     assert told.startswith(f"Usage: penstock {' '.join(path)} ")
     assert "\nExamples:\n  " in told
     assert (

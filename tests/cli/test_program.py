@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import penstock
+from penstock.cli.root import penstock as root
 from penstock.model.content import IcebergTable
 from tests.cli.conftest import Terminal
 
@@ -157,16 +159,11 @@ def test_a_terminal_without_lines_gets_plain_characters(forked: Terminal) -> Non
 
 def test_nothing_asks_a_question(forked: Terminal) -> None:
     lake = ["--lake", str(forked.place)]
-    for command in (
-        ["delete", "sales.orders"],
-        ["branch", "delete", "dev"],
-        ["sweep", "--grace-s", "0"],
-        ["fsck"],
-        ["doctor"],
-    ):
-        assert run(*command, *lake).returncode == 0
+    assert run("branch", "delete", "dev", *lake).returncode == 0
     assert run("put", "t", "--content", "-", *lake).returncode == 1
     assert run("put", "t", "--content", "-", *lake, stdin='{"type": "LANCE_TABLE"}').returncode == 0
+    for command in (["delete", "sales.orders"], ["sweep", "--grace-s", "0"], ["fsck"], ["doctor"]):
+        assert forked(*command, stdin="").err == ""
 
 
 def test_an_interruption_ends_with_130_and_no_traceback(terminal: Terminal) -> None:
@@ -223,16 +220,25 @@ def test_a_completion_script_is_printed(shell: str) -> None:
         subprocess.run([shell, "-n"], input=ran.stdout, text=True, check=True, env=environment())
 
 
+def asked(*words: str) -> dict[str, str]:
+    """How bash asks what it may offer for the last of some words."""
+    return {
+        "_PENSTOCK_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(["penstock", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+
+
 def completed(*words: str, **more: str) -> list[str]:
     """What bash offers for the last of some words."""
-    ran = run(
-        _PENSTOCK_COMPLETE="bash_complete",
-        COMP_WORDS=" ".join(["penstock", *words]),
-        COMP_CWORD=str(len(words)),
-        **more,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = CliRunner().invoke(root, env={**asked(*words), **more})
+    assert (ran.exit_code, ran.stderr) == (0, "")
     return [line.partition(",")[2] for line in ran.stdout.split()]
+
+
+def test_the_program_completes_when_the_shell_asks(forked: Terminal) -> None:
+    ran = run(**asked("log", "d"), PENSTOCK_LAKE=str(forked.place))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "plain,dev\n", "")
 
 
 def test_commands_names_and_keys_are_completed(forked: Terminal) -> None:
