@@ -88,9 +88,9 @@ def checked_rule(
         raise InvalidRequest(f"{pattern!a} is not a pattern of reference names")
     if max_commits is None and max_days is None:
         return None
-    if max_commits is not None and not (isinstance(max_commits, int) and 1 <= max_commits <= COMMITS_MAX):
+    if max_commits is not None and not (type(max_commits) is int and 1 <= max_commits <= COMMITS_MAX):
         raise InvalidRequest(f"a history keeps 1 to {COMMITS_MAX} commits, not {max_commits!r}")
-    if max_days is not None and not (isinstance(max_days, int | float) and 0 <= max_days <= DAYS_MAX):
+    if max_days is not None and not (type(max_days) in (int, float) and 0 <= max_days <= DAYS_MAX):
         raise InvalidRequest(f"a history keeps 0 to {DAYS_MAX} days, not {max_days!r}")
     return HistoryRule(pattern, max_commits, max_days, now_us)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from penstock.errors import CommitNotFound, Damaged, HistoryExpired
 from penstock.kernel import skips
@@ -13,9 +13,9 @@ from penstock.model.objects import CommitObject
 
 
 class History:
-    """The commits of a lake. ``expired`` tells of a commit id whether the sweep has removed it."""
+    """The commits of a lake. ``expired`` tells which parents of kept commits the sweep has removed."""
 
-    def __init__(self, objects: Objects, expired: Callable[[ObjectId], bool]) -> None:
+    def __init__(self, objects: Objects, expired: Callable[[], Collection[ObjectId]]) -> None:
         self.objects = objects
         self._expired = expired
 
@@ -24,7 +24,7 @@ class History:
         found = self.objects.find((one,)).get(one)
         if isinstance(found, CommitObject):
             return found
-        if found is None and self._expired(one):
+        if found is None and one in self._expired():
             raise HistoryExpired(f"commit {one.hex()} lies behind the history horizon", commit=one.hex())
         raise CommitNotFound(f"there is no commit {one.hex()}", commit=one.hex())
 
@@ -60,7 +60,8 @@ class History:
                     heapq.heappush(heap, (-above.generation if above else 0, -len(seen), parent))
 
     def _require_expired(self, one: ObjectId) -> None:
-        if not self._expired(one):
+        # Commits that are in memory may lead further than the sweep has left; fsck tells that from damage.
+        if not self._expired():
             raise Damaged(f"commit {one.hex()} is missing", objects=[one.hex()])
 
     def predecessor(self, start: ObjectId, steps: int) -> ObjectId:

@@ -26,7 +26,7 @@ from penstock.kernel.description import (
     Description,
     change_description,
     checked_rule,
-    read_description,
+    find_description,
 )
 from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.history import History
@@ -73,14 +73,14 @@ class Kernel:
         self.settings = settings or Settings()
         self.formats = Formats(formats)
         self.objects = Objects(store, self.settings.cache_max_bytes)
-        self.history = History(self.objects, self.is_expired)
+        self.history = History(self.objects, self._expired)
         self.references = References(store, self.objects, self.history, clock, self.settings)
         self._queues: dict[str, BranchQueue] = {}
         self._queues_lock = Lock()
 
-    def is_expired(self, commit: ObjectId) -> bool:
-        """Whether the sweep has removed a commit because it lies behind the history horizon."""
-        return commit in read_description(self.store).expired
+    def _expired(self) -> tuple[ObjectId, ...]:
+        lake = find_description(self.store)
+        return lake.expired if lake is not None else ()
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -256,6 +256,8 @@ class Kernel:
         reference = self._branch(branch)
         log = RefLog(self.objects)
         found, _ = made_before(self.store, log, reference, reference.incarnation, key, digest)
+        if found is None and digest is None:  # it may have been about the branch itself
+            found, _ = made_before(self.store, log, reference, branch.encode(), key, None)
         return outcome_of(self.objects, found[1], key)._replace(repeated=True) if found else None
 
     def merge(

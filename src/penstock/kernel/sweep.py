@@ -97,13 +97,19 @@ def _mark(kernel: Kernel, references: set[Reference], oldest_us: int, progress: 
     lake = read_description(kernel.store)
     reach = Reach(_fetching(kernel, progress), lake.expired)
     reach.log(reference.log for reference in references)
-    heads: dict[Horizon, set[ObjectId]] = {}
+    live: dict[Horizon, set[ObjectId]] = {}
+    left: dict[Horizon, set[ObjectId]] = {}
     for reference in references:
-        live = () if reference.kind is Kind.DELETED else (reference.head,)
         horizon = _horizon(lake.rule_for(reference.name), oldest_us)
-        heads.setdefault(horizon, set()).update(live, kernel.references.left_by(reference, oldest_us))
-    for horizon, some in heads.items():
-        reach.commits(some, horizon)
+        if reference.kind is not Kind.DELETED:
+            live.setdefault(horizon, set()).add(reference.head)
+        left.setdefault(horizon, set()).update(kernel.references.left_by(reference, oldest_us))
+    for horizon, heads in live.items():
+        reach.commits(heads, horizon)
+    damaged = dict(reach.damaged)
+    for horizon, heads in left.items():
+        reach.commits(heads, horizon)
+    reach.damaged = damaged  # of what was left behind, a sweep with a shorter grace period may have been
     return reach
 
 
