@@ -193,7 +193,7 @@ def test_a_merge_into_an_empty_branch_has_nothing_before_it_by_first_parents() -
 
 def _cold(store: CountingStore) -> History:
     store.reset()
-    return History(Objects(store), lambda _: False)
+    return History(Objects(store), tuple)
 
 
 def _reads_of_a_line(length: int) -> dict[str, int]:

@@ -176,10 +176,11 @@ def test_branches_that_parted_within_the_horizon_still_merge() -> None:
 
 
 def test_heads_and_tags_stay_however_old_they_are() -> None:
-    kernel = _keeping(3)
+    kernel = _keeping(None)
     commits = _line(kernel, 40)
     kernel.references.create("v1", Kind.TAG, commits[4])
     branch(kernel, "old", commits[10])
+    keep_history(kernel, 3)
     expected = {one: places(kernel, one) for one in (commits[4], commits[10], commits[-1])}
     _swept(kernel)
     cold = reopened(kernel)

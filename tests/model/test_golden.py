@@ -115,8 +115,8 @@ ROWS = {
     ),
     "lake": (
         "9801d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea22f"
-        "7791a673333a2f2f6291c42011111111111111111111111111111111111111111111111111111111111111119294a56a"
-        "6f622f2a64c00794a12ac0cb403e80000000000008"
+        "7791a673333a2f2f6291c42011111111111111111111111111111111111111111111111111111111111111119295a56a"
+        "6f622f2a64c007c095a12ac0cb403e80000000000008c0"
     ),
 }
 
@@ -141,7 +141,7 @@ RECEIPTS = [
     "b08cb4174e32e862e080ca109fb3ab6202183dc53a8eedffb205e71d9936ee2f",
 ]
 
-REQUEST = "326fa0a81f3e5fb0d149d81cce1d54aa2d7e8bd9291a3bf9998058336553fa7d"
+REQUEST = "f49e1825a099365965cf6a2afd4e5fe561b2d2f8ef10a3eec4634031450401a2"
 
 
 def test_the_empty_lake_has_the_id_that_nessies_clients_expect() -> None:
@@ -205,7 +205,7 @@ def test_receipts_are_where_they_were() -> None:
 
 def test_a_request_is_told_by_the_same_digest_as_before() -> None:
     request = CommitRequest(
-        History(Objects(MemoryStore()), lambda _: False),
+        History(Objects(MemoryStore()), tuple),
         Formats(),
         [Put(Key("a", "t"), golden.CONTENTS["iceberg table"]), Delete(Key("b")), Unchanged(Key("c"))],
         CommitMeta(message="load", authors=("ann",), properties={"p": ("1",)}),

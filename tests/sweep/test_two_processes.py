@@ -7,7 +7,8 @@ import pytest
 import penstock
 from penstock.errors import HistoryExpired, InvalidRequest
 from penstock.lake.lake import Lake
-from tests.queue.hooks import table
+from penstock.stores.memory import MemoryStore
+from tests.queue.hooks import HookedStore, SetClock, new_lake, table
 
 
 def _pair(place: Path) -> tuple[Lake, Lake]:
@@ -53,3 +54,49 @@ def test_the_outcome_of_a_rebase_can_be_asked_for(tmp_path: Path) -> None:
     found = mine.outcome("k", "dev")
     assert found is not None
     assert (found.id,) == made.commits
+
+
+@pytest.mark.parametrize("is_loosened", [False, True])
+def test_a_sweep_that_was_stopped_leaves_no_damage_and_the_next_one_goes_on(
+    clock: SetClock, monkeypatch: pytest.MonkeyPatch, is_loosened: bool
+) -> None:
+    """The oldest objects went first; the commit at the horizon, which leads to them, is still there."""
+    monkeypatch.setattr("penstock.kernel.sweep.SCAN_PAGE", 20)
+    store = HookedStore(MemoryStore(clock))
+    settings = penstock.Settings(grace_s=10)
+    lake = new_lake(store, clock, settings)
+    for number in range(60):
+        lake.branch().put("t", table(str(number)))
+    lake.keep_history(max_commits=5)
+    clock.go_on(100)
+    lake.branch().put("t", table("last"))
+    clock.go_on(100)
+    pages = iter(range(4))
+
+    def stop(_: object) -> None:
+        if next(pages, None) is None:
+            raise KeyboardInterrupt
+
+    store.before_delete = stop
+    with pytest.raises(KeyboardInterrupt):
+        lake.sweep()
+    store.before_delete = lambda _: None
+    lake = new_lake(store, clock, settings)
+    assert lake.fsck().damages == ()
+    if is_loosened:
+        lake.keep_history()
+        clock.go_on(100)
+    assert lake.sweep().removed > 0
+    assert lake.fsck().damages == ()
+    assert lake.at("main").get("t") == lake.table("t").content
+
+
+def test_within_the_horizon_a_branch_can_be_made_at_a_commit_of_any_age(clock: SetClock) -> None:
+    store = MemoryStore(clock)
+    lake = new_lake(store, clock)
+    lake.keep_history(max_days=30)
+    for number in range(60):
+        lake.branch().put("t", table(str(number)))
+        clock.go_on(3600)
+    for steps in range(60):
+        lake.branch(f"at-{steps}").create(at=f"main~{steps}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -11,7 +12,7 @@ from penstock.errors import CommitConflict, CommitNotFound, InvalidRequest
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import compare, content_of
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import Format, Formats, Refused
+from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.request import Request
 from penstock.kernel.state import Overlay, state_of
@@ -59,18 +60,22 @@ class CommitRequest(Request):
         self.author = meta.authors[0] if meta.authors else meta.committer
         self._wish = _check_operations(self._operations, base)
         self.needs_preparation = any(isinstance(operation, Change) for operation in self._operations)
+        self._given = Counter(o.content.id for o in self._operations if isinstance(o, Put))
         self._identities: dict[Key, UUID] = {}
+        self._vouched: ObjectId | None = None
+        """A head of the branch of which the base was found to be an ancestor."""
         self._prepared: dict[Key, Any] = {}
         self._contents: dict[Key, AnyContent | None] = {}
 
     @cached_property
     def digest(self) -> bytes:
-        meta = self._meta
-        about = (meta.message, meta.authors, meta.properties, meta.signed_off_by)
+        about = (self._meta.message, self._meta.properties)  # who asks again does not matter
         how = (self._base, self.expected_head, self._create_namespaces)
         return object_id(encode(("commit", self._wish, how, about)))
 
     def prepare(self, reference: Reference) -> None:
+        if self._base is not None and self._vouched is None:
+            self._vouch(self._base, reference)
         changes = [operation for operation in self._operations if isinstance(operation, Change)]
         edit = Edit(self._history.objects, self._state(reference.head), self._formats)
         for change in changes:
@@ -85,8 +90,8 @@ class CommitRequest(Request):
     def _state(self, commit: ObjectId) -> Overlay:
         return state_of(self._history.objects, self._history.commit(commit))
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
-        base = self._check_base(chain, reference)
+    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:  # noqa: ARG002
+        base = self._check_base(chain)
         if len(self._operations) > FEW_OPERATIONS:
             keys = {operation.key for operation in self._operations}
             chain.view.get_many({each.encode() for key in keys for each in (key, *key.parents)})
@@ -108,16 +113,24 @@ class CommitRequest(Request):
             raise CommitConflict(edit.conflicts)
         return [edit.draft(self._meta, self.key)]
 
-    def _check_base(self, chain: Chain, reference: Reference) -> _Base:
+    def _vouch(self, base: ObjectId, reference: Reference) -> None:
+        """Find the base among all ancestors of the branch: outside of the queue, it may take long."""
+        if not self._history.is_ancestor(base, reference.head):
+            raise CommitNotFound(
+                f"commit {base.hex()} is not in the history of branch '{reference.name}'",
+                commit=base.hex(),
+                name=reference.name,
+            )
+        self._vouched = reference.head
+
+    def _check_base(self, chain: Chain) -> _Base:
         base = self._base
         if base is not None and not chain.contains(base):
             self._history.commit(base)
-            if not self._history.is_ancestor(base, chain.tip):
-                raise CommitNotFound(
-                    f"commit {base.hex()} is not in the history of branch '{reference.name}'",
-                    commit=base.hex(),
-                    name=reference.name,
-                )
+            known = (base, self._vouched) if self._vouched is not None else (base,)
+            if not any(self._history.is_on_line(one, chain.tip) for one in known):
+                self.needs_preparation, self._vouched = True, None
+                raise PrepareAgain
         return _Base(self._history, chain, base)
 
     def _delete(
@@ -137,13 +150,9 @@ class CommitRequest(Request):
         if managing is not None and not self._moved(content.id):
             self._admit(edit, managing, key, content, None)
 
-    def _moved_ids(self, put: Put) -> set[UUID | None]:
-        """The ids of contents that other puts of this request give."""
-        return {o.content.id for o in self._operations if isinstance(o, Put) and o is not put}
-
     def _moved(self, identity: UUID | None) -> bool:
         """Whether this request also puts the content somewhere else."""
-        return any(isinstance(o, Put) and o.content.id == identity is not None for o in self._operations)
+        return identity is not None and self._given[identity] > 0
 
     def _put(
         self, edit: Edit, base: _Base, put: Put, freed: dict[UUID | None, AnyContent], deleted: set[Key]
@@ -162,7 +171,7 @@ class CommitRequest(Request):
         if current is not None and content.id not in (None, current.id):
             edit.conflicts.append(compare(key, content, current))
             return
-        if moved and content.id in self._moved_ids(put):
+        if moved and self._given[content.id] > 1:
             raise InvalidRequest(
                 f"'{key}' and another key would share the content id {content.id}", key=str(key)
             )

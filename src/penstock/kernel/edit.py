@@ -6,6 +6,7 @@ that comes out is added to a chain.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from uuid import UUID, uuid4
 
 import msgspec
@@ -109,7 +110,8 @@ class Edit:
         """A key needs its namespaces, and a namespace that goes must be empty: on the result as a whole."""
         missing: set[Key] = set()
         known: set[Key] = set()
-        for stored in sorted(self._changes):
+        changed = sorted(self._changes)
+        for stored in changed:
             if stored.startswith(RESERVED):
                 continue
             key = Key.decode(stored)
@@ -119,7 +121,7 @@ class Edit:
                     if parent not in missing and parent not in known:
                         self._check_parent(parent, missing, known)
             if not isinstance(content, Namespace):
-                self._check_emptied(key, stored)
+                self._check_emptied(key, stored, changed)
 
     def _check_parent(self, parent: Key, missing: set[Key], known: set[Key]) -> None:
         content = self.content(parent.encode())
@@ -130,13 +132,14 @@ class Edit:
         kind = ConflictKind.NAMESPACE_ABSENT if content is None else ConflictKind.NOT_A_NAMESPACE
         self.conflicts.append(Conflict(kind, parent))
 
-    def _check_emptied(self, key: Key, stored: bytes) -> None:
+    def _check_emptied(self, key: Key, stored: bytes, changed: list[bytes]) -> None:
         if not isinstance(content_of(self._objects, self._below.get(stored)), Namespace):
             return
-        below = stored + b"\0"
-        for _ in self.view.scan(below, prefix_end(below)):
+        below, end = stored + b"\0", prefix_end(stored + b"\0")
+        mine = changed[bisect_left(changed, below) : bisect_left(changed, end or b"")]
+        is_put_below = any(self._changes[one] is not None for one in mine)
+        if is_put_below or any(one not in self._changes for one, _ in self._below.scan(below, end)):
             self.conflicts.append(Conflict(ConflictKind.NAMESPACE_NOT_EMPTY, key))
-            return
 
     def draft(self, meta: CommitMeta, key: str, further_parents: tuple[ObjectId, ...] = ()) -> Draft:
         """The commit that this edit asks for."""

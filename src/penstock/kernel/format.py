@@ -142,6 +142,9 @@ class Formats:
     def __init__(self, formats: Sequence[Format] = ()) -> None:
         self._by_name = {one.name: one for one in formats}
 
+    def __bool__(self) -> bool:
+        return bool(self._by_name)
+
     def named(self, name: str) -> Format | None:
         return self._by_name.get(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterator
+from itertools import takewhile
 
 from penstock.errors import CommitNotFound, Damaged, HistoryExpired
 from penstock.kernel import skips
@@ -101,6 +102,11 @@ class History:
         if fork is not None and start.merges == fork.merges:
             return False
         return any(one == ancestor for one, _ in self._above(of, goal.generation))
+
+    def is_on_line(self, ancestor: ObjectId, of: ObjectId) -> bool:
+        """Whether a commit leads to another (or is it) by first parents: O(log n) reads."""
+        goal = self.link(ancestor)
+        return goal is not None and skips.back_to_depth(self.link, of, goal.depth)[0] == ancestor
 
     def is_near(self, ancestor: ObjectId, of: ObjectId, steps: int) -> bool:
         """Whether a commit is less than so many steps away from another, by any parents."""
@@ -200,5 +206,10 @@ class History:
 
     def only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
         """The commits reachable from ``source`` and not from ``target``, oldest first."""
-        found = [(one, self.commit(one)) for one in self._paint(source, target)[1] if one != NO_COMMIT]
+        met, fork = skips.common(self.link, source, target)
+        one, other = self.link(source), self.link(target)
+        if fork is not None and one and other and one.merges == fork.merges == other.merges:
+            own = list(takewhile(lambda item: item[0] != met, self.walk(source)))
+            return own[::-1]
+        found = [(each, self.commit(each)) for each in self._paint(source, target)[1] if each != NO_COMMIT]
         return sorted(found, key=lambda item: (item[1].generation, item[0]))

@@ -296,7 +296,7 @@ class Kernel:
         key: str | None = None,
     ) -> MergeResult:
         """Repeat commits, oldest first, on a branch; all of them land by one swap or none does."""
-        for one in commits:
+        for one in commits[:1]:  # those after it are nearer to whatever keeps it
             self.references.require_kept(one)
         request = TransplantRequest(
             self.history, self.formats, commits, meta, request_key(key), options, expected_head
@@ -338,6 +338,7 @@ class Kernel:
     def _preview(self, reference: Reference, request: M) -> MergeResult:
         """The same code on the head as it is, without the queue and without a swap."""
         chain = Chain(self.objects, reference.head)
+        request.prepare(reference)
         request.check_reference(reference, chain)
         with suppress(MergeConflict):
             request.apply(chain, reference)
@@ -365,6 +366,9 @@ class Kernel:
                 raise NotMoved(reference)
             return rebased.move(reference)
 
+        if not dry_run:
+            with suppress(MergeConflict):  # it counts only if the request is not a repetition
+                rebased.build(self._branch(branch))
         wish = object_id(encode(("rebase", branch, onto, expected_head, options.wish())))
         request = wish if key_is_given and not dry_run else None
         try:

@@ -53,13 +53,13 @@ class MergeRequest(Request):
         )
 
     def prepare(self, reference: Reference) -> None:
-        self._plan = _plan(self._history, self._source, reference.head)
+        self._plan = _plan(self._history, self._formats, self._source, reference.head)
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:  # noqa: ARG002
         if chain.has_merge_drafts:
             raise NextBatch  # the common ancestor depends on a merge that has no id yet
         if self._plan is None or not self._plan.holds_at(chain):
-            self._plan = _plan(self._history, self._source, chain.tip)
+            self._plan = _plan(self._history, self._formats, self._source, chain.tip)
         plan = self._plan
         self.base = plan.base
         if plan.changes is None:
@@ -95,13 +95,14 @@ class _Plan(NamedTuple):
         return chain.contains(self.head) and chain.commit.merges == self.merges
 
 
-def _plan(history: History, source: ObjectId, head: ObjectId) -> _Plan:
+def _plan(history: History, formats: Formats, source: ObjectId, head: ObjectId) -> _Plan:
     commit, target = history.commit(source), history.commit(head)
     bases = history.merge_bases(head, source)
     if source in bases:
         return _Plan(head, target.merges, source, None, {}, frozenset())
     changes, ambiguous = _changes_since(history, bases, commit)
-    return _Plan(head, target.merges, bases[0], changes, intents_between(history, source, head), ambiguous)
+    intents = intents_between(history, source, head) if formats else {}
+    return _Plan(head, target.merges, bases[0], changes, intents, ambiguous)
 
 
 def _changes_since(

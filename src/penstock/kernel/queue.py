@@ -72,8 +72,14 @@ class Ticket:
         """The log position from which an earlier try may have landed it."""
         self.receipt_number = 0
         self.receipt_is_ours = False
+        self._incarnation: bytes | None = None
         self._asleep = Lock()
         self._asleep.acquire()
+
+    def meet(self, incarnation: bytes) -> None:
+        """Forget receipts that were written for a branch which has been created anew since."""
+        if incarnation != self._incarnation:
+            self._incarnation, self.receipt_number, self.receipt_is_ours = incarnation, 0, False
 
     @property
     def is_answered(self) -> bool:
@@ -318,7 +324,7 @@ class _Batch:
             landed=tuple(landed),
         )
         row = row_of(msgspec.structs.replace(reference, head=chain.tip, log=one, position=entry.position))
-        receipts = self._receipts(reference, now_us)
+        receipts = self._receipts(reference, entry.time_us)
         for ticket, _ in self._accepted:
             ticket.in_doubt_from = reference.position
         advanced = turn.advance({**chain.objects.fresh, one: data, **receipts}, row, receipts.keys())
@@ -332,10 +338,12 @@ class _Batch:
         self._look_at_receipts(reference, receipts.keys(), advanced.present)
         return None if advanced.present else f"another process moved '{reference.name}'"
 
-    def _receipts(self, reference: Reference, now_us: int) -> dict[ObjectId, bytes]:
+    def _receipts(self, reference: Reference, time_us: int) -> dict[ObjectId, bytes]:
         """The receipts to be stored with a batch; a key whose receipt is there already was used before."""
+        for ticket, _ in self._accepted:
+            ticket.meet(reference.incarnation)
         return {
-            self._receipt_id(ticket, reference): receipt(ticket.request.digest, reference.position, now_us)
+            self._receipt_id(ticket, reference): receipt(ticket.request.digest, reference.position, time_us)
             for ticket, _ in self._accepted
             if not ticket.receipt_is_ours
         }

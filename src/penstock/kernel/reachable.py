@@ -82,7 +82,7 @@ class Reach:
             below: list[tuple[ObjectId, str]] = []
             for one, number in block.items():
                 commit = found.get(one)
-                if commit is None and one in self._expired_before:
+                if number and one in self._expired_before:  # also while a sweep is about to remove it
                     self._cut.add(one)
                     continue
                 if not isinstance(commit, CommitObject):

@@ -38,6 +38,7 @@ class Rebase:
         self.base = onto
         self.results: list[MergedKey] = []
         self.commits: list[ObjectId] = []
+        self._built: tuple[ObjectId, Chain] | None = None
 
     def chain(self, reference: Reference) -> Chain:
         """The new chain, its drafts not yet sealed; a dry run keeps the conflicts in ``results``."""
@@ -78,9 +79,16 @@ class Rebase:
             own.append(one)
         return own[::-1]
 
+    def build(self, reference: Reference) -> Chain:
+        """The new chain, sealed. It is built once for a head, before the branch is locked."""
+        if self._built is None or self._built[0] != reference.head:
+            chain = self.chain(reference)
+            self.commits = [one for one, _ in chain.seal(self._kernel.clock())]
+            self._built = reference.head, chain
+        return self._built[1]
+
     def move(self, reference: Reference) -> Move:
-        chain = self.chain(reference)
-        self.commits = [one for one, _ in chain.seal(self._kernel.clock())]
+        chain = self.build(reference)
         landed: tuple[Landed, ...] = ()
         if self.commits:
             author = self._meta.committer

@@ -89,7 +89,7 @@ class References:
         if kind not in (Kind.BRANCH, Kind.TAG):
             raise InvalidRequest("only branches and tags can be created")
         _check_note(note)
-        self._history.commit(at)
+        self.require_kept(at)
 
         def decide(before: Row | None) -> Move:
             if (found := live(before)) is not None:
@@ -119,7 +119,7 @@ class References:
         key: str = "",
     ) -> Reference:
         """Let a branch or tag name another commit, which must be reachable (see ``require_reachable``)."""
-        self._history.commit(to)
+        self.require_kept(to)
 
         def decide(before: Row | None) -> Move:
             found = self.expected(name, before, expected, kind)
@@ -263,12 +263,15 @@ class References:
         oldest_us = self._clock() - grace_us
         if grace_us and found.time_us >= self._clock() - grace_us // 2:
             return
+        if commit in lake.expired:
+            raise _behind_horizon(commit)
         if any(head == commit for _, head in self.heads()):
             return
-        for name, head in self.left_behind(oldest_us):
+        live = self.heads() if found.time_us >= oldest_us else ()
+        for name, head in chain(live, self.left_behind(oldest_us)):
             if self._is_kept_from(head, commit, found, lake.rules_since(name, oldest_us)):
                 return
-        raise HistoryExpired(f"commit {commit.hex()} lies behind the history horizon", commit=commit.hex())
+        raise _behind_horizon(commit)
 
     def _is_kept_from(
         self, head: ObjectId, one: ObjectId, commit: CommitObject, rules: Sequence[HistoryRule]
@@ -390,6 +393,10 @@ class _Attempts:
             key=self._key,
             name=self._name,
         )
+
+
+def _behind_horizon(commit: ObjectId) -> HistoryExpired:
+    return HistoryExpired(f"commit {commit.hex()} lies behind the history horizon", commit=commit.hex())
 
 
 def _check_note(note: bytes) -> None:

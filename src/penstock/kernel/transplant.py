@@ -15,13 +15,13 @@ from penstock.kernel.edit import Edit
 from penstock.kernel.format import Format, Formats
 from penstock.kernel.history import History
 from penstock.kernel.request import Request
-from penstock.kernel.state import Difference, Overlay, View, diff_commits, state_of
+from penstock.kernel.state import Difference, Overlay, diff_commits, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import MergedKey
-from penstock.model.objects import CommitObject
+from penstock.model.objects import CommitObject, Value
 from penstock.model.references import Event, Reference
 
 
@@ -61,7 +61,8 @@ class TransplantRequest(Request):
         )
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:  # noqa: ARG002
-        below: View = chain.view
+        landed: dict[bytes, Value | None] = {}
+        below = Overlay(chain.view, landed)
         drafts: list[Draft] = []
         results: dict[Key, MergedKey] = {}
         conflicts: list[Conflict] = []
@@ -73,11 +74,11 @@ class TransplantRequest(Request):
             if edit.conflicts:
                 conflicts += edit.conflicts
                 # What follows is judged as if this commit had landed: one conflict makes up no others.
-                below = Overlay(edit.view, {key: wanted for key, (_, wanted) in changes.items()})
+                landed.update((key, wanted) for key, (_, wanted) in changes.items())
             elif edit.changed:
                 self._keep_intents(edit, commit)
                 drafts.append(edit.draft(self._describe(commit), self.key))
-                below = edit.view
+                landed.update(drafts[-1].changes)
         self.results = list(results.values())
         unused = [str(key) for key in self._options.keys if key not in results]
         if unused:
@@ -165,6 +166,7 @@ class RevertRequest(Request):
     """Undo what one commit did, by a new commit."""
 
     event = Event.COMMIT
+    needs_preparation = True
 
     def __init__(
         self,
@@ -187,6 +189,12 @@ class RevertRequest(Request):
         return object_id(
             encode(("revert", self._commit, self.expected_head, self._meta.message, self._options.wish()))
         )
+
+    def prepare(self, reference: Reference) -> None:
+        if not self._history.is_ancestor(self._commit, reference.head):
+            raise InvalidRequest(
+                f"commit {self._commit.hex()[:8]} is not in the history of '{reference.name}'"
+            )
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         commit = self._history.commit(self._commit)

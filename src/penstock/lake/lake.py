@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from penstock.errors import InvalidName, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
+from penstock.errors import InvalidName, InvalidRequest, LakeExists, LakeNotFound, NotFound, ReferenceExists
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.description import (
     Description,
@@ -239,8 +239,6 @@ class Lake:
         commit, reference = self.kernel.resolve(self._or_default(revision))
         if reference is None:
             self.kernel.references.require_reachable(commit)
-        else:
-            self.kernel.references.require_kept(commit)
         return commit
 
     def at(self, revision: str | Commit | None = None) -> Snapshot:
@@ -294,17 +292,22 @@ class Lake:
         )
         if limit is not None and limit < 0:
             raise InvalidRequest(f"a limit is not below nothing: {limit}")
-        commits = walk(self.kernel, self._commit(ref), chosen, all_parents)
-        if after is not None:
-            last = self.resolve(after)
-            commits = walk(self.kernel, self._commit(ref), Filter(), all_parents)
-            for commit in commits:
-                if commit.id == last:
-                    break
-            else:
-                raise InvalidRequest(f"commit {after} is not in the log to go on from")
-            commits = (commit for commit in commits if chosen.matches(self.kernel, commit))
+        start = self._commit(ref)
+        if after is None:
+            commits = walk(self.kernel, start, chosen, all_parents)
+        else:
+            commits = self._after(self._commit(after), start, chosen, all_parents)
         return list(islice(commits, limit))
+
+    def _after(self, last: ObjectId, start: ObjectId, chosen: Filter, all_parents: bool) -> Iterator[Commit]:
+        """The commits of a log that come after a given one."""
+        history = self.kernel.history
+        if not all_parents and history.is_on_line(last, start):
+            return walk(self.kernel, history.commit(last).parent, chosen, all_parents)
+        whole = walk(self.kernel, start, Filter(since=chosen.since), all_parents)
+        if not any(commit.object_id == last for commit in whole):
+            raise InvalidRequest(f"commit {last.hex()} is not in the log to go on from")
+        return (commit for commit in whole if chosen.matches(self.kernel, commit))
 
     def diff(self, before: str, after: str, prefix: str | Key | None = None) -> list[Difference]:
         """What differs between two references or commits, at a key and below it, or everywhere."""
@@ -332,7 +335,8 @@ class Lake:
         ``base`` is the commit that was read: every key must still hold what it held there, else
         ``CommitConflict`` names all that changed. Without it the operations act on the branch as it is.
         ``incarnation`` (of ``branch.reference``) refuses a branch that was deleted and created anew.
-        The same request under the same ``idempotency_key`` is done once, however often it is sent.
+        The same request under the same ``idempotency_key`` is done once, however often it is sent. Who
+        sends it does not matter, but its ``base`` does: that must be a commit id that the caller kept.
         """
         for operation in operations:
             if isinstance(operation, Put):
@@ -399,8 +403,16 @@ class Lake:
         the conflicts instead.
         """
         target = self._or_default(into)
+        try:
+            commit = self._reachable(source)
+        except NotFound:  # a repetition is answered even if its source is gone by now
+            known = self.kernel.outcome(target, idempotency_key) if idempotency_key else None
+            if known is None:
+                raise
+            ids = tuple(one.hex() for one in known.commits)
+            return MergeResult(commits=ids, head=known.head.hex(), applied=True)
         return self.kernel.merge(
-            self._reachable(source),
+            commit,
             target,
             self.meta(f"merge {source} into {target}" if message is None else message, author),
             self._options(keys, default),
