@@ -175,6 +175,36 @@ def test_harm_to_a_row_is_a_typed_error(healthy: bytes, name: str, tmp_path: Pat
     assert met["damaged"] > 0
 
 
+def test_harm_to_the_text_of_the_schema_is_a_typed_error(healthy: bytes, tmp_path: Path) -> None:
+    """SQLite puts the text into its message, and it is no longer text."""
+    for harmed in (b"CREATE TABL\xe7 objects", b"CREATE TABLE obj\xff\xfets"):
+        data = healthy.replace(b"CREATE TABLE objects", harmed)
+        assert data != healthy
+        with pytest.raises(AdministratorError, match=r"penstock\.db"):
+            penstock.open(lake_of(tmp_path / "lake", data))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("data", None), ("data", "text"), ("data", 1.5), ("referenced_us", None), ("referenced_us", "text")],
+)
+def test_a_column_that_holds_another_type_is_a_typed_error(
+    healthy: bytes, column: str, value: object, tmp_path: Path
+) -> None:
+    """A flipped bit in the head of a record makes a number, or nothing, of what was bytes."""
+    place = lake_of(tmp_path / "lake", healthy)
+    connection = sqlite3.connect(place / "penstock.db", isolation_level=None)
+    connection.execute("PRAGMA writable_schema=ON")
+    connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'objects'")
+    connection.close()
+    connection = sqlite3.connect(place / "penstock.db", isolation_level=None)
+    connection.execute(f"UPDATE objects SET {column} = ?", (value,))
+    connection.close()
+    met: Counter[str] = Counter()
+    use_everything(place, met)
+    assert met["damaged"] > 0
+
+
 def test_harm_to_any_object_is_found_by_fsck_by_the_objects_id(
     healthy: bytes, tmp_path: Path, seed: int
 ) -> None:

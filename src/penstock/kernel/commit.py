@@ -60,12 +60,16 @@ class CommitRequest(Request):
         self.author = meta.authors[0] if meta.authors else meta.committer
         self._wish = _check_operations(self._operations, base)
         self.needs_preparation = any(isinstance(operation, Change) for operation in self._operations)
-        self._given = Counter(o.content.id for o in self._operations if isinstance(o, Put))
         self._identities: dict[Key, UUID] = {}
         self._vouched: ObjectId | None = None
         """A head of the branch of which the base was found to be an ancestor."""
         self._prepared: dict[Key, Any] = {}
         self._contents: dict[Key, AnyContent | None] = {}
+
+    @cached_property
+    def _given(self) -> Counter[UUID | None]:
+        """How often each content id is put."""
+        return Counter(o.content.id for o in self._operations if isinstance(o, Put))
 
     @cached_property
     def digest(self) -> bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from uuid import uuid4
 
 from penstock.errors import InvalidRequest, ReferenceChanged
 from penstock.kernel.chain import Chain, Draft
@@ -72,7 +72,7 @@ class NextBatch(Exception):
 def request_key(key: str | None) -> str:
     """The caller's idempotency key, or a new one."""
     if key is None:
-        return uuid4().hex
+        return os.urandom(16).hex()
     if not isinstance(key, str) or not 0 < len(key) <= KEY_MAX_CHARS or not key.isprintable():
         raise InvalidRequest(f"an idempotency key has 1 to {KEY_MAX_CHARS} printable characters")
     return key

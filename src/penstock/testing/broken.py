@@ -39,7 +39,7 @@ BROKEN: Final = (
     _store("answers with stale rows", stores.AnswersStaleRows, "StaleRead", "contract"),
     _store("cuts long objects short", stores.TruncatesObjects, "error", "contract"),
     _store("swaps before the objects are there", stores.SwapsWithoutTheObjects, "fsck", "contract"),
-    _store("moves a branch without a log entry", stores.ForgetsTheLog, "BrokenLog"),
+    _store("moves a branch without a log entry", stores.ForgetsTheLog, "BrokenLog", "fsck"),
     _store("deletes what was stored again", stores.DeletesWhatWasStoredAgain, "fsck", "contract"),
     _store("does not note that an object was stored again", stores.NeverRefreshes, "fsck", "contract"),
     _store("replaces objects that are there", stores.ReplacesObjects, "contract"),
