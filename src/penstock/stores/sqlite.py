@@ -148,6 +148,11 @@ class SqliteStore(Store):
             yield
         except sqlite3.Error as problem:
             raise self._explain(problem) from problem
+        except UnicodeDecodeError as problem:  # SQLite's own message, made of a damaged schema
+            raise self._damaged(str(problem)) from problem
+
+    def _damaged(self, what: str) -> Damaged:
+        return Damaged(f"{self._path} is damaged: {what}", path=str(self._path))
 
     def _explain(self, problem: sqlite3.Error) -> PenstockError:
         code = getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -156,7 +161,7 @@ class SqliteStore(Store):
                 f"{self._path} is in use by another process for more than {BUSY_TIMEOUT_S:g} s"
             )
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return Damaged(f"{self._path} is damaged: {problem}", path=str(self._path))
+            return self._damaged(str(problem))
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
             return Denied(f"{self._path} cannot be written: {problem}")
         return Unavailable(f"{self._path} cannot be used: {problem}")
@@ -204,6 +209,8 @@ class SqliteStore(Store):
                 part = wanted[start : start + PARAMETERS_MAX]
                 marks = ",".join("?" * len(part))
                 found.update(connection.execute(f"SELECT id, data FROM objects WHERE id IN ({marks})", part))
+        if not all(type(data) is bytes for data in found.values()):
+            raise self._damaged("an object's record holds no bytes")
         return found
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
@@ -252,6 +259,8 @@ class SqliteStore(Store):
                 "SELECT seq, id, referenced_us, length(data) FROM objects WHERE seq > ? ORDER BY seq LIMIT ?",
                 (start, limit),
             ).fetchall()
+        if not all(type(row[2]) is int and type(row[3]) is int for row in rows):
+            raise self._damaged("an object's record holds something else than it was given")
         token = rows[-1][0].to_bytes(8, "big") if len(rows) == limit else b""
         return [Stored(*row[1:]) for row in rows], token
 
