@@ -109,7 +109,7 @@ def test_k4_bytes_that_no_line_names_any_more_are_swept_with_the_history_that_di
     lake.keep_history(max_commits=1)
     lake.commit([append("diary", "old")])
     (held,) = _held(lake)
-    plain = [Put(Key(f"plain{number}"), IcebergTable(metadata_location="1")) for number in range(300)]
+    plain = [Put(Key(f"plain{number}"), IcebergTable(metadata_location="1")) for number in range(600)]
     lake.commit([replace("diary", "new"), *plain])  # so many that they are folded into the tree
     clock.pass_hours(1)
     lake.sweep()

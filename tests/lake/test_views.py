@@ -146,7 +146,7 @@ def test_entries_go_on_after_a_key(lake: Lake) -> None:
 
 
 def test_many_keys_are_read_at_once(lake: Lake) -> None:
-    lake.branch().commit([Put(Key(f"k{number:03}"), table(str(number))) for number in range(300)])
+    lake.branch().commit([Put(Key(f"k{number:03}"), table(str(number))) for number in range(600)])
     found = lake.at().get_many(["k001", Key("k250"), "nosuch"])
     assert set(found) == {Key("k001"), Key("k250")}
     assert found[Key("k250")].metadata_location == "250"  # type: ignore[union-attr]

@@ -149,5 +149,5 @@ def line() -> list[tuple[ObjectId, CommitObject]]:
     chain.add(Draft({}, CommitMeta(), "two"))
     chain.add(Draft({b"a": None}, CommitMeta(), "three", further_parents=(NO_COMMIT,)))
     sealed = chain.seal(1_793_491_200_000_000)
-    chain.add(Draft({b"%04d" % number: b"v" for number in range(300)}, CommitMeta(), "four"))
+    chain.add(Draft({b"%04d" % number: b"v" for number in range(600)}, CommitMeta(), "four"))
     return sealed + chain.seal(1_793_491_200_000_000)

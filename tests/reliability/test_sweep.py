@@ -197,7 +197,7 @@ def test_a_branch_is_not_made_at_a_commit_that_a_sweep_may_be_removing(place: Pl
 def fold(lake: Lake, number: int) -> None:
     """So many changes at once that everything before is folded into the tree."""
     lake.commit(
-        [Put(Key(f"fill{number}-{each:03}"), IcebergTable(metadata_location="1")) for each in range(300)]
+        [Put(Key(f"fill{number}-{each:03}"), IcebergTable(metadata_location="1")) for each in range(600)]
     )
 
 
@@ -226,11 +226,11 @@ def test_a_merge_of_what_lies_behind_the_horizon_keeps_what_it_brings(place: Pla
     fold(lake, 0)
     for number in range(2):
         lake.branch("dev").commit(
-            [Put(Key(f"d{number}-{each:03}"), IcebergTable(metadata_location="1")) for each in range(300)]
+            [Put(Key(f"d{number}-{each:03}"), IcebergTable(metadata_location="1")) for each in range(600)]
         )
     lake.branch("dev").commit([replace("diary", "other")])
     lake.branch("dev").commit(
-        [Put(Key(f"e-{each:03}"), IcebergTable(metadata_location="1")) for each in range(300)]
+        [Put(Key(f"e-{each:03}"), IcebergTable(metadata_location="1")) for each in range(600)]
     )
     old = lake.resolve("dev~4")
     place.clock.pass_hours(1)

@@ -46,7 +46,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("template") / "lake"
     with penstock.open(place, author="tester") as lake:
         main = lake.branch()
-        main.commit([Put(Key(f"key{number:03}"), table(str(number))) for number in range(300)])
+        main.commit([Put(Key(f"key{number:03}"), table(str(number))) for number in range(600)])
         main.put("big", large(1, 300_000))
         for number in range(5):
             main.put(f"t{number}", large(number, 2000))

@@ -78,7 +78,7 @@ def test_without_limits_all_history_stays(lake: Lake, clock: SetClock) -> None:
 
 def test_the_newest_state_is_whole_however_little_history_is_kept(lake: Lake, clock: SetClock) -> None:
     main = lake.branch()
-    main.commit([Put(Key(f"key{number:03}"), large(number)) for number in range(300)])
+    main.commit([Put(Key(f"key{number:03}"), large(number)) for number in range(600)])
     _daily(lake, clock, 10)
     before = dict(main.snapshot().entries())
     lake = _keeping(lake, commits=1)
@@ -93,7 +93,7 @@ def test_blobs_of_contents_that_only_old_commits_have_go(lake: Lake, clock: SetC
     main = lake.branch()
     main.put("big", large(1, 600_000))
     main.drop("big")
-    main.commit([Put(Key(f"key{number:03}"), table()) for number in range(300)], message="folds all changes")
+    main.commit([Put(Key(f"key{number:03}"), table()) for number in range(600)], message="folds all changes")
     clock.go_on(GRACE_S + 1)
     assert _keeping(lake, commits=1).sweep().removed_bytes > 600_000
 

@@ -25,7 +25,7 @@ def _random_lake(seed: int, size: int) -> Lake:
         what = chance.random()
         try:
             if what < 0.6:
-                keys = {f"key{chance.randrange(size * 5)}" for _ in range(chance.choice([1, 1, 1, 5, 300]))}
+                keys = {f"key{chance.randrange(size * 5)}" for _ in range(chance.choice([1, 1, 1, 5, 600]))}
                 make = large if chance.random() < 0.1 else _small
                 branch.commit([Put(Key(key), make(step)) for key in sorted(keys)])
             elif what < 0.75:

@@ -183,7 +183,7 @@ def test_what_a_content_holds_lives_as_long_as_the_content(
     dev = lake.branch("dev").create()
     dev.commit([Change(Key("table"), "holding", b"held")])
     if is_folded:
-        dev.commit([Put(Key(f"key{number:03}"), table()) for number in range(300)])
+        dev.commit([Put(Key(f"key{number:03}"), table()) for number in range(600)])
     clock.go_on(GRACE_S + 1)
     lake.sweep()
     assert object_id(held) in ids(store)

@@ -83,7 +83,7 @@ def test_a_commit_in_flight_during_a_whole_sweep_lands_whole(clock: SetClock) ->
     mine, settings = HookedStore(shared), Settings(grace_s=GRACE_S)
     lake, sweeper = new_lake(mine, clock, settings), new_lake(shared, clock, settings)
     keep_history(shared, 2)
-    lake.branch().commit([Put(Key(f"key{number:03}"), large(number)) for number in range(300)])
+    lake.branch().commit([Put(Key(f"key{number:03}"), large(number)) for number in range(600)])
     for number in range(20):
         lake.branch().put(f"key{number:03}", large(1000 + number))
     clock.go_on(GRACE_S + 1)
@@ -100,7 +100,7 @@ def test_a_commit_in_flight_during_a_whole_sweep_lands_whole(clock: SetClock) ->
     assert removed[0] > 20
     fresh = reopened(sweeper)
     assert fresh.fsck().damages == ()
-    assert sum(isinstance(content, Unknown) for _, content in fresh.at("main").entries()) == 300
+    assert sum(isinstance(content, Unknown) for _, content in fresh.at("main").entries()) == 600
 
 
 def test_a_branch_created_at_a_commit_left_behind_is_refused_or_whole(
@@ -169,7 +169,7 @@ def _history_to_expire(lake: Lake, clock: SetClock) -> Lake:
     lake.branch("apart").create().put("apart", table())
     main.put("big", large(1))
     main.drop("big", message="drop big")
-    main.commit([Put(Key(f"key{number:03}"), table()) for number in range(300)], message="fold")
+    main.commit([Put(Key(f"key{number:03}"), table()) for number in range(600)], message="fold")
     for number in range(5):
         main.put(f"t{number}", table())
     lake.branch("dev").create(at="main")

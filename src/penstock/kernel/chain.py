@@ -20,8 +20,8 @@ from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import CommitObject, Intent, Large, Segment, Value
 
-FOLD_OPERATIONS: Final = 256
-FOLD_BYTES: Final = 64 * 1024
+FOLD_OPERATIONS: Final = 512
+FOLD_BYTES: Final = 128 * 1024
 WINDOW_COMMITS: Final = 4096
 
 
