@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import io
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -150,7 +151,7 @@ class Story:
 
     def to_try(self) -> tuple[str, ...]:
         """Commands that work on the lake as the story leaves it."""
-        lake = f"penstock --lake {shlex.quote(str(self.place))}"
+        lake = f"{_program()} --lake {shlex.quote(str(self.place))}"
         return (
             f"{lake} log --table sales.orders",
             f"{lake} diff main~2 fix-returns",
@@ -163,3 +164,12 @@ class Story:
             "",
             *(f"  {line}" for line in self.to_try()),
         ]
+
+
+def _program() -> str:
+    """How to call this very program: by its name if the shell finds it, else by its path."""
+    called = Path(sys.argv[0])
+    if called.name != "penstock" or shutil.which("penstock"):
+        return "penstock"
+    here = Path.cwd()
+    return shlex.quote(str(called.relative_to(here) if called.is_relative_to(here) else called))
