@@ -59,7 +59,7 @@ def bring(
         elif how.mode is MergeMode.FORCE or (found == before and key not in ambiguous):
             _hold(expected, key, after)
         elif isinstance(after, Namespace) and isinstance(found, Namespace):
-            _hold(expected, key, _met(before, after, found))
+            _hold(expected, key, _met(None if key in ambiguous else before, after, found))
         else:
             expected.conflicts.add((kind_of(before, found), key))
     expected.conflicts |= misplaced(now, expected.held)

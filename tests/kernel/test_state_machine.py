@@ -48,6 +48,10 @@ def test_a_long_life_of_a_lake_equals_the_model(seed: int) -> None:
     live(LakeMachine(), seed, 150)
 
 
+def test_namespaces_of_crossed_merges_do_not_depend_on_the_order_of_their_ancestors() -> None:
+    live(LakeMachine(), 3251507923, 600)
+
+
 @pytest.mark.reliability
 @pytest.mark.parametrize("machine", [LakeMachine, SqliteLakeMachine])
 def test_many_long_lives_equal_the_model(machine: type[LakeMachine]) -> None:

@@ -129,7 +129,8 @@ class Bringing:
         elif meeting.now == meeting.was and not meeting.is_ambiguous:
             self._edit.put_value(meeting.stored, meeting.wanted)
         elif isinstance(source, Namespace) and isinstance(target, Namespace):
-            self._edit.put(meeting.stored, _merge_namespaces(base, source, target))
+            before = None if meeting.is_ambiguous else base  # or it would depend on which ancestor came first
+            self._edit.put(meeting.stored, _merge_namespaces(before, source, target))
         else:
             self._edit.conflicts.append(compare(meeting.key, base, target))
 
