@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from penstock.testing import CountingStore, FaultyStore, HistoryChecker, Recorde
 from penstock.testing.chain import read_chain
 from penstock.testing.client import Client
 from penstock.testing.drill import new_lake
+from penstock.testing.faults import Point
 from penstock.testing.recorder import Answer
 from penstock.testing.threads import at_once
 from tests.reliability.processes import check_lake, run_all
@@ -51,7 +53,10 @@ def threads_on(stores: list[Store], threads: int, count: int, seed: int) -> Hist
 def stores_of(kind: str, place: Path, handles: int) -> list[Store]:
     if kind == "memory":
         data = MemoryStore()
-        return [FaultyStore(data) for _ in range(handles)]
+        slow = [FaultyStore(data) for _ in range(handles)]
+        for store in slow:  # or a thread is done before the next one starts, and nobody meets anybody
+            store.at(Point.BEFORE_OBJECTS, partial(time.sleep, 0.001), times=None)
+        return list(slow)
     opened = [SqliteStore(place / "penstock.db") for _ in range(handles)]
     return [FaultyStore(store, locking=kind == "sqlite") for store in opened]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.kernel.objects import Objects
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import AnyContent, Namespace, decode_content
+from penstock.model.content import AnyContent, decode_content
 from penstock.model.keys import Key
 from penstock.model.objects import Value
 
@@ -36,7 +36,3 @@ def compare(key: Key, expected: AnyContent | None, found: AnyContent | None) -> 
     else:
         kind = ConflictKind.VALUE_DIFFERS
     return Conflict(kind, key, describe(expected), describe(found))
-
-
-def is_namespace(content: AnyContent | None) -> bool:
-    return isinstance(content, Namespace)

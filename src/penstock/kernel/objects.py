@@ -21,7 +21,6 @@ from penstock.model.objects import (
     Large,
     Leaf,
     Node,
-    Segment,
     Value,
     decode_intents,
     decode_object,
@@ -207,6 +206,3 @@ def split_value(data: bytes) -> tuple[Value, dict[ObjectId, bytes]]:
 def parts_of(values: Iterable[Value | None]) -> list[ObjectId]:
     """The blobs that some values are made of."""
     return [part for value in values if isinstance(value, Large) for part in value.parts]
-
-
-__all__ = ["Objects", "Pending", "Segment", "check_object", "expanded", "parts_of", "split_value"]

@@ -22,7 +22,6 @@ import msgspec
 
 from penstock.errors import (
     Damaged,
-    IdempotencyKeyReused,
     InvalidRequest,
     OutcomeUnknown,
     PenstockError,
@@ -33,7 +32,7 @@ from penstock.errors import (
 from penstock.kernel.chain import Chain
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, check_object
-from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, receipt, receipt_id
+from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, key_reused, receipt, receipt_id
 from penstock.kernel.request import NextBatch, Request
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
@@ -407,10 +406,6 @@ def decoded_reference(row: Row) -> Reference:
 
 def row_of(reference: Reference) -> Row:
     return Row(reference.name, reference.kind.value, encode_reference(reference))
-
-
-def key_reused(key: str) -> IdempotencyKeyReused:
-    return IdempotencyKeyReused(f"idempotency key '{key}' was used before, for another request", key=key)
 
 
 def outcome_of(objects: Objects, entry: LogEntry, key: str) -> Outcome:

@@ -124,14 +124,16 @@ def made_before(
         if not isinstance(known, Receipt):
             raise Damaged(f"object {one.hex()} is not a receipt", objects=[one.hex()])
         if request is not None and known.request != request:
-            raise IdempotencyKeyReused(
-                f"idempotency key '{key}' was used before, for another request", key=key
-            )
+            raise key_reused(key)
         limit_us = known.time_us + RECEIPT_WINDOW_US
         found = log.find(reference, key, known.position, limit_us) if reference is not None else None
         if found is not None:
             return found, number
         number += 1
+
+
+def key_reused(key: str) -> IdempotencyKeyReused:
+    return IdempotencyKeyReused(f"idempotency key '{key}' was used before, for another request", key=key)
 
 
 def receipt(request: bytes, position: int, now_us: int) -> bytes:
