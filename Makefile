@@ -4,9 +4,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 STAMP := .venv/.up-to-date
+SERVERS := build/servers/.up-to-date
 TYPED := $(wildcard src tests benchmarks docs/*.py)
 
-.PHONY: help setup check format test reliability bench demo docs lock clean
+.PHONY: help setup servers check format test reliability bench demo docs lock clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -16,6 +17,11 @@ setup: $(STAMP) ## Create .venv with everything pinned (at once when it is up to
 $(STAMP): pyproject.toml requirements/bootstrap.txt requirements/dev.txt scripts/setup.sh
 	@bash scripts/setup.sh
 	@touch $@
+
+servers: $(SERVERS) ## Install the servers that tests and benchmarks run against
+
+$(SERVERS): tests/servers/pom.xml tests/servers/Launcher.java scripts/servers.sh
+	@bash scripts/servers.sh
 
 check: setup ## Format, lint, types and layers; takes seconds
 	$(BIN)/ruff format --check .
@@ -27,13 +33,13 @@ format: setup ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-test: setup ## Run the whole test suite, the documents' examples included
+test: setup servers ## Run the whole test suite, the documents' examples included
 	$(BIN)/pytest -n 2
 
-reliability: setup ## Run the long tests that hunt for rare failures
+reliability: setup servers ## Run the long tests that hunt for rare failures
 	$(BIN)/pytest -m reliability --timeout=3600
 
-bench: setup ## Run every benchmark and write its numbers
+bench: setup servers ## Run every benchmark and write its numbers
 	$(BIN)/python -m benchmarks
 
 demo: setup ## See a lake, a branch and a merge at work
@@ -48,7 +54,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 
 
 lock: setup ## Pin the newest versions of all tools and libraries
 	echo uv | $(COMPILE) --no-annotate -o requirements/bootstrap.txt -
-	$(COMPILE) -o requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) --all-extras -o requirements/dev.txt pyproject.toml requirements/dev.in
 
 clean: ## Remove everything that the other commands made
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.model.encoding import ObjectId
 from penstock.stores.port import Advanced, Store, Turn
+from penstock.stores.wrapped import Advance
 from penstock.testing import CountingStore
-from penstock.testing.wrapped import Advance
 
 KINDS = ("commit", "segment", "log", "receipt", "leaf", "node", "blob")
 NODES = ("leaf", "node")

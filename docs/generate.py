@@ -65,7 +65,7 @@ COMMANDS_INTRODUCTION = """
 `penstock COMMAND --help` says in a terminal what this page says.
 
 **Which lake.** `--lake PATH`, else `PENSTOCK_LAKE`, else the current directory if it is a lake. A directory
-without a lake becomes one; only `doctor`, `fsck`, `horizon` and `sweep` never make a lake.
+without a lake becomes one; only `doctor`, `fsck`, `horizon`, `sweep` and `copy` never make a lake of it.
 
 **Revisions.** Where a revision is asked for: a branch, a tag, a commit id (its first 8 digits are enough),
 `main@<commit>`, and any number of steps from there: `main~3` (three commits before), `main^2` (the second

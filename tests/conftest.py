@@ -8,6 +8,33 @@ import random
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.servers.fixtures import (
+    dynamodb_place,
+    dynamodb_server,
+    mongodb_server_url,
+    mongodb_url,
+    moto_bucket,
+    moto_place,
+    postgres_server_url,
+    postgres_url,
+    s3_bucket,
+    s3_place,
+)
+
+# The servers' fixtures are every test's.
+__all__ = [
+    "dynamodb_place",
+    "dynamodb_server",
+    "mongodb_server_url",
+    "mongodb_url",
+    "moto_bucket",
+    "moto_place",
+    "postgres_server_url",
+    "postgres_url",
+    "s3_bucket",
+    "s3_place",
+]
+
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile(
     "test", derandomize=True, max_examples=50, deadline=None, database=None, suppress_health_check=SLOW

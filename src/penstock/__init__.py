@@ -14,6 +14,7 @@ from penstock import errors
 
 if TYPE_CHECKING:
     from penstock.kernel.settings import Settings
+    from penstock.lake.copy import copy_lake as copy
     from penstock.lake.lake import Lake
     from penstock.lake.lake import init_lake as init
     from penstock.lake.lake import open_lake as open  # noqa: A004 - `penstock.open` is the way in
@@ -51,6 +52,7 @@ _HOMES = {
     "Udf": "penstock.model.content",
     "Unchanged": "penstock.model.operations",
     "Unknown": "penstock.model.content",
+    "copy": "penstock.lake.copy:copy_lake",
     "init": "penstock.lake.lake:init_lake",
     "open": "penstock.lake.lake:open_lake",
 }
@@ -58,6 +60,7 @@ _HOMES = {
 __all__ = [  # noqa: RUF022 - in the order in which a reader needs them
     "open",
     "init",
+    "copy",
     "Lake",
     "Key",
     "Put",

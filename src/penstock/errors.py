@@ -11,6 +11,7 @@
     │   ├── IdempotencyKeyReused    the key was used before, for another request
     │   ├── LocationRefused         a location outside the lake's configured roots
     │   ├── HistoryExpired          the commit lies behind the history horizon
+    │   ├── LakeMoved               the lake is moving to another place, or has moved; write there
     │   └── NotFound
     │       ├── ReferenceNotFound
     │       ├── CommitNotFound
@@ -117,6 +118,13 @@ class HistoryExpired(RequestError):
 
     code = "history_expired"
     exit_code = 4
+    http_status = 410
+
+
+class LakeMoved(RequestError):
+    """The lake is moving to another place (``details["target"]``), or has moved. Here it only takes reads."""
+
+    code = "lake_moved"
     http_status = 410
 
 

@@ -121,7 +121,7 @@ def test_an_empty_lake_option_is_no_lake(terminal: Terminal, monkeypatch: pytest
     [
         ("FILE", 1, "a lake is a directory"),
         ("FILE/below", 6, "cannot make"),
-        ("s3://bucket/lake", 1, "there is no store for 's3://'"),
+        ("ftp://bucket/lake", 1, "there is no store for 'ftp://'"),
     ],
 )
 def test_a_place_where_no_lake_can_be_is_refused(

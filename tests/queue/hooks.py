@@ -61,6 +61,7 @@ class HookedStore(Store):
         self.inner, self.url = inner, inner.url
         self.around_advance: Callable[[Go], Advanced] = lambda go: go()
         self.before_turn: Callable[[str], None] = _pass_on
+        self.before_swap: Callable[[], None] = lambda: None
         self.before_read: Callable[[], None] = lambda: None
         self.before_scan: Callable[[], None] = lambda: None
         self.before_delete: Callable[[Sequence[Stored]], None] = _pass_on
@@ -80,9 +81,9 @@ class HookedStore(Store):
         self.inner.store(objects)
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[Turn]:
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
         self.before_turn(name)
-        with self.inner.turn(name) as turn:
+        with self.inner.turn(name, remembered) as turn:
             yield _HookedTurn(self, turn)
 
     def reference(self, name: str) -> Row | None:
@@ -113,12 +114,19 @@ class HookedStore(Store):
 
 class _HookedTurn(Turn):
     def __init__(self, store: HookedStore, inner: Turn) -> None:
-        self._store, self._inner, self.row = store, inner, inner.row
+        self._store, self._inner = store, inner
+        self.row, self.is_certain = inner.row, inner.is_certain
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
     ) -> Advanced:
         self._store.advances += 1
+
+        def written() -> None:
+            self.written()
+            self._store.before_swap()
+
+        self._inner.written = written
 
         def go() -> Advanced:
             advanced = self._inner.advance(objects, row, fresh)

@@ -22,11 +22,11 @@ from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row, Store
 from penstock.stores.sqlite import SqliteStore
+from penstock.stores.wrapped import WrappedStore
 from penstock.testing import FaultyStore, Point
 from penstock.testing.drill import Ticking, new_lake
 from penstock.testing.journal import JournalFormat, append, journal_at, lines_of, replace
 from penstock.testing.threads import at_once
-from penstock.testing.wrapped import WrappedStore
 
 GRACE_S = 60.0
 

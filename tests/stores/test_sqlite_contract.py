@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.stores.sqlite import SqliteStore
+from penstock.stores.wrapped import WrappedStore
 from penstock.testing import FaultyStore, StoreContract
 from penstock.testing.samples import OpenStore
-from penstock.testing.wrapped import WrappedStore
 
 
 class TestSqliteStore(StoreContract):

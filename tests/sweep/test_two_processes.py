@@ -62,6 +62,7 @@ def test_a_sweep_that_was_stopped_leaves_no_damage_and_the_next_one_goes_on(
 ) -> None:
     """The oldest objects went first; the commit at the horizon, which leads to them, is still there."""
     monkeypatch.setattr("penstock.kernel.sweep.SCAN_PAGE", 20)
+    monkeypatch.setattr("penstock.kernel.sweep.DELETE_MAX", 1)
     store = HookedStore(MemoryStore(clock))
     settings = penstock.Settings(grace_s=10)
     lake = new_lake(store, clock, settings)

@@ -14,6 +14,7 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.InvalidKey: 'Write a key like sales.orders, or sales."2026.11" if an element has a dot in it.',
     errors.InvalidContent: "'penstock put --help' shows how to write a content.",
     errors.HistoryExpired: "Older commits have been swept; 'penstock log' shows what is kept.",
+    errors.LakeMoved: "Give every command the new place by --lake or PENSTOCK_LAKE.",
     errors.ReferenceNotFound: "'penstock branch' and 'penstock tag' list what there is.",
     errors.CommitNotFound: "'penstock log' shows the commits that there are.",
     errors.KeyNotFound: "'penstock tables' lists what there is.",

@@ -67,7 +67,10 @@ class Call:
         return lake
 
     def _exists(self, target: str, database: str) -> bool:
-        path = Path(target.removeprefix("sqlite://"))
+        scheme, found, place = target.rpartition("://")
+        path = Path(place)
+        if found and scheme != "sqlite":
+            return path.is_dir() and any(path.iterdir())
         return path.exists() if path.name == database else (path / database).exists()
 
     def answer(self, shape: Callable[[], Shape], text: Callable[[Screen], Iterable[str]]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Self
 
 REDRAW_S = 0.1
+BAR_CHARS = 30
 
 
 class Progress:
@@ -19,14 +21,17 @@ class Progress:
         self._silent = quiet or not self._stream.isatty()
 
     def __call__(self, what: str, count: int) -> None:
+        self._draw(f"{what} {count:,} objects")
+
+    def _draw(self, line: str) -> None:
         if self._silent or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + REDRAW_S
         self._shown = True
-        self._stream.write(f"\r\x1b[K{what} {count:,} objects")
+        self._stream.write(f"\r\x1b[K{line}")
         self._stream.flush()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -35,3 +40,15 @@ class Progress:
         if self._shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+
+class Bar(Progress):
+    """Also told how much there is in all: draws a bar, where that is known."""
+
+    def __call__(self, what: str, count: int, total: int = 0) -> None:
+        if not total:
+            self._draw(f"{what} {count:,}")
+            return
+        done = min(count / total, 1.0)
+        filled = int(done * BAR_CHARS)
+        self._draw(f"{what} {'█' * filled}{'░' * (BAR_CHARS - filled)} {done:4.0%} of {total:,}")

@@ -48,6 +48,8 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "fsck": ("care", "Check every object that the lake needs."),
         "horizon": ("care", "Say how much history is kept."),
         "sweep": ("care", "Remove what nothing needs any more."),
+        "copy": ("lakes", "Move a lake to another store, or fork it."),
+        "bench": ("bench", "Measure how many commits a second a store takes."),
         "completion": ("completion", "Print the script that completes commands in your shell."),
     },
 }

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.cli.contents import as_json
 from penstock.errors import PenstockError
+from penstock.kernel.copy import Copied
 from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
@@ -238,7 +239,7 @@ class Event(Shape, frozen=True, kw_only=True):
     time: datetime
     """When it happened."""
     event: str
-    """`create`, `commit`, `merge`, `transplant`, `assign` or `delete`."""
+    """`create`, `commit`, `merge`, `transplant`, `assign`, `delete` or `seal`."""
     before: str
     """The id of the commit that was named before."""
     after: str
@@ -391,6 +392,51 @@ class Lake(Shape, frozen=True, kw_only=True):
     """All places where tables may be."""
 
 
+class Copy(Shape, frozen=True, kw_only=True):
+    """What became of a copy. Of a cancelled one nothing is counted."""
+
+    cancelled: bool
+    """Whether the lake stays where it was."""
+    source: str
+    """Where the lake was copied from."""
+    target: str
+    """Where it was copied to."""
+    fork: bool | None
+    """Whether it is a lake of its own there; else it has moved."""
+    id: str | None
+    """The id of the lake at the target."""
+    references: int | None
+    """Branches, tags and logs of deleted ones."""
+    commits: int | None
+    """Commits that were copied and checked."""
+    objects: int | None
+    """Objects that were copied."""
+    bytes: int | None
+    """Their size."""
+    repeated: bool | None
+    """Whether it had been complete before."""
+
+    @classmethod
+    def of(cls, copied: Copied) -> Copy:
+        return cls(
+            cancelled=False,
+            source=copied.source,
+            target=copied.target,
+            fork=copied.is_fork,
+            id=copied.id,
+            references=copied.references,
+            commits=copied.commits,
+            objects=copied.objects,
+            bytes=copied.size_bytes,
+            repeated=copied.repeated,
+        )
+
+    @classmethod
+    def of_cancelled(cls, source: str, target: str) -> Copy:
+        nothing = dict.fromkeys(("fork", "id", "references", "commits", "objects", "bytes", "repeated"))
+        return cls(cancelled=True, source=source, target=target, **nothing)
+
+
 class HistoryRule(Shape, frozen=True, kw_only=True):
     """How much history is kept of the branches and tags whose names match a pattern."""
 
@@ -513,6 +559,48 @@ class Demo(Shape, frozen=True, kw_only=True):
     """Where the lake is."""
     commands: tuple[str, ...]
     """Commands to try on it."""
+
+
+class Measurement(Shape, frozen=True, kw_only=True):
+    """What came of one load on a store, done one way."""
+
+    shape: str
+    """`one-branch`, `many-branches` or `one-table`: how the writers meet."""
+    writers: int
+    """How many writers there are."""
+    way: str
+    """`group commit`, or `naive`: every writer for itself, one commit a swap."""
+    commits: int
+    """Commits that were acknowledged within the time."""
+    commits_per_s: float
+    """Commits a second."""
+    p50_ms: float | None
+    """How long at most half of the commits took."""
+    p99_ms: float | None
+    """How long at most 99 of 100 commits took."""
+    swaps: int
+    """Batches that landed, each by one swap."""
+    lost_swaps: int
+    """Swaps that came too late, and were done again."""
+    commits_per_swap: float | None
+    """Commits of a batch, on average."""
+    calls_per_commit: float | None
+    """How often a commit, on average, waited for the store."""
+    times_naive: float | None
+    """How many times the naive loop's commits a second; only of group commit, and if that was measured."""
+
+
+class Bench(Shape, frozen=True, kw_only=True):
+    """How fast a store is."""
+
+    url: str
+    """The store."""
+    seconds: float
+    """How long each measurement took."""
+    measurements: tuple[Measurement, ...]
+    """One for each load and way."""
+    removed: int
+    """Branches of an earlier bench that were removed, if that was asked for."""
 
 
 class Completion(Shape, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ changes they are folded into the tree, where changes that touch the same nodes s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -91,6 +91,13 @@ class Chain:
         self._touched: dict[bytes, int] = {}
         self._tree = TreeView(self.objects, self._root)
         self.view = Overlay(self._tree, self._overlay)
+        self.is_cold = True
+        """Whether nobody has looked at its tree yet."""
+
+    def warm(self, keys: Collection[bytes]) -> None:
+        """Bring what leads to some keys into memory, with one request a level of the tree."""
+        self.is_cold = False
+        tree.warm(self.objects, self._root, [key for key in keys if key not in self._overlay])
 
     def _load(self) -> list[_Run]:
         segments = self.objects.many([one for one, _ in self.commit.recent])

@@ -77,6 +77,11 @@ class CommitRequest(Request):
         how = (self._base, self.expected_head, self._create_namespaces)
         return object_id(encode(("commit", self._wish, how, about)))
 
+    @property
+    def touched(self) -> set[bytes]:
+        keys = {operation.key for operation in self._operations}
+        return {each.encode() for key in keys for each in (key, *key.parents)}
+
     def prepare(self, reference: Reference) -> None:
         if self._base is not None and self._vouched is None:
             self._vouch(self._base, reference)
@@ -97,8 +102,7 @@ class CommitRequest(Request):
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:  # noqa: ARG002
         base = self._check_base(chain)
         if len(self._operations) > FEW_OPERATIONS:
-            keys = {operation.key for operation in self._operations}
-            chain.view.get_many({each.encode() for key in keys for each in (key, *key.parents)})
+            chain.view.get_many(self.touched)
         edit = Edit(chain.objects, chain.view, self._formats)
         freed: dict[UUID | None, AnyContent] = {}
         deleted: set[Key] = set()

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import Damaged, InvalidRequest, LakeExists, LakeNotFound, UnsupportedFormat
+from penstock.errors import (
+    Damaged,
+    InvalidRequest,
+    LakeExists,
+    LakeMoved,
+    LakeNotFound,
+    Unavailable,
+    UnsupportedFormat,
+)
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.model.encoding import ObjectId, decoder, encode
@@ -42,6 +51,48 @@ class HistoryRule(msgspec.Struct, frozen=True, array_like=True):
     """Writers heed it for a grace period longer, because a sweep that began before may."""
 
 
+class Seal(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """Says that a lake is moving, or has moved: it takes no more writes."""
+
+    copy: str
+    """The id of the copy that moves it."""
+    target: str
+    """Where to, without secrets."""
+    since_us: int
+    is_final: bool = False
+    """Whether the lake lives there now. Until then the move can be cancelled."""
+
+
+class Phase(StrEnum):
+    """How far a copy has got."""
+
+    BEGUN = "begun"
+    ROWS = "rows"
+    """The source is sealed; its rows are being copied."""
+    OBJECTS = "objects"
+    CHECKING = "checking"
+    COMPLETE = "complete"
+
+
+class Arrival(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """How a lake comes, or came, from another place. It cannot be opened before it is complete."""
+
+    copy: str
+    """The id of the copy."""
+    source: str
+    """Where from, without secrets."""
+    source_id: str
+    """The id of the lake there."""
+    is_fork: bool
+    phase: Phase = Phase.BEGUN
+    token: bytes = b""
+    """From where the scan of the source's objects goes on."""
+    references: int = 0
+    commits: int = 0
+    objects: int = 0
+    size_bytes: int = 0
+
+
 class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What a lake is: its id, its default branch, where its tables are, what the sweep has removed."""
 
@@ -57,6 +108,12 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Commits behind the history horizon that kept ones name as their parents."""
     history: tuple[HistoryRule, ...] = ()
     """Of several that match a name, the one set last holds. Without one, all history is kept."""
+    sealed: Seal | None = None
+    """Where the lake is moving, or has moved."""
+    arrival: Arrival | None = None
+    """How it came here, if it was not made here."""
+    forked_from: str = ""
+    """The id of the lake that this one is a copy of, and whose managed tables it may only read."""
 
     def _matching(self, name: str) -> Iterator[HistoryRule]:
         """The rules for a reference, the one set last first."""
@@ -144,16 +201,52 @@ def write_description(store: Store, description: Description) -> None:
             raise LakeExists(f"there is a lake at {store.url} already", url=store.url)
 
 
+def require_unmoved(store: Store) -> None:
+    """``LakeMoved`` if the lake is moving to another place, or has moved."""
+    lake = find_description(store)
+    if lake is not None and lake.sealed is not None:
+        raise lake_moved(lake.sealed, store)
+
+
+def lake_moved(seal: Seal, store: Store) -> LakeMoved:
+    """The error for a write to a lake that is sealed."""
+    if seal.is_final:
+        message = f"the lake at {store.url} has moved to {seal.target}; write there. Here it can only be read"
+    else:
+        message = (
+            f"the lake at {store.url} is moving to {seal.target}; it can only be read until it has arrived, "
+            "or until 'penstock copy SOURCE --cancel' lets it stay"
+        )
+    return LakeMoved(message, target=seal.target, copy=seal.copy, is_final=seal.is_final)
+
+
+def require_arrived(lake: Description, store: Store) -> None:
+    """``Unavailable`` if a copy to this place is not complete."""
+    arrival = lake.arrival
+    if arrival is not None and arrival.phase is not Phase.COMPLETE:
+        raise Unavailable(
+            f"the lake at {store.url} is still being copied from {arrival.source}; "
+            "the same 'penstock copy', run again, completes it"
+        )
+
+
 def change_description(
-    store: Store, settings: Settings, change: Callable[[Description], Description]
+    store: Store,
+    settings: Settings,
+    change: Callable[[Description], Description],
+    *,
+    though_sealed: bool = False,
 ) -> Description:
-    """Replace the description by what ``change`` makes of it."""
+    """Replace the description by what ``change`` makes of it; ``LakeMoved`` if the lake is sealed."""
     tries = Tries(settings)
     while True:
         with store.turn(ROW_NAME) as turn:
             if turn.row is None:
                 raise LakeNotFound(f"there is no lake at {store.url}", url=store.url)
-            changed = change(_checked(turn.row, store))
+            found = _checked(turn.row, store)
+            if found.sealed is not None and not though_sealed:
+                raise lake_moved(found.sealed, store)
+            changed = change(found)
             if turn.advance({}, _row(changed)).swapped:
                 return changed
         tries.again("another process changed the lake's description")

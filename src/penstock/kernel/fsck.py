@@ -100,7 +100,7 @@ class _Checking:
 
     def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         found: dict[ObjectId, AnyObject] = {}
-        for one, data in self._kernel.store.fetch(ids).items():
+        for one, data in self._kernel.store.uncached.fetch(ids).items():
             try:
                 found[one] = check_object(one, data)
             except Damaged as damaged:

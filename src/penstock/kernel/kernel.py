@@ -30,6 +30,7 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.history import History
+from penstock.kernel.measure import measured
 from penstock.kernel.merge import MergeRequest
 from penstock.kernel.objects import Objects
 from penstock.kernel.queue import BranchQueue, Outcome, outcome_of
@@ -41,6 +42,7 @@ from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, state_of
 from penstock.kernel.transplant import RevertRequest, TransplantRequest
+from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
@@ -68,15 +70,18 @@ class Kernel:
         formats: Sequence[Format] = (),
         settings: Settings | None = None,
         clock: Clock = now_us,
+        meter: Meter = SILENT,
     ) -> None:
-        self.store, self.clock = store, clock
+        self.store, self.clock, self.meter = store, clock, meter
         self.settings = settings or Settings()
         self.formats = Formats(formats)
         self.objects = Objects(store, self.settings.cache_max_bytes)
         self.history = History(self.objects, self._expired)
-        self.references = References(store, self.objects, self.history, clock, self.settings)
         self._queues: dict[str, BranchQueue] = {}
         self._queues_lock = Lock()
+        self.references = References(
+            store, self.objects, self.history, clock, self.settings, meter, self._moved
+        )
 
     def _expired(self) -> tuple[ObjectId, ...]:
         lake = find_description(self.store)
@@ -191,13 +196,14 @@ class Kernel:
 
         A request that is refused, or has nothing to do, because it landed before is answered by that.
         """
-        try:
-            outcome = self._submit(branch, request)
-        except (ConflictError, RequestError):
-            known = self._known(branch, request)
-            if known is None:
-                raise
-            return known
+        with measured(self.meter, branch, request.event.value):
+            try:
+                outcome = self._submit(branch, request)
+            except (ConflictError, RequestError):
+                known = self._known(branch, request)
+                if known is None:
+                    raise
+                return known
         if not outcome.commits:
             return self._known(branch, request) or outcome
         if not outcome.repeated:
@@ -245,8 +251,14 @@ class Kernel:
                 # An idle queue holds nothing but a copy of its branch's head.
                 self._queues = {name: known for name, known in self._queues.items() if not known.is_idle}
             return self._queues.setdefault(
-                branch, BranchQueue(branch, self.store, self.objects, self.clock, self.settings)
+                branch, BranchQueue(branch, self.store, self.objects, self.clock, self.settings, self.meter)
             )
+
+    def _moved(self, branch: str) -> None:
+        """Somebody moves a branch past its queue, which need not try with the row that it remembers."""
+        queue = self._queues.get(branch)
+        if queue is not None:
+            queue.remembered = None
 
     def outcome(self, branch: str, key: str, digest: bytes | None = None) -> Outcome | None:
         """What became of the request with an idempotency key; ``None`` if it has not been applied.

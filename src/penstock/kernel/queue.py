@@ -5,17 +5,22 @@ it takes all that wait, applies them one after the other to the head in memory, 
 moves the branch by one swap; then the next in line leads. No timer: an idle branch commits at once. First
 come, first served. A refused request costs the others nothing.
 
+On a store that writes objects before it swaps, the next batch is applied and written while the swap of the
+one before it is in flight: it goes by a row that is not stored yet. Nobody is answered by such a row. If the
+swap in flight comes to nothing, its batch leads again, and the one behind it starts anew.
+
 The queue is one process's. Several processes on one store stay correct because the swap decides.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
 from copy import copy
 from itertools import islice
-from threading import Lock
+from threading import Event, Lock
 from typing import Final, NamedTuple
 
 import msgspec
@@ -36,10 +41,13 @@ from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, key_reused, receip
 from penstock.kernel.request import NextBatch, Request
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
+from penstock.metrics.meter import SILENT, Meter
+from penstock.metrics.table import BATCH_REQUESTS, QUEUE_DEPTH, QUEUE_WAIT_SECONDS, SWAPS_LOST, TRIES
 from penstock.model.clock import Clock
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import CommitObject, Landed, LogEntry, Receipt
-from penstock.model.references import Event, Kind, Reference, decode_reference, encode_reference
+from penstock.model.references import Event as LogEvent
+from penstock.model.references import Kind, Reference, decode_reference, encode_reference
 from penstock.stores.port import Row, Store, Turn
 
 ENTRY_MAX_CHARS: Final = 32 * 1024
@@ -64,6 +72,7 @@ class Ticket:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.arrived_s = time.perf_counter()
         self.outcome: Outcome | None = None
         self.error: BaseException | None = None
         self.is_abandoned = False
@@ -93,22 +102,50 @@ class Ticket:
             self._asleep.release()
 
 
+class _Flight:
+    """A batch whose objects are durable and whose swap is in flight, while the next one is being written."""
+
+    def __init__(self, leader: Ticket, tickets: Collection[Ticket], position: int) -> None:
+        self.leader, self.tickets = leader, frozenset(tickets)
+        self.position = position
+        """Of the log before it."""
+        self.has_landed = False
+        self.wants_back = False
+        """It did not land, and its leader waits to lead again."""
+        self.is_over = Event()
+
+
+class _Overtaken(Exception):
+    """The batch before this one did not land, so what this one was applied to does not exist."""
+
+
 class BranchQueue:
     """The queue of one branch in one process."""
 
-    def __init__(self, name: str, store: Store, objects: Objects, clock: Clock, settings: Settings) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        objects: Objects,
+        clock: Clock,
+        settings: Settings,
+        meter: Meter = SILENT,
+    ) -> None:
+        self.name, self._meter = name, meter
         self._store, self._objects, self._clock, self._settings = store, objects, clock, settings
         self._log = RefLog(objects)
         self._lock = Lock()
         self._waiting: deque[Ticket] = deque()
         self._leader: Ticket | None = None
+        self._ahead: _Flight | None = None
         self._row: Row | None = None
         self._chain: Chain | None = None
+        self.remembered: Row | None = None
+        """The row as this queue left it: it still is so, unless somebody else moved it."""
 
     @property
     def is_idle(self) -> bool:
-        return self._leader is None
+        return self._leader is None and self._ahead is None
 
     def submit(self, request: Request) -> Outcome:
         """Queue a request, and return what became of it or raise why it was refused."""
@@ -118,10 +155,11 @@ class BranchQueue:
                 self._waiting.append(ticket)
                 if self._leader is None:
                     self._leader = ticket
-            if self._leader is not ticket:
-                ticket.wait()
             while not ticket.is_answered:
-                self._lead()
+                if self._leads(ticket):
+                    self._lead(ticket)
+                else:
+                    ticket.wait()
             self._hand_over(ticket)
         except BaseException:
             # Interrupted. The request may still land, but its thread cannot lead.
@@ -133,64 +171,140 @@ class BranchQueue:
         assert ticket.outcome is not None
         return ticket.outcome
 
-    def _lead(self) -> None:
+    def _leads(self, ticket: Ticket) -> bool:
+        with self._lock:  # whoever hands over wakes the next one first
+            return self._leader is ticket
+
+    def _lead(self, ticket: Ticket) -> None:
         """Run one batch. Requests leave the queue when they are answered, so none is lost on the way."""
         try:
-            _Batch(self, self._next_batch()).run()
+            batch = self._next_batch()
+            self._measure(batch)
+            _Batch(self, ticket, batch).run()
         finally:
-            for ticket in list(self._waiting):
-                if ticket.is_answered:
-                    ticket.wake()
+            self._end_flight(ticket)
+            for one in list(self._waiting):
+                if one.is_answered:
+                    one.wake()
             with self._lock:
-                self._waiting = deque(ticket for ticket in self._waiting if not ticket.is_answered)
+                self._waiting = deque(one for one in self._waiting if not one.is_answered)
+                if self._leader is None:
+                    self._choose_leader(None)
+
+    def _measure(self, batch: list[Ticket]) -> None:
+        if self._meter is SILENT:
+            return
+        now_s = time.perf_counter()
+        self._meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.name)
+        self._meter.observe(BATCH_REQUESTS, len(batch))
+        for ticket in batch:
+            self._meter.observe(QUEUE_WAIT_SECONDS, now_s - ticket.arrived_s)
 
     def _next_batch(self) -> list[Ticket]:
         """The requests that wait, as many as one swap may land and its log entry may name."""
         batch: list[Ticket] = []
         room = ENTRY_MAX_CHARS
         with self._lock:
-            for ticket in islice(self._waiting, self._settings.batch_max):
+            free = (ticket for ticket in self._waiting if not self._is_ahead(ticket))
+            for ticket in islice(free, self._settings.batch_max):
                 batch.append(ticket)
                 room -= len(ticket.request.key) + len(ticket.request.author)
                 if room <= 0:
                     break
         return batch
 
+    def _is_ahead(self, ticket: Ticket) -> bool:
+        return self._ahead is not None and ticket in self._ahead.tickets
+
     def _hand_over(self, ticket: Ticket) -> None:
         """Let the next in line lead, if it was this one so far. Interrupted anywhere, it can be repeated."""
+        self._end_flight(ticket)
         with self._lock:
-            if self._leader is not ticket:
-                return
-            heirs = (one for one in self._waiting if one is not ticket and not one.is_abandoned)
-            heir = next(heirs, None)
-            if heir is None:
-                self._waiting.clear()
-            else:
-                heir.wake()
-            self._leader = heir
+            if self._leader is ticket or self._leader is None:
+                self._choose_leader(ticket)
+
+    def _choose_leader(self, leaving: Ticket | None) -> None:
+        """The one whose batch came back, else the next in line; called with the lock held."""
+        if self._ahead is not None and self._ahead.wants_back and self._ahead.leader is not leaving:
+            heir: Ticket | None = self._ahead.leader
+        else:
+            heirs = (one for one in self._waiting if one is not leaving and not one.is_abandoned)
+            heir = next((one for one in heirs if not self._is_ahead(one)), None)
+        if heir is None:
+            self._waiting = deque(one for one in self._waiting if self._is_ahead(one))
+            self._meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.name)
+        else:
+            heir.wake()
+        self._leader = heir
+
+    # -- the batch whose swap is in flight ---------------------------------------------------------------
+
+    @property
+    def ahead(self) -> _Flight | None:
+        return self._ahead
+
+    def take_off(self, flight: _Flight) -> None:
+        """A batch is about to be swapped: let the next in line write its own meanwhile."""
+        with self._lock:
+            self._ahead = flight
+            self._choose_leader(flight.leader)
+
+    def come_back(self, flight: _Flight) -> None:
+        """A batch did not land: its leader leads again, as soon as whoever does now gives way."""
+        with self._lock:
+            flight.wants_back = True
+            if self._leader is None:
+                self._choose_leader(None)
+        flight.is_over.set()
+        while not self._leads(flight.leader):
+            flight.leader.wait()
+        self._end_flight(flight.leader)
+
+    def give_way(self) -> bool:
+        """Let a batch that came back lead, if there is one."""
+        with self._lock:
+            if self._ahead is None or not self._ahead.wants_back:
+                return False
+            self._choose_leader(None)
+            return True
+
+    def _end_flight(self, leader: Ticket) -> None:
+        """Nobody flies any more, if it was the batch of this one."""
+        flight = self._ahead
+        if flight is not None and flight.leader is leader:
+            flight.is_over.set()
+            with self._lock:
+                if self._ahead is flight:
+                    self._ahead = None
+
+    # -- the head in memory ------------------------------------------------------------------------------
 
     def chain_at(self, row: Row, reference: Reference) -> Chain:
         """The branch's head in memory: as it was left, or read anew if another process moved it."""
-        if self._chain is None or self._row != row:
-            self._chain = Chain(self._objects, reference.head)
+        chain = self._chain
+        if chain is None or self._row != row:
+            chain = self._chain = Chain(self._objects, reference.head)
             self._row = row
-        return self._chain
+        return chain
 
     def keep(self, row: Row, chain: Chain) -> None:
         """The branch is at this row and this chain now."""
         chain.settle()
-        self._row, self._chain = row, chain
+        self._row, self._chain, self.remembered = row, chain, row
 
     def forget(self) -> None:
         """What is in memory may not be what is stored."""
-        self._row = self._chain = None
+        self._row = self._chain = self.remembered = None
 
 
 class _Batch:
     """One batch: apply, store, swap, answer; again where another process was faster."""
 
-    def __init__(self, queue: BranchQueue, tickets: list[Ticket]) -> None:
-        self._queue = queue
+    def __init__(self, queue: BranchQueue, leader: Ticket, tickets: list[Ticket]) -> None:
+        self._queue, self._leader = queue, leader
+        self._before: _Flight | None = None
+        """The batch in flight that this one goes by."""
+        self._flight: _Flight | None = None
         self._open = [ticket for ticket in tickets if not ticket.is_answered]
         self._store, self._log = queue._store, queue._log
         self._in_doubt = False
@@ -204,7 +318,15 @@ class _Batch:
             try:
                 lost = self._attempt()
                 if lost is None:
-                    continue
+                    if self._flight is None:
+                        continue
+                    if self._flight.has_landed:
+                        return  # others lead since it was written
+            except _Overtaken:
+                self._queue.forget()
+                if self._queue.give_way():
+                    return
+                continue
             except OutcomeUnknown as unknown:
                 self._in_doubt, lost = True, str(unknown)
             except Unavailable as unavailable:
@@ -215,9 +337,13 @@ class _Batch:
             except BaseException:
                 self._queue.forget()
                 raise
+            if self._flight is not None:
+                self._queue.come_back(self._flight)
+                self._flight = None
             self._queue.forget()
             try:
-                tries.again(lost)
+                if lost is not None:
+                    tries.again(lost)
             except TryAgainError as exhausted:
                 self._give_up(exhausted)
 
@@ -240,7 +366,11 @@ class _Batch:
     def _attempt(self) -> str | None:
         """One try at moving the branch; says why if it was lost, else it answered at least one request."""
         queue = self._queue
-        with self._store.turn(queue.name) as turn:
+        queue._meter.count(TRIES, branch=queue.name)
+        self._before, remembered = queue.ahead, queue.remembered
+        if remembered is None or any(ticket.in_doubt_from is not None for ticket in self._open):
+            self._wait_for_the_one_before()
+        with self._store.turn(queue.name, remembered) as turn:
             reference = live(turn.row)
             if turn.row is None or reference is None:
                 raise ReferenceNotFound(f"there is no branch '{queue.name}'", name=queue.name)
@@ -251,8 +381,26 @@ class _Batch:
             self._apply(chain, reference)
             if self._accepted:
                 return self._advance(turn, chain, reference)
+            is_certain = turn.is_certain
+        if not is_certain:
+            self._wait_for_the_one_before()
+            queue.forget()  # a refusal must not rest on a row that is only remembered
+            if self._refuses:
+                return self._attempt()
         self._answer()
         return None
+
+    def _wait_for_the_one_before(self) -> None:
+        """Until the batch that this one goes by has landed; ``_Overtaken`` if it has not."""
+        before, self._before = self._before, None
+        if before is not None:
+            before.is_over.wait()
+            if not before.has_landed:
+                raise _Overtaken
+
+    @property
+    def _refuses(self) -> bool:
+        return not all(isinstance(answer, PrepareAgain) for _, answer in self._answers)
 
     def _find_landed(self, reference: Reference) -> None:
         """Answer those that an earlier try landed after all."""
@@ -272,6 +420,9 @@ class _Batch:
         Nobody is answered yet: a refusal may rest on a request before it that has not landed.
         """
         self._accepted, self._answers = [], []
+        if chain.is_cold:
+            with suppress(Damaged):  # whoever needs what is damaged is told at its turn
+                chain.warm({key for ticket in self._open for key in ticket.request.touched})
         keys: dict[str, Ticket] = {}
         for ticket in self._open:
             request = ticket.request
@@ -314,7 +465,7 @@ class _Batch:
         kinds = {each.kind for each in landed}
         one, data, entry = self._log.entry(
             reference,
-            Event(kinds.pop()) if len(kinds) == 1 else Event.COMMIT,
+            LogEvent(kinds.pop()) if len(kinds) == 1 else LogEvent.COMMIT,
             name=reference.name,
             incarnation=reference.incarnation,
             head=chain.tip,
@@ -323,26 +474,49 @@ class _Batch:
             landed=tuple(landed),
         )
         row = row_of(msgspec.structs.replace(reference, head=chain.tip, log=one, position=entry.position))
-        receipts = self._receipts(reference, entry.time_us)
-        for ticket, _ in self._accepted:
-            ticket.in_doubt_from = reference.position
-        advanced = turn.advance({**chain.objects.fresh, one: data, **receipts}, row, receipts.keys())
-        if advanced.swapped:
+        # From where in the log to look for these requests: not from what another batch is still to add.
+        position = self._before.position if self._before is not None else reference.position
+        receipts = self._receipts(reference, position, entry.time_us)
+
+        def keep() -> None:
             self._queue._objects.remember(one, entry, len(data))
             self._queue.keep(row, chain)
+
+        def written() -> None:
+            """All that can be is written: the next batch can be while this one is swapped."""
+            self._wait_for_the_one_before()
+            self._open = [ticket for ticket, _ in (*self._accepted, *self._answers)]
+            self._flight = _Flight(self._leader, self._open, reference.position)
+            keep()
+            self._queue.take_off(self._flight)
+
+        turn.written = written
+        for ticket, _ in self._accepted:
+            ticket.in_doubt_from = position
+        advanced = turn.advance({**chain.objects.fresh, one: data, **receipts}, row, receipts.keys())
+        if advanced.swapped:
+            if self._flight is None:
+                keep()
+            else:
+                self._flight.has_landed = True
+                self._flight.is_over.set()
             self._answers += outcomes
             self._answer()
             return None
-        self._queue.forget()
+        if self._flight is None:
+            self._wait_for_the_one_before()
+            self._queue.forget()
+        if not advanced.present:
+            self._queue._meter.count(SWAPS_LOST, branch=reference.name)
         self._look_at_receipts(reference, receipts.keys(), advanced.present)
         return None if advanced.present else f"another process moved '{reference.name}'"
 
-    def _receipts(self, reference: Reference, time_us: int) -> dict[ObjectId, bytes]:
+    def _receipts(self, reference: Reference, position: int, time_us: int) -> dict[ObjectId, bytes]:
         """The receipts to be stored with a batch; a key whose receipt is there already was used before."""
         for ticket, _ in self._accepted:
             ticket.meet(reference.incarnation)
         return {
-            self._receipt_id(ticket, reference): receipt(ticket.request.digest, reference.position, time_us)
+            self._receipt_id(ticket, reference): receipt(ticket.request.digest, position, time_us)
             for ticket, _ in self._accepted
             if not ticket.receipt_is_ours
         }

@@ -21,14 +21,16 @@ from penstock.errors import (
     TryAgainError,
     Unavailable,
 )
-from penstock.kernel.description import HistoryRule, find_description
+from penstock.kernel.description import HistoryRule, find_description, lake_moved
 from penstock.kernel.history import History
+from penstock.kernel.measure import measured
 from penstock.kernel.objects import Objects
 from penstock.kernel.queue import decoded_reference, live, row_of
 from penstock.kernel.reflog import RefLog, made_before, receipt, receipt_id
 from penstock.kernel.request import request_key
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import DAY_US, Settings
+from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest
 from penstock.model.names import check_name
@@ -56,10 +58,17 @@ class References:
     """The branches and tags of a lake."""
 
     def __init__(
-        self, store: Store, objects: Objects, history: History, clock: Clock, settings: Settings
+        self,
+        store: Store,
+        objects: Objects,
+        history: History,
+        clock: Clock,
+        settings: Settings,
+        meter: Meter = SILENT,
+        moved: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store, self._objects, self._history = store, objects, history
-        self._clock, self._settings = clock, settings
+        self._clock, self._settings, self._meter, self._moved = clock, settings, meter, moved
         self._log = RefLog(objects)
 
     def get(self, name: str) -> Reference:
@@ -90,8 +99,11 @@ class References:
             raise InvalidRequest("only branches and tags can be created")
         _check_note(note)
         self.require_kept(at)
+        is_new_name = False
 
         def decide(before: Row | None) -> Move:
+            nonlocal is_new_name
+            is_new_name = before is None
             if (found := live(before)) is not None:
                 raise ReferenceExists(f"there is a {found.kind} '{name}' already", name=name, found=found.id)
             created = Reference(
@@ -106,7 +118,22 @@ class References:
             )
             return Move(created, Event.CREATE)
 
-        return self.swap(name, decide, who, key, digest("create", name, kind, at, note))
+        created = self.swap(name, decide, who, key, digest("create", name, kind, at, note))
+        if is_new_name:
+            self._withdraw_if_moved(created)
+        return created
+
+    def _withdraw_if_moved(self, created: Reference) -> None:
+        """Take back a reference that was made while the lake was being sealed, unless it goes along.
+
+        A new name has no log that could have been sealed, so its maker looks afterwards.
+        """
+        lake = find_description(self._store)
+        if lake is None or lake.sealed is None:
+            return
+        with self._store.turn(created.name) as turn:
+            if turn.row == row_of(created) and turn.advance({}, None).swapped:
+                raise lake_moved(lake.sealed, self._store)
 
     def assign(
         self,
@@ -194,12 +221,18 @@ class References:
         check_name(name)
         if key:
             request_key(key)
-        attempts = _Attempts(self._store, self._log, self._clock, name, decide, who, key, request)
+        with measured(self._meter, name, "reference"):
+            return self._swap(
+                name, _Attempts(self._store, self._log, self._clock, name, decide, who, key, request)
+            )
+
+    def _swap(self, name: str, attempts: _Attempts) -> Reference:
         tries = Tries(self._settings)
         lost: str | Unavailable
         while True:
             try:
                 result = attempts.next()
+                self._moved(name)
                 if result is not None:
                     return result
                 lost = f"another process moved '{name}'"
@@ -304,6 +337,8 @@ class References:
     def left_by(self, reference: Reference, oldest_us: int) -> Iterator[ObjectId]:
         """The head that one reference had at a time, and those it left behind since."""
         for _, entry in self._log.walk(reference.log):
+            if entry.kind == Event.SEAL:
+                continue  # it changed nothing
             if entry.time_us < oldest_us:
                 if entry.kind != Event.DELETE:
                     yield entry.after
@@ -363,6 +398,8 @@ class _Attempts:
     def _move(self, turn: Turn, before: Reference | None, number: int) -> Reference | None:
         after, event, objects, landed = self._decide(turn.row)
         if after is None:
+            if before is not None:
+                self._log.require_unsealed(before)
             return before if turn.advance({}, None).swapped else None
         one, data, entry = self._log.entry(
             before,

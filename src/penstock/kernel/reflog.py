@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.errors import Damaged, IdempotencyKeyReused
 from penstock.kernel import skips
+from penstock.kernel.description import require_unmoved
 from penstock.kernel.objects import Objects, check_object
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest, encode, object_id
 from penstock.model.objects import Landed, LogEntry, Receipt
@@ -19,6 +20,14 @@ from penstock.stores.port import Store
 
 BEFORE_FIRST: Final = NO_COMMIT
 """What the first entry of a log follows."""
+
+ASKED_AFTER: Final = (Event.SEAL, Event.CREATE, Event.DELETE)
+"""Entries after which only the lake's description tells whether a log goes on.
+
+A seal holds for as long as the description says so. A name that was made, or made anew, while the lake was
+being sealed may have been overlooked; but whoever reads the description after the row and finds no seal there
+knows that the name will be found when the sealing begins.
+"""
 
 RECEIPT_WINDOW_US: Final = 15 * 60 * 1_000_000
 """A request lands within this time of its receipt, or never: much longer than any write may take."""
@@ -47,9 +56,14 @@ class RefLog:
         key: str = "",
         landed: tuple[Landed, ...] = (),
     ) -> tuple[ObjectId, bytes, LogEntry]:
-        """The entry that a swap from ``before`` adds to its log: id, bytes and value."""
+        """The entry that a swap from ``before`` adds to its log: id, bytes and value.
+
+        ``LakeMoved`` if the lake is sealed. To be asked for after the row was read.
+        """
         last = before.log if before else BEFORE_FIRST
         previous = self._link(last) if before else None
+        if event is not Event.SEAL:
+            self._require_unsealed_after(previous)
         entry = LogEntry(
             previous=last,
             jump=skips.next_jump(self._link, last) if before else BEFORE_FIRST,
@@ -66,6 +80,14 @@ class RefLog:
         )
         data = encode(entry)
         return object_id(data), data, entry
+
+    def require_unsealed(self, reference: Reference) -> None:
+        """``LakeMoved`` if nothing may follow in a reference's log."""
+        self._require_unsealed_after(self._link(reference.log))
+
+    def _require_unsealed_after(self, newest: LogEntry | None) -> None:
+        if newest is not None and newest.kind in ASKED_AFTER:
+            require_unmoved(self._objects.store)
 
     def walk(self, newest: ObjectId) -> Iterator[tuple[ObjectId, LogEntry]]:
         """Entries from a given one backwards, as far as they are kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 
 from penstock.errors import InvalidRequest, ReferenceChanged
 from penstock.kernel.chain import Chain, Draft
@@ -29,6 +30,11 @@ class Request(ABC):
     @abstractmethod
     def digest(self) -> bytes:
         """A hash of what is wished for, to tell a repetition from another request under the same key."""
+
+    @property
+    def touched(self) -> Collection[bytes]:
+        """Keys that are surely looked at when it is applied."""
+        return ()
 
     needs_preparation: bool = False
 

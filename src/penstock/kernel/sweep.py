@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
 
 SCAN_PAGE = 5000
-ALL = 2**31 - 1
+DELETE_MAX = 50_000
+"""How many objects are deleted by one request: some stores must wait before every deletion."""
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,17 +80,31 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         tombstones -= stayed
     receipts_until_us = now_us - int(settings.idempotency_days * DAY_US)
     counts = _collect(kernel, marked.seen, oldest_us, receipts_until_us, dry_run, progress)
+    if not dry_run:
+        kernel.store.tidy(oldest_us)
     return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
 
 
 def _references(kernel: Kernel) -> set[Reference]:
-    """All references, as they are now.
+    """All references, in every state in which they were seen.
 
-    Of a kind, all at one instant: what lands on a branch that was read already, from one that is gone before
-    it is read, would be on neither. Deleted ones twice, since a name may be deleted or created meanwhile.
+    They are not read at one instant: what lands on a branch that was read already, from one that is gone
+    before it is read, is seen on neither. Where it landed is seen by the next pass; so there is one more
+    after every pass in which a name was found to be gone. Deleted references are read before and after the
+    others, since a name may be deleted or created meanwhile.
     """
+    seen = before = _pass(kernel)
+    while True:
+        found = _pass(kernel)
+        seen = seen | found
+        if {one.name for one in before} <= {one.name for one in found}:
+            return seen
+        before = found
+
+
+def _pass(kernel: Kernel) -> set[Reference]:
     kinds = (Kind.DELETED, Kind.BRANCH, Kind.TAG, Kind.DELETED)
-    return {one for kind in kinds for one in kernel.references.list(kind, limit=ALL)}
+    return {one for kind in kinds for one in kernel.references.all(kind)}
 
 
 def _mark(kernel: Kernel, references: set[Reference], oldest_us: int, progress: Progress) -> Reach:
@@ -129,7 +144,7 @@ def _fetching(kernel: Kernel, progress: Progress) -> Callable[[list[ObjectId]], 
         read += len(ids)
         progress("read", read)
         found: dict[ObjectId, AnyObject] = {}
-        for one, data in kernel.store.fetch(ids).items():
+        for one, data in kernel.store.uncached.fetch(ids).items():
             with suppress(Damaged):
                 found[one] = check_object(one, data)
         return found
@@ -167,23 +182,32 @@ def _collect(
     """Remove what is unmarked and old, and count what became of every object."""
     counts = Counter(kept=0, kept_bytes=0, removed=0, removed_bytes=0, waiting=0, receipts=0)
     token, scanned = b"", 0
+    doomed: list[Stored] = []
     while True:
         page, token = kernel.store.scan(token, SCAN_PAGE)
         scanned += len(page)
         progress("scanned", scanned)
         old = [one for one in page if one.id not in marked and one.referenced_us < oldest_us]
         receipts = _receipts(kernel, old)
-        doomed = [one for one in old if one.id not in receipts or one.referenced_us < receipts_until_us]
-        removed = set(doomed if dry_run else _remove(kernel, doomed))
-        kept = [one for one in page if one.id in marked or (one.id in receipts and one not in removed)]
+        young_receipts = {one for one in old if one.id in receipts and one.referenced_us >= receipts_until_us}
+        going = [one for one in old if one not in young_receipts]
+        kept = [one for one in page if one.id in marked or one in young_receipts]
         counts.update(
             kept=len(kept),
             kept_bytes=sum(one.size for one in kept),
-            removed=len(removed),
-            removed_bytes=sum(one.size for one in removed),
-            waiting=len(page) - len(kept) - len(removed),
-            receipts=sum(one.id in receipts for one in removed),
+            waiting=len(page) - len(kept) - len(going),
+            receipts=sum(one.id in receipts for one in going),
         )
+        doomed += going
+        if doomed and (not token or len(doomed) >= DELETE_MAX):
+            progress("removing", len(doomed))
+            removed = doomed if dry_run else _remove(kernel, doomed)
+            counts.update(
+                removed=len(removed),
+                removed_bytes=sum(one.size for one in removed),
+                waiting=len(doomed) - len(removed),
+            )
+            doomed = []
         if not token:
             return counts
 
@@ -192,13 +216,13 @@ def _remove(kernel: Kernel, doomed: list[Stored]) -> list[Stored]:
     """Delete objects, and say which are gone: not those that somebody stored again meanwhile."""
     if not doomed or kernel.store.delete(doomed) == len(doomed):
         return doomed
-    left = kernel.store.fetch([one.id for one in doomed])
+    left = kernel.store.uncached.fetch([one.id for one in doomed])
     return [one for one in doomed if one.id not in left]
 
 
 def _receipts(kernel: Kernel, objects: list[Stored]) -> set[ObjectId]:
     """Which objects are receipts, or may have been: nothing leads to them, but they are kept for a while."""
-    found = kernel.store.fetch([one.id for one in objects])
+    found = kernel.store.uncached.fetch([one.id for one in objects])
     return {one for one, data in found.items() if _may_be_receipt(data)}
 
 

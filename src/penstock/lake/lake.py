@@ -19,6 +19,8 @@ from penstock.kernel.description import (
     HistoryRule,
     new_description,
     read_description,
+    require_arrived,
+    require_unmoved,
     write_description,
 )
 from penstock.kernel.format import Format
@@ -29,6 +31,7 @@ from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept, sweep
 from penstock.lake.log import Difference, Filter, changes_of, differences, walk
 from penstock.lake.views import Branch, LogLine, Snapshot, Table, Tag
+from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
@@ -40,6 +43,7 @@ from penstock.model.operations import Operation, Put
 from penstock.model.references import Kind
 from penstock.storage.locations import check_under, normalise
 from penstock.stores import DATABASE_FILE, is_local, open_store
+from penstock.stores.observed import ObservedStore
 from penstock.stores.port import Store
 
 LOG_LIMIT = 100
@@ -53,12 +57,13 @@ def open_lake(
     settings: Settings | None = None,
     formats: Sequence[Format] = (),
     clock: Clock = now_us,
+    meter: Meter = SILENT,
 ) -> Lake:
     """Open the lake at a directory or URL, or in a store that the caller made.
 
     A directory without a lake becomes one, unless ``create=False``; then it is ``LakeNotFound``. A database
     that several share is made a lake once, by ``penstock init``. ``author`` is who commits, the user of this
-    process if it is not given.
+    process if it is not given. ``meter`` is told about every request and every call of the store.
     """
     if isinstance(target, Store):
         store, makes = target, create
@@ -66,6 +71,8 @@ def open_lake(
         place = os.fspath(target)
         makes = create and is_local(place)
         store = open_store(place, makes, clock)
+    if meter is not SILENT:
+        store = ObservedStore(store, meter)
     try:
         try:
             description = read_description(store)
@@ -75,7 +82,8 @@ def open_lake(
             description = _found_lake(
                 store, clock, "main", _default_warehouse(store), (), settings, exist_ok=True
             )
-        return Lake(Kernel(store, formats, settings, clock), description, author)
+        require_arrived(description, store)
+        return Lake(Kernel(store, formats, settings, clock, meter), description, author)
     except BaseException:
         store.close()
         raise
@@ -108,10 +116,20 @@ def init_lake(
         raise
 
 
+def place_of(store: Store) -> str:
+    """Where a store is, as people say it and without secrets."""
+    return store.url.removeprefix("sqlite://").removesuffix(f"/{DATABASE_FILE}")
+
+
 def _default_warehouse(store: Store) -> str:
-    if not store.url.startswith("sqlite://"):
-        return ""
-    return str(Path(store.url.removeprefix("sqlite://")).parent / "warehouse")
+    """Beside the lake's own data, where that is in a directory or a bucket."""
+    scheme, _, place = store.url.partition("://")
+    if scheme == "sqlite":
+        return str(Path(place).parent / "warehouse")
+    if scheme in ("file", "rocksdb"):
+        return str(Path(place) / "warehouse")
+    bucket = place.partition("?")[0].rstrip("/")
+    return f"{scheme}://{bucket}/warehouse" if scheme in ("s3", "gs", "az") else ""
 
 
 def _found_lake(
@@ -170,8 +188,18 @@ class Lake:
     @property
     def url(self) -> str:
         """Where the lake is, without secrets."""
-        url = self.kernel.store.url
-        return url.removeprefix("sqlite://").removesuffix(f"/{DATABASE_FILE}")
+        return place_of(self.kernel.store)
+
+    @property
+    def forked_from(self) -> str:
+        """The id of the lake that this one is a fork of; empty if it is none."""
+        return self._description.forked_from
+
+    @property
+    def moving_to(self) -> str:
+        """Where the lake is moving, or has moved, so that it takes no more writes here; empty if it stays."""
+        sealed = read_description(self.kernel.store).sealed
+        return sealed.target if sealed is not None else ""
 
     @property
     def default_branch(self) -> str:
@@ -543,6 +571,8 @@ class Lake:
 
     def sweep(self, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
         """Remove objects that nothing leads to any more and that are older than the grace period."""
+        if not dry_run:
+            require_unmoved(self.kernel.store)
         return sweep(self.kernel, dry_run=dry_run, progress=progress)
 
     def fsck(self, progress: Progress = silent) -> Checked:

@@ -29,6 +29,8 @@ class Event(StrEnum):
     TRANSPLANT = "transplant"
     ASSIGN = "assign"
     DELETE = "delete"
+    SEAL = "seal"
+    """The lake is about to move: nothing follows while its description says so."""
 
 
 class Reference(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.model.clock import Clock
@@ -12,29 +14,73 @@ from penstock.stores.port import Store
 DATABASE_FILE: Final = "penstock.db"
 
 
+class Adapter(NamedTuple):
+    """Where the store for a kind of URL is found, and the extra that brings its library."""
+
+    module: str
+    name: str
+    extra: str
+    is_local: bool = False
+    """Whether it belongs to this machine, so that opening a lake may make it; others are made by ``init``."""
+
+
+ADAPTERS: Final = {
+    "postgresql": (_postgres := Adapter("postgres", "PostgresStore", "postgres")),
+    "postgres": _postgres,
+    "mongodb": (_mongodb := Adapter("mongodb", "MongoStore", "mongodb")),
+    "mongodb+srv": _mongodb,
+    "dynamodb": Adapter("dynamodb", "DynamoStore", "dynamodb"),
+    "rocksdb": Adapter("rocksdb", "RocksdbStore", "rocksdb", is_local=True),
+    "s3": (_bucket := Adapter("objectstore", "ObjectStore", "objectstore")),
+    "gs": _bucket,
+    "az": _bucket,
+    "file": _bucket._replace(is_local=True),
+}
+
+
 def is_local(target: str) -> bool:
     """Whether a target belongs to this machine, so that opening may make it; others are made by ``init``."""
-    return "://" not in target or target.startswith("sqlite://")
+    scheme, found, _ = target.partition("://")
+    return not found or scheme == "sqlite" or (scheme in ADAPTERS and ADAPTERS[scheme].is_local)
 
 
 def open_store(target: str, create: bool, clock: Clock) -> Store:
-    """The store behind a path or URL; a local one is made if ``create`` says so."""
+    """The store behind a path or URL; it is made if ``create`` says so."""
     if not target or not target.isprintable():
         raise InvalidRequest(f"{target!r} is not a place for a lake")
     if target.startswith("memory:"):
         from penstock.stores.memory import MemoryStore
 
         return MemoryStore(clock)
-    if target.startswith("sqlite://"):
-        target = target.removeprefix("sqlite://")
-    if "://" in target:
-        scheme = target.partition("://")[0]
-        raise InvalidRequest(f"there is no store for '{scheme}://'; a lake can be a directory", scheme=scheme)
+    scheme, has_scheme, _ = target.partition("://")
+    if has_scheme and scheme != "sqlite":
+        return _adapter(scheme)(target, create=create, clock=clock)
     from penstock.stores.sqlite import SqliteStore
 
-    path = Path(target)
+    path = Path(target.removeprefix("sqlite://"))
     if path.is_file() and path.name != DATABASE_FILE:
         raise InvalidRequest(f"{path} is a file; a lake is a directory")
     return SqliteStore(
         path if path.name == DATABASE_FILE else path / DATABASE_FILE, create=create, clock=clock
     )
+
+
+def _adapter(scheme: str) -> Callable[..., Store]:
+    """The adapter for a URL; ``InvalidRequest`` names the extra if its library is not installed."""
+    if scheme not in ADAPTERS:
+        known = ", ".join(f"{one}://" for one in ADAPTERS)
+        raise InvalidRequest(
+            f"there is no store for '{scheme}://'; a lake can be a directory, or behind {known}",
+            scheme=scheme,
+        )
+    adapter = ADAPTERS[scheme]
+    try:
+        module = import_module(f"penstock.stores.{adapter.module}")
+    except ModuleNotFoundError as missing:
+        raise InvalidRequest(
+            f"a lake behind {scheme}:// needs {missing.name}; "
+            f"'pip install penstock[{adapter.extra}]' installs it",
+            extra=adapter.extra,
+        ) from None
+    found: Callable[..., Store] = getattr(module, adapter.name)
+    return found

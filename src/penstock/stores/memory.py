@@ -37,8 +37,8 @@ class MemoryStore(Store):
             self._objects[one] = (known[0] if known else data, now)
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[Turn]:
-        yield _MemoryTurn(self, name, self._rows.get(name))
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
+        yield _MemoryTurn(self, name, remembered or self._rows.get(name), is_certain=remembered is None)
 
     def reference(self, name: str) -> Row | None:
         return self._rows.get(name)
@@ -74,8 +74,8 @@ class MemoryStore(Store):
 
 
 class _MemoryTurn(Turn):
-    def __init__(self, store: MemoryStore, name: str, row: Row | None) -> None:
-        self._store, self._name, self.row = store, name, row
+    def __init__(self, store: MemoryStore, name: str, row: Row | None, is_certain: bool) -> None:
+        self._store, self._name, self.row, self.is_certain = store, name, row, is_certain
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
@@ -84,8 +84,12 @@ class _MemoryTurn(Turn):
         with store._lock:
             present = frozenset(one for one in fresh if one in store._objects)
             store._put(objects)
-            if present or store._rows.get(self._name) != self.row:
-                return Advanced(False, present)
+        if present:
+            return Advanced(False, present)
+        self.written()
+        with store._lock:
+            if store._rows.get(self._name) != self.row:
+                return Advanced(False)
             if row is None:
                 store._rows.pop(self._name, None)
             else:

@@ -8,9 +8,9 @@ becomes visible. Every adapter passes ``penstock.testing.StoreContract`` without
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from penstock.model.encoding import ObjectId
 
@@ -38,11 +38,24 @@ class Advanced(NamedTuple):
     present: frozenset[ObjectId] = frozenset()
 
 
+Written: TypeAlias = Callable[[], None]
+
+
+def at_once() -> None:
+    """Nothing to wait for between the objects and the swap."""
+
+
 class Turn(ABC):
     """One chance to move one row: the row as it is, and the way to replace it."""
 
     row: Row | None
     """The row, ``None`` if there is none."""
+    is_certain: bool = True
+    """Whether the row was read within this turn. If not, only a swap tells whether it still is so."""
+    written: Written = staticmethod(at_once)
+    """Called by a store that writes objects before it swaps: when it has, right before the swap. It may wait,
+    and may raise, then nothing is swapped. The row is compared after it: one that the caller remembers may
+    have been stored only while it waited."""
 
     @abstractmethod
     def advance(
@@ -63,6 +76,13 @@ class Store(ABC):
 
     url: str
     """Where the store is, without secrets."""
+    resolution_us: int = 1
+    """How far apart two moments are, at most, that ``referenced_us`` does not tell apart."""
+
+    @property
+    def uncached(self) -> Store:
+        """The store without caches in front of it, for those who ask what it really holds."""
+        return self
 
     @abstractmethod
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
@@ -73,11 +93,12 @@ class Store(ABC):
         """Make objects durable. One that is there already keeps its bytes and is marked as just stored."""
 
     @abstractmethod
-    def turn(self, name: str) -> AbstractContextManager[Turn]:
+    def turn(self, name: str, remembered: Row | None = None) -> AbstractContextManager[Turn]:
         """A chance to move the row ``name``.
 
         A store with transactions holds a lock on the row until the context ends, so that the writers of
-        several processes wait for each other instead of undoing each other's work.
+        several processes wait for each other instead of undoing each other's work. One without may take the
+        row that the caller remembers instead of reading it, and say so by ``Turn.is_certain``.
         """
 
     @abstractmethod
@@ -86,7 +107,10 @@ class Store(ABC):
 
     @abstractmethod
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
-        """Rows of one kind in the order of their names, after the name ``after``, without reading others."""
+        """Rows of one kind in the order of their names, after the name ``after``, without reading others.
+
+        Each row is as it was at some moment of the call, not necessarily all of them at the same one.
+        """
 
     @abstractmethod
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
@@ -95,6 +119,10 @@ class Store(ABC):
     @abstractmethod
     def delete(self, objects: Sequence[Stored]) -> int:
         """Delete those that were not stored again since they were scanned, and say how many."""
+
+    def tidy(self, before_us: int) -> int:  # noqa: ARG002 - for those that have something to tidy
+        """Remove what swaps left behind before a time, other than objects; say how many pieces."""
+        return 0
 
     @abstractmethod
     def erase(self) -> None:

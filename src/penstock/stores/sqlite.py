@@ -231,7 +231,7 @@ class SqliteStore(Store):
             position += width
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[Turn]:
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - it locks
         with self._write_lock, self._transaction() as connection:
             with self._explained():
                 row = _row(connection, name)

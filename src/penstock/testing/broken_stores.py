@@ -10,7 +10,7 @@ import msgspec
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Kind, decode_reference, encode_reference
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
-from penstock.testing.wrapped import Advance, WrappedStore
+from penstock.stores.wrapped import Advance, WrappedStore
 
 
 class AcknowledgesFirst(WrappedStore):
@@ -27,9 +27,9 @@ class AcknowledgesFirst(WrappedStore):
                 pending.on(turn)
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[Turn]:
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
         self._settle()
-        with super().turn(name) as turn:
+        with super().turn(name, remembered) as turn:
             yield turn
 
     def advance(self, turn: Turn, wish: Advance) -> Advanced:

@@ -126,7 +126,7 @@ class ObjectContract:
 
     def test_what_is_stored_later_has_a_later_time(self, store: Store) -> None:
         store.store(sample(1, "early"))
-        let_time_pass()
+        let_time_pass(store)
         store.store(sample(1, "late"))
         times = {one.id: one.referenced_us for one in scan_all(store)}
         (early,), (late,) = sample(1, "early"), sample(1, "late")
@@ -151,7 +151,7 @@ class ObjectContract:
         by_store, by_other, by_advance, untouched = objects
         store.store(objects)
         scanned = scan_all(store)
-        let_time_pass()
+        let_time_pass(store)
         store.store({by_store: objects[by_store]})
         other.store({by_other: objects[by_other]})
         with other.turn("main") as turn:
@@ -163,7 +163,7 @@ class ObjectContract:
     def test_a_scan_after_storing_again_shows_the_new_time(self, store: Store) -> None:
         store.store(sample(1))
         (before,) = scan_all(store)
-        let_time_pass()
+        let_time_pass(store)
         store.store(sample(1))
         (after,) = scan_all(store)
         assert after.referenced_us > before.referenced_us

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.model.encoding import ObjectId
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
-from penstock.testing.wrapped import Advance, WrappedStore
+from penstock.stores.wrapped import Advance, WrappedStore
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +74,8 @@ class CountingStore(WrappedStore):
         self._count(objects_written=len(objects), bytes_written=_size(objects))
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[Turn]:
-        with super().turn(name) as turn:
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
+        with super().turn(name, remembered) as turn:
             self._count(rows_read=int(turn.row is not None))
             yield turn
 

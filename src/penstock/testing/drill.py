@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from threading import Lock
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,6 +21,7 @@ from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import sweep
+from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
@@ -61,10 +63,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ticking:
-    """A clock that moves by a microsecond whenever it is looked at, and by hours when it is told to."""
+    """A clock that moves by a microsecond whenever it is looked at, and by hours when it is told to.
+
+    It starts at the real time: some stores go by a clock of their own.
+    """
 
     def __init__(self) -> None:
-        self._now_us = 1_800_000_000_000_000
+        self._now_us = now_us()
         self._lock = Lock()
 
     def __call__(self) -> int:
@@ -83,20 +88,37 @@ def new_lake(store: Store) -> None:
     write_description(store, new_description(0, "main", "", ()))
 
 
-class Drill:
-    """One drill on a store in memory. ``wrap`` gives each process its handle on the data."""
+OpenData: TypeAlias = Callable[[Clock], Store]
+"""Opens a handle on the data of a drill, which goes by the drill's clock if it has none of its own."""
 
-    def __init__(self, wrap: Callable[[Store], Store] = lambda store: store, seed: int = 1) -> None:
-        self._wrap, self._chance = wrap, random.Random(seed)
+
+class Drill:
+    """One drill. ``open_data`` gives each process its handle on the data, ``wrap`` what it makes of it.
+
+    On a store that ``locks``, nobody can commit between another's look at a branch and its swap.
+    """
+
+    def __init__(
+        self,
+        wrap: Callable[[Store], Store] = lambda store: store,
+        seed: int = 1,
+        open_data: OpenData | None = None,
+        locks: bool = False,
+    ) -> None:
+        self._wrap, self._chance, self._locks = wrap, random.Random(seed), locks
         self._clock = Ticking()
-        self._data = MemoryStore(self._clock)
+        if open_data is None:
+            memory = MemoryStore(self._clock)
+            open_data = lambda _: memory  # noqa: E731
+        self._open_data = partial(open_data, self._clock)
         self._recorders: list[Recorder] = []
         self._errors: list[str] = []
         self._opened: list[FaultyStore] = []
 
     def run(self, tampering: Callable[[], AbstractContextManager[object]] = nullcontext) -> Found:
         """Carry it out within ``tampering``, and check the result outside of it."""
-        new_lake(self._data)
+        with closing(self._open_data()) as data:
+            new_lake(data)
         with tampering():
             for phase in (
                 self._writes,
@@ -115,7 +137,7 @@ class Drill:
 
     def _open(self, name: str, settings: Settings = PATIENT) -> tuple[Client, FaultyStore]:
         """Another process."""
-        store = FaultyStore(self._wrap(self._data))
+        store = FaultyStore(self._wrap(self._open_data()))
         recorder = Recorder(f"{name} {len(self._recorders)}")
         self._recorders.append(recorder)
         self._opened.append(store)
@@ -164,7 +186,7 @@ class Drill:
                 other.write(dict.fromkeys(tables, f"other {number}"), base=same, reads=also_seen)
             with self._noting():
                 other.write({f"new{number}": "checked"}, base=same, reads=also_seen)
-        for number in range(3):
+        for number in range(3 if not self._locks else 0):
             # The other process commits between this one's look at the branch and its swap.
             store.at(Point.BEFORE_OBJECTS, partial(other.write, {TABLES[2]: f"between {number}"}))
             with self._noting():
@@ -268,7 +290,10 @@ class Drill:
                 one.write({TABLES[9]: f"restarted {number}"})
 
     def _check(self) -> Found:
-        kernel = Kernel(self._data, clock=self._clock)
+        with closing(self._open_data()) as data:
+            return self._check_data(Kernel(data, clock=self._clock))
+
+    def _check_data(self, kernel: Kernel) -> Found:
         events: list[Event] = [event for recorder in self._recorders for event in recorder.events]
         checker = HistoryChecker(events)
         violations: list[Violation] = []

@@ -22,7 +22,7 @@ from typing import TypeAlias
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.model.encoding import ObjectId
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
-from penstock.testing.wrapped import Advance, WrappedStore, WrappedTurn
+from penstock.stores.wrapped import Advance, WrappedStore, WrappedTurn
 
 Action: TypeAlias = Callable[[], object]
 """What happens at a point: it raises, waits, or ends the process."""
@@ -182,13 +182,14 @@ class FaultyStore(WrappedStore):
         self.inner.store(objects)
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[Turn]:
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
         self._pass(Point.TURN, name)
         if self._locking:
-            with super().turn(name) as turn:
+            with super().turn(name, remembered) as turn:
                 yield turn
         else:
-            yield WrappedTurn(self, name, _UnlockedTurn(self, name, self.inner.reference(name)))
+            row = remembered or self.inner.reference(name)
+            yield WrappedTurn(self, name, _UnlockedTurn(self, name, row, is_certain=remembered is None))
 
     def advance(self, turn: Turn, wish: Advance) -> Advanced:
         self._pass(Point.BEFORE_OBJECTS, wish.name)
@@ -236,8 +237,8 @@ class FaultyStore(WrappedStore):
 class _UnlockedTurn(Turn):
     """The row as it was read. Objects first, then the swap, each in a turn of the inner store's own."""
 
-    def __init__(self, store: FaultyStore, name: str, row: Row | None) -> None:
-        self._store, self._name, self.row = store, name, row
+    def __init__(self, store: FaultyStore, name: str, row: Row | None, is_certain: bool) -> None:
+        self._store, self._name, self.row, self.is_certain = store, name, row, is_certain
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
@@ -247,6 +248,7 @@ class _UnlockedTurn(Turn):
             stored = turn.advance(objects, turn.row, fresh)
         if not stored.swapped:
             return stored
+        self.written()
         store._pass(Point.BEFORE_SWAP, self._name)
         with store.inner.turn(self._name) as turn:
             return turn.advance({}, row) if turn.row == self.row else Advanced(False)

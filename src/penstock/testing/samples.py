@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from typing import TypeAlias
 
-from penstock.model.clock import now_us
 from penstock.model.encoding import ObjectId
 from penstock.stores.port import Row, Store, Stored
 
@@ -36,8 +36,6 @@ def scan_all(store: Store, page: int = 1000) -> list[Stored]:
     return found
 
 
-def let_time_pass() -> None:
-    """Until the clock shows another millisecond: what is stored after this was stored later."""
-    start = now_us()
-    while now_us() < start + 2000:
-        pass
+def let_time_pass(store: Store) -> None:
+    """Until the store's clock shows another time: what is stored after this was stored later."""
+    time.sleep(max(store.resolution_us, 1000) * 2 / 1e6)

@@ -1,4 +1,4 @@
-"""Making lakes."""
+"""Making lakes, and moving them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import click
 from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
+from penstock.cli.progress import Bar
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
+from penstock.cli.rendering.times import counted, size
+from penstock.kernel.copy import Copied
+from penstock.lake.copy import cancel_copy, copy_lake
 from penstock.lake.lake import Lake, init_lake
 
 
@@ -78,3 +82,59 @@ def _text(screen: Screen, lake: Lake) -> Iterator[str]:
         *(["root", root] for root in lake.roots if root != lake.warehouse),
     ]
     yield from columns(screen, rows, indent="  ")
+
+
+@command(
+    "copy",
+    prints="Copy",
+    examples="""
+$ penstock copy other moved
+$ penstock copy moved fork --fork
+""",
+)
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", required=False, metavar="TARGET")
+@click.option("--fork", is_flag=True, help="Leave SOURCE as it is, and make a lake with an id of its own.")
+@click.option("--cancel", is_flag=True, help="Let SOURCE stay where it is, if it is still on the way.")
+@pass_call
+def copy(call: Call, source: str, target: str | None, fork: bool, cancel: bool) -> None:
+    """Move the lake at SOURCE to TARGET, with its history, references, ref logs and idempotency keys.
+
+    SOURCE and TARGET are directories or URLs of databases; TARGET is empty. While the lake is on the way, and
+    afterwards, SOURCE can be read but takes no more writes. Everything is checked before TARGET opens. If it
+    is interrupted, the same command goes on where it was; --cancel lets SOURCE stay. Tables stay where they
+    are: only the lake moves.
+
+    With --fork, SOURCE goes on as it is. Managed tables belong to SOURCE, and can only be read in the fork.
+    """
+    if call.lake is not None:
+        raise click.UsageError("'copy' is told its lakes as SOURCE and TARGET, not by --lake")
+    if cancel:
+        if target is not None or fork:
+            raise click.UsageError("--cancel takes SOURCE and nothing else")
+        seal = cancel_copy(source)
+        call.answer(
+            lambda: shapes.Copy.of_cancelled(source, seal.target),
+            lambda screen: [f"{screen.paint(source, 'strong')} stays where it is and takes writes again"],
+        )
+        return
+    if target is None:
+        raise click.UsageError("say where to: penstock copy SOURCE TARGET")
+    with Bar(call.json) as bar:
+        copied = copy_lake(source, target, fork=fork, author=call.who, progress=bar)
+    call.answer(lambda: shapes.Copy.of(copied), lambda screen: _copied(screen, copied))
+
+
+def _copied(screen: Screen, copied: Copied) -> Iterator[str]:
+    done = "forked" if copied.is_fork else "moved"
+    was = " (it was complete before)" if copied.repeated else ""
+    yield f"{done} {copied.source} to {screen.paint(copied.target, 'strong')}{was}"
+    rows: list[Row] = [
+        ["copied", counted(copied.references, "reference")],
+        ["", counted(copied.commits, "commit")],
+        ["", f"{counted(copied.objects, 'object')}, {size(copied.size_bytes)}"],
+    ]
+    yield from columns(screen, rows, indent="  ")
+    yield screen.paint("checked: nothing is wrong", "good")
+    if not copied.is_fork:
+        yield f"{copied.source} can still be read; write to {copied.target} from now on"

@@ -302,7 +302,7 @@ def reflog(call: Call, name: str | None, limit: int, deleted: bool) -> None:
 
 def _event(screen: Screen, line: LogLine) -> list[Cell | str]:
     moved = short(line.after) if line.event == "create" else f"{short(line.before)} → {short(line.after)}"
-    if line.event == "delete":
+    if line.event in ("delete", "seal"):
         moved = f"was at {short(line.before)}"
     batch = f"{line.requests} requests" if line.requests > 1 else ""
     return [

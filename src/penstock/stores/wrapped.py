@@ -28,7 +28,13 @@ class WrappedStore(Store):
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        self.url = inner.url
+        self.url, self.resolution_us = inner.url, inner.resolution_us
+
+    @property
+    def uncached(self) -> Store:
+        """This store, or if there is a cache below it, the store below that cache."""
+        below = self.inner.uncached
+        return self if below is self.inner else below
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         return self.inner.fetch(ids)
@@ -37,8 +43,8 @@ class WrappedStore(Store):
         self.inner.store(objects)
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[Turn]:
-        with self.inner.turn(name) as turn:
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
+        with self.inner.turn(name, remembered) as turn:
             yield WrappedTurn(self, name, turn)
 
     def advance(self, turn: Turn, wish: Advance) -> Advanced:
@@ -57,6 +63,12 @@ class WrappedStore(Store):
     def delete(self, objects: Sequence[Stored]) -> int:
         return self.inner.delete(objects)
 
+    def tidy(self, before_us: int) -> int:
+        return self.inner.tidy(before_us)
+
+    def check(self) -> list[str]:
+        return self.inner.check()
+
     def erase(self) -> None:
         self.inner.erase()
 
@@ -69,9 +81,10 @@ class WrappedTurn(Turn):
 
     def __init__(self, store: WrappedStore, name: str, inner: Turn) -> None:
         self._store, self._name, self._inner = store, name, inner
-        self.row = inner.row
+        self.row, self.is_certain = inner.row, inner.is_certain
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
     ) -> Advanced:
+        self._inner.written = self.written
         return self._store.advance(self._inner, Advance(self._name, objects, row, fresh))

@@ -1,0 +1,73 @@
+"""The load: which writer commits what, where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from itertools import count
+from typing import Final
+
+from penstock.model.content import IcebergTable
+from penstock.model.keys import Key
+from penstock.model.operations import Put
+
+BRANCHES: Final = 64
+TABLES: Final = 1000
+NAMESPACE: Final = "bench"
+
+
+class Shape(StrEnum):
+    """How the commits of many writers meet."""
+
+    ONE_BRANCH = "one-branch"
+    MANY_BRANCHES = "many-branches"
+    ONE_TABLE = "one-table"
+
+    @property
+    def branches(self) -> int:
+        """How many branches it needs."""
+        return BRANCHES if self is Shape.MANY_BRANCHES else 1
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self]
+
+
+_MEANINGS: Final = {
+    Shape.ONE_BRANCH: "all on one branch, each writer its own table",
+    Shape.MANY_BRANCHES: f"spread over {BRANCHES} branches, no two writers on the same",
+    Shape.ONE_TABLE: "all on one branch and one table, without a base, so that none is refused",
+}
+
+
+class Load:
+    """What a number of writers commit, one table a commit, never the same content twice."""
+
+    def __init__(self, shape: Shape, writers: int, branches: Sequence[str]) -> None:
+        self.shape, self.writers, self._branches = shape, writers, branches
+        self._versions = count(1)
+
+    def branch(self, writer: int, number: int) -> str:
+        """Where a writer's ``number``-th commit goes: in turn to those branches that are the writer's."""
+        own = self._own(writer)
+        return own[number % len(own)]
+
+    def round(self, writer: int) -> int:
+        """How many commits bring a writer to each of its branches."""
+        return len(self._own(writer))
+
+    def _own(self, writer: int) -> Sequence[str]:
+        return self._branches[writer % len(self._branches) :: self.writers]
+
+    def operation(self, writer: int) -> Put:
+        """What a writer's next commit does: a new version of the writer's table, or of everybody's."""
+        apart = 0 if self.shape is Shape.ONE_TABLE else max(TABLES // self.writers, 1)
+        return put(writer * apart % TABLES, next(self._versions))
+
+
+def put(table: int, version: int) -> Put:
+    """A version of a table: the kind of content that a catalogue holds, some 100 bytes."""
+    location = f"s3://bench/{NAMESPACE}/table{table:04}/metadata/{version:08}.metadata.json"
+    return Put(
+        Key(NAMESPACE, f"table{table:04}"), IcebergTable(metadata_location=location, snapshot_id=version)
+    )

@@ -1,0 +1,80 @@
+"""A whole bench: every shape with every number of writers, both ways side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from penstock.bench.load import Load, Shape
+from penstock.bench.measure import Measured, measure
+from penstock.bench.site import Site
+from penstock.bench.tally import TallyStore
+from penstock.bench.ways import Way
+
+WRITERS: Final = (1, 16, 64)
+SECONDS: Final = 5.0
+WARM_UP_PART: Final = 0.2
+"""How long the writers run at least before anything is counted, as a part of the time that is."""
+
+Announce: TypeAlias = Callable[[Shape, int, Way], None]
+"""Called before each measurement."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be measured."""
+
+    shapes: tuple[Shape, ...] = tuple(Shape)
+    writers: tuple[int, ...] = WRITERS
+    naive: bool = True
+    """Whether the naive loop is measured too."""
+    seconds: float = SECONDS
+    """How long each measurement takes."""
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        return (Way.GROUP_COMMIT, Way.NAIVE) if self.naive else (Way.GROUP_COMMIT,)
+
+    @property
+    def warm_up_s(self) -> float:
+        return self.seconds * WARM_UP_PART
+
+    @property
+    def measurements(self) -> int:
+        return len(self.shapes) * len(self.writers) * len(self.ways)
+
+    @property
+    def takes_s(self) -> float:
+        """How long it takes at least, beside making and removing branches."""
+        return self.measurements * (self.warm_up_s + self.seconds)
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """One load, done by group commit and, if wanted, naively right after it."""
+
+    shape: Shape
+    writers: int
+    group: Measured
+    naive: Measured | None
+
+    @property
+    def times_naive(self) -> float | None:
+        """How many times the naive loop's commits a second; nothing if that landed none."""
+        return self.group.rate / self.naive.rate if self.naive is not None and self.naive.commits else None
+
+
+def run(site: Site, plan: Plan, announce: Announce = lambda *_: None) -> Iterator[Pair]:
+    """Measure one load after the other."""
+    store = TallyStore(site.store)
+
+    def measured(shape: Shape, writers: int, way: Way, branches: Sequence[str]) -> Measured:
+        announce(shape, writers, way)
+        return measure(store, Load(shape, writers, branches), way, plan.seconds, plan.warm_up_s)
+
+    for shape in plan.shapes:
+        branches = site.branches(shape.branches)
+        for writers in plan.writers:
+            found = [measured(shape, writers, way, branches) for way in plan.ways]
+            naive = found[1] if len(found) > 1 else None
+            yield Pair(shape=shape, writers=writers, group=found[0], naive=naive)

@@ -1,0 +1,79 @@
+"""A store that keeps a tally: how often it is called, how many swaps it makes and how many are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+
+import msgspec
+
+from penstock.model.encoding import ObjectId
+from penstock.stores.port import Advanced, Row, Store, Turn
+from penstock.stores.wrapped import Advance, WrappedStore
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of a store. Two of them subtract to what happened in between."""
+
+    calls: int = 0
+    """Calls that wait for the database. A turn that takes the row from memory is none; its advance is one."""
+    swaps: int = 0
+    lost_swaps: int = 0
+
+    def __sub__(self, other: Tally) -> Tally:
+        return Tally(
+            calls=self.calls - other.calls,
+            swaps=self.swaps - other.swaps,
+            lost_swaps=self.lost_swaps - other.lost_swaps,
+        )
+
+
+class TallyStore(WrappedStore):
+    """Counts what commits ask of it."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self._lock = Lock()
+        self._calls = self._swaps = self._lost = 0
+
+    @property
+    def tally(self) -> Tally:
+        """Everything since the beginning."""
+        with self._lock:
+            return Tally(calls=self._calls, swaps=self._swaps, lost_swaps=self._lost)
+
+    def _call(self) -> None:
+        with self._lock:
+            self._calls += 1
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        self._call()
+        return self.inner.fetch(ids)
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        self._call()
+        self.inner.store(objects)
+
+    @contextmanager
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
+        with super().turn(name, remembered) as turn:
+            if turn.is_certain:
+                self._call()
+            yield turn
+
+    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        self._call()
+        advanced = wish.on(turn)
+        self.note(advanced)
+        return advanced
+
+    def note(self, advanced: Advanced) -> None:
+        """Count a swap, or one that was lost."""
+        with self._lock:
+            self._swaps += advanced.swapped
+            self._lost += not advanced.swapped
+
+    def reference(self, name: str) -> Row | None:
+        self._call()
+        return self.inner.reference(name)

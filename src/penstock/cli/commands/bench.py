@@ -1,0 +1,239 @@
+"""Measuring a store: how many commits a second it takes, beside the loop that everybody writes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import click
+
+from penstock.bench.load import Shape
+from penstock.bench.measure import Measured
+from penstock.bench.run import SECONDS, WRITERS, Pair, Plan, run
+from penstock.bench.site import clean as clean_up
+from penstock.bench.site import guest, own_lake
+from penstock.bench.ways import Way
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.declaration import command
+from penstock.cli.progress import Progress
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen
+from penstock.cli.rendering.times import counted
+
+WRITERS_MAX: Final = 1000
+SECONDS_MAX: Final = 3600
+HEADER: Final = (
+    "writers", "way", "commits/s", "p50 ms", "p99 ms", "swaps", "commits a swap", "calls a commit",
+    "lost swaps", "times naive",
+)  # fmt: skip
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not 0 < value <= SECONDS_MAX:
+        raise click.BadParameter(f"{value:g} is not more than 0 and at most {SECONDS_MAX:,}", ctx, param)
+    return value
+
+
+def _writers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    """``1,16,64`` as numbers, each once."""
+    try:
+        found = tuple(dict.fromkeys(int(part) for part in value.split(",")))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a list of numbers such as 1,16,64", ctx, param) from None
+    for number in found:
+        if not 1 <= number <= WRITERS_MAX:
+            raise click.BadParameter(f"{number} is not from 1 to {WRITERS_MAX:,}", ctx, param)
+    return found
+
+
+def _shapes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[Shape, ...]:
+    """``one-branch,one-table`` as shapes, each once."""
+    try:
+        return tuple(dict.fromkeys(Shape(part) for part in value.split(",")))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a list of {', '.join(Shape)}", ctx, param) from None
+
+
+@command(
+    "bench",
+    prints="Bench",
+    examples="""
+$ penstock bench trial --seconds 0.2 --writers 1,16 --shapes one-branch
+$ penstock bench --in-lake --seconds 0.2 --writers 4 --shapes one-branch,one-table --no-naive
+""",
+)
+@click.argument("url", required=False, metavar="[URL]")
+@click.option("--in-lake", is_flag=True, help="Measure in a lake that is there, on branches of its own.")
+@click.option(
+    "--seconds",
+    type=float,
+    default=SECONDS,
+    callback=_seconds,
+    metavar="SECONDS",
+    help=f"How long each measurement takes. [{SECONDS:g}]",
+)
+@click.option(
+    "--writers",
+    default=",".join(map(str, WRITERS)),
+    callback=_writers,
+    metavar="LIST",
+    help=f"Numbers of writers. [{','.join(map(str, WRITERS))}]",
+)
+@click.option(
+    "--shapes",
+    "chosen",
+    default=",".join(Shape),
+    callback=_shapes,
+    metavar="LIST",
+    help=f"How the writers meet. [{','.join(Shape)}]",
+)
+@click.option("--naive/--no-naive", default=True, help="Whether the naive loop is measured too. [it is]")
+@click.option("--clean", is_flag=True, help="Only remove what a bench that was killed left behind.")
+@pass_call
+def bench(
+    call: Call,
+    url: str | None,
+    in_lake: bool,
+    seconds: float,
+    writers: tuple[int, ...],
+    chosen: tuple[Shape, ...],
+    naive: bool,
+    clean: bool,
+) -> None:
+    """Measure how many commits a second a store takes from many writers.
+
+    URL is an empty store, which is empty again at the end; nothing is measured where a lake is unless you
+    say --in-lake. Then the branches of the bench are deleted at the end, and their objects go with the next
+    sweeps. Without URL: --lake or PENSTOCK_LAKE, else the current directory.
+
+    Each measurement is a commit of one table after the other by a number of writers, for a time, once
+    each of them has been at all its branches:
+
+    \b
+    one-branch     all on one branch, each writer its own table
+    many-branches  spread over 64 branches, no two writers on the same
+    one-table      all on one branch and one table, without a base, so that none is refused
+
+    Beside it the same is done naively: every writer for itself reads the head, builds its commit, stores
+    it and swaps, and if somebody was faster waits a growing, random time and begins anew. One commit a
+    swap; no queue, no lock, no receipts.
+    """
+    target = url or call.target
+    if clean:
+        cleaned = clean_up(target)
+        removed = counted(cleaned.branches, "branch", "branches")
+        call.answer(
+            lambda: shapes.Bench(url=cleaned.url, seconds=0.0, measurements=(), removed=cleaned.branches),
+            lambda _: [f"removed {removed} of an earlier bench from {cleaned.url}"],
+        )
+        return
+    plan = Plan(shapes=chosen, writers=writers, naive=naive, seconds=seconds)
+    line = _Line(call.json, plan)
+    with (guest if in_lake else own_lake)(target) as site, line:
+        found = list(run(site, plan, line.announce))
+        place = site.store.url
+    call.answer(lambda: _shape(place, plan, found), lambda screen: _text(screen, place, plan, found))
+    if in_lake:
+        call.note("the branches are deleted; 'penstock sweep' removes their objects when they are old enough")
+
+
+class _Line(Progress):
+    """Says which measurement is under way, and how long the rest will take."""
+
+    def __init__(self, quiet: bool, plan: Plan) -> None:
+        super().__init__(quiet)
+        self._plan, self._done = plan, 0
+
+    def announce(self, shape: Shape, writers: int, way: Way) -> None:
+        """The next measurement begins."""
+        plan = self._plan
+        left_s = plan.takes_s * (1 - self._done / plan.measurements)
+        self._done += 1
+        if self._silent:
+            return
+        self._shown = True
+        what = f"{shape}, {counted(writers, 'writer')}, {way}"
+        self._stream.write(f"\r\x1b[K{self._done} of {plan.measurements}: {what}; {left_s:.0f} s left")
+        self._stream.flush()
+
+
+def _shape(place: str, plan: Plan, found: Sequence[Pair]) -> shapes.Bench:
+    return shapes.Bench(
+        url=place,
+        seconds=plan.seconds,
+        measurements=tuple(
+            _measurement(pair, way, measured)
+            for pair in found
+            for way, measured in ((Way.GROUP_COMMIT, pair.group), (Way.NAIVE, pair.naive))
+            if measured is not None
+        ),
+        removed=0,
+    )
+
+
+def _measurement(pair: Pair, way: Way, measured: Measured) -> shapes.Measurement:
+    return shapes.Measurement(
+        shape=pair.shape,
+        writers=pair.writers,
+        way=way,
+        commits=measured.commits,
+        commits_per_s=measured.rate,
+        p50_ms=measured.latency_ms(0.5),
+        p99_ms=measured.latency_ms(0.99),
+        swaps=measured.tally.swaps,
+        lost_swaps=measured.tally.lost_swaps,
+        commits_per_swap=measured.commits_a_swap,
+        calls_per_commit=measured.calls_a_commit,
+        times_naive=pair.times_naive if way is Way.GROUP_COMMIT else None,
+    )
+
+
+def _text(screen: Screen, place: str, plan: Plan, found: Sequence[Pair]) -> Iterator[str]:
+    where = screen.paint(place, "strong")
+    yield f"measured at {where}, for {plan.seconds:g} s each after the writers warmed up"
+    for shape in plan.shapes:
+        yield ""
+        yield f"{screen.paint(shape, 'name')}: {shape.meaning}"
+        rows = [list(HEADER)]
+        for pair in found:
+            if pair.shape is shape:
+                rows += _rows(pair)
+        yield from columns(screen, _aligned(rows if plan.naive else [row[:-1] for row in rows]), indent="  ")
+
+
+def _rows(pair: Pair) -> Iterator[list[str]]:
+    times = pair.times_naive
+    yield _row(str(pair.writers), Way.GROUP_COMMIT, pair.group, f"{figure(times)}x" if times else "")
+    if pair.naive is not None:
+        yield _row("", Way.NAIVE, pair.naive, "")
+
+
+def _row(writers: str, way: Way, found: Measured, times: str) -> list[str]:
+    return [
+        writers,
+        way,
+        figure(found.rate),
+        figure(found.latency_ms(0.5)),
+        figure(found.latency_ms(0.99)),
+        f"{found.tally.swaps:,}",
+        figure(found.commits_a_swap),
+        figure(found.calls_a_commit),
+        f"{found.tally.lost_swaps:,}",
+        times,
+    ]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[Row]:
+    """Figures end at the same place in all rows, words begin there."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[HEADER.index("way")] = 0
+    lines = [[cell and cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return [[Cell(cell, "dim") for cell in lines[0]], *lines[1:]]
+
+
+def figure(value: float | None) -> str:
+    """Three digits that count; a dash where there is nothing to say."""
+    if value is None:
+        return "-"
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"

@@ -1,0 +1,378 @@
+"""Copying a whole lake from one store to another: with its history, references, ref logs and receipts.
+
+A *move* seals the source, takes the lake's id along, and is over in this order: the copy is checked, the
+source gives the lake away, the target opens. A *fork* leaves the source alone and gets an id of its own. How
+far it has got is written in the target's description, which keeps everyone else out until the copy is
+complete; so the same copy, begun again, goes on where it was stopped, wherever that was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import Final, NoReturn, TypeAlias, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from penstock.errors import Damaged, InvalidRequest, LakeExists, Unavailable
+from penstock.kernel.description import (
+    Arrival,
+    Description,
+    Phase,
+    change_description,
+    find_description,
+    lake_moved,
+    read_description,
+    write_description,
+)
+from penstock.kernel.fsck import fsck
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import check_object
+from penstock.kernel.retry import Tries
+from penstock.kernel.seal import KINDS, finish, pages, require_sealed, seal, sealed_rows
+from penstock.model.references import Kind
+from penstock.stores.port import Row, Store, Stored
+
+SCAN_PAGE: Final = 1000
+CHUNK_MAX_OBJECTS: Final = 250
+CHUNK_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Of objects that one worker holds in memory."""
+WORKERS: Final = 8
+LOOKS_MAX: Final = 10
+"""How often the references of a lake that is being written to are read, to find them all at rest once."""
+
+T = TypeVar("T")
+CopyProgress: TypeAlias = Callable[[str, int, int], None]
+"""Is told what is being done, how many of it are done, and of how many; 0 if that is not known."""
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True):
+    """What a copy came to."""
+
+    id: str
+    """Of the lake at the target."""
+    source: str
+    target: str
+    is_fork: bool
+    references: int
+    """Branches, tags and logs of deleted ones."""
+    commits: int
+    objects: int
+    size_bytes: int
+    repeated: bool
+    """Whether it had been complete before."""
+
+
+def silent(what: str, count: int, total: int) -> None:
+    """No progress shown."""
+
+
+def copy(
+    source: Kernel,
+    target: Store,
+    *,
+    source_place: str,
+    target_place: str,
+    fork: bool = False,
+    who: str = "",
+    progress: CopyProgress = silent,
+) -> Copied:
+    """Copy a lake to an empty store, or go on with doing so.
+
+    ``LakeExists`` or ``InvalidRequest`` if the target holds anything but this very copy. ``LakeMoved`` if the
+    source is moving elsewhere. ``Damaged`` if the source is, or if the copy does not hold what it should.
+    """
+    with ThreadPoolExecutor(WORKERS) as workers:
+        return _Copy(source, target, source_place, target_place, fork, who, progress, workers).run()
+
+
+class _Copy:
+    def __init__(
+        self,
+        source: Kernel,
+        target: Store,
+        source_place: str,
+        target_place: str,
+        is_fork: bool,
+        who: str,
+        progress: CopyProgress,
+        workers: Executor,
+    ) -> None:
+        self._source, self._target = source, target
+        self._places = source_place, target_place
+        self._is_fork, self._who, self._progress, self._workers = is_fork, who, progress, workers
+        self._lake = self._begin()
+
+    @property
+    def _arrival(self) -> Arrival:
+        assert self._lake.arrival is not None
+        return self._lake.arrival
+
+    def run(self) -> Copied:
+        repeated = self._arrival.phase is Phase.COMPLETE
+        if self._arrival.phase is Phase.BEGUN:
+            self._seal()
+        if self._arrival.phase is Phase.ROWS:
+            self._copy_rows()
+        if self._arrival.phase is Phase.OBJECTS:
+            self._copy_objects()
+        if not repeated:
+            self._check()
+            self._hand_over()
+        return self._result(repeated)
+
+    def _result(self, repeated: bool) -> Copied:
+        found = self._arrival
+        return Copied(
+            id=self._lake.id,
+            source=self._places[0],
+            target=self._places[1],
+            is_fork=self._is_fork,
+            references=found.references,
+            commits=found.commits,
+            objects=found.objects,
+            size_bytes=found.size_bytes,
+            repeated=repeated,
+        )
+
+    # -- beginning and going on ------------------------------------------------------------------------
+
+    def _begin(self) -> Description:
+        """The description that the target has now: of a new copy, or of this one as it was left."""
+        lake = read_description(self._source.store)
+        found = find_description(self._target)
+        if found is None:
+            if lake.sealed is not None and not self._is_fork:
+                raise lake_moved(lake.sealed, self._source.store)
+            self._require_empty()
+            identity = str(uuid4()) if self._is_fork else lake.id
+            arrival = Arrival(
+                copy=str(uuid4()), source=self._places[0], source_id=lake.id, is_fork=self._is_fork
+            )
+            begun = _as_arriving(lake, identity, arrival)
+            write_description(self._target, begun)
+            return begun
+        arrival = self._require_ours(found, lake)
+        if self._is_fork or (lake.sealed is not None and lake.sealed.copy == arrival.copy):
+            return found
+        if arrival.references:  # the copying of objects had begun
+            raise InvalidRequest(
+                f"{self._places[1]} holds part of a copy that was cancelled; empty it, or take another place"
+            )
+        # Cancelled before any object was copied, or never sealed. Its id may be in logs already, as a seal
+        # that does not hold, so it gets another one.
+        self._lake = found
+        self._note(copy=str(uuid4()), phase=Phase.BEGUN)
+        return self._lake
+
+    def _require_ours(self, found: Description, lake: Description) -> Arrival:
+        """How the target's lake came there, if it is this copy that brings it."""
+        arrival = found.arrival
+        if arrival is None or (arrival.source_id, arrival.is_fork) != (lake.id, self._is_fork):
+            if arrival is not None and arrival.phase is not Phase.COMPLETE:
+                raise InvalidRequest(
+                    f"{self._places[1]} holds part of another copy, of {arrival.source}"
+                    f"{' with --fork' if arrival.is_fork else ''}; complete that, or take another place"
+                )
+            raise self._lake_exists()
+        if lake.sealed is not None and not self._is_fork and lake.sealed.copy != arrival.copy:
+            raise lake_moved(lake.sealed, self._source.store)
+        if arrival.phase is Phase.COMPLETE and not self._is_fork and lake.sealed is None:
+            raise self._lake_exists()
+        return arrival
+
+    def _lake_exists(self) -> LakeExists:
+        return LakeExists(
+            f"there is a lake at {self._places[1]} already; a lake is copied to an empty place",
+            url=self._places[1],
+        )
+
+    def _require_empty(self) -> None:
+        has_rows = any(self._target.references(kind.value, limit=1) for kind in Kind)
+        if has_rows or self._target.scan(b"", 1)[0]:
+            raise InvalidRequest(
+                f"{self._places[1]} is not empty, though it holds no lake; take another place"
+            )
+
+    def _note(self, **changes: object) -> None:
+        """Write down how far the copy has got; refuse to go on if somebody else did so too."""
+        self._rewrite(
+            lambda lake: msgspec.structs.replace(
+                lake, arrival=msgspec.structs.replace(self._arrival, **changes)
+            )
+        )
+
+    def _rewrite(self, change: Callable[[Description], Description]) -> None:
+        known = self._lake
+
+        def decide(lake: Description) -> Description:
+            if lake != known:
+                raise InvalidRequest(
+                    f"another process is copying to {self._places[1]} as well; let one of them finish"
+                )
+            return change(lake)
+
+        self._lake = change_description(self._target, self._source.settings, decide)
+
+    # -- the steps -------------------------------------------------------------------------------------
+
+    def _seal(self) -> None:
+        """Have the source take no more writes. A fork has it go on."""
+        if not self._is_fork:
+            for count in seal(self._source, self._arrival.copy, self._places[1], self._who, self._workers):
+                self._progress("sealing references", count, 0)
+        self._note(phase=Phase.ROWS)
+
+    def _copy_rows(self) -> None:
+        """Let the target have the source's references, and no others.
+
+        Before the objects: what these rows lead to was stored before they were read, so a scan that begins
+        now finds it.
+        """
+        rows = self._rows_at_rest() if self._is_fork else sealed_rows(self._source, self._arrival.copy)
+        surplus = [row.name for row in _all_rows(self._target) if row.name not in rows]
+        for _ in self._workers.map(lambda name: self._put_row(name, None), surplus):
+            pass
+        for count, _ in enumerate(self._workers.map(lambda row: self._put_row(row.name, row), rows.values())):
+            self._progress("copying references", count + 1, len(rows))
+        self._note(phase=Phase.OBJECTS, references=len(rows), token=b"", objects=0, size_bytes=0)
+
+    def _rows_at_rest(self) -> dict[str, Row]:
+        """All rows as they were at one moment; if the lake never rests, each as it was at some moment."""
+        found = {row.name: row for row in _all_rows(self._source.store)}
+        for _ in range(LOOKS_MAX):
+            before, found = found, {row.name: row for row in _all_rows(self._source.store)}
+            if before == found:
+                break
+        return found
+
+    def _put_row(self, name: str, row: Row | None) -> None:
+        tries = Tries(self._source.settings)
+        while True:
+            with self._target.turn(name) as turn:
+                if turn.row == row or turn.advance({}, row).swapped:
+                    return
+            tries.again(f"another process moved '{name}'")
+
+    def _copy_objects(self) -> None:
+        """Everything that is stored, page by page: also receipts, to which nothing leads."""
+        total = self._count(self._source.store)
+        token = self._arrival.token
+        while True:
+            page, token = self._patiently(partial(self._source.store.scan, token, SCAN_PAGE))
+            carried = list(self._workers.map(self._carry, _chunks(page)))
+            self._note(
+                token=token,
+                objects=self._arrival.objects + sum(count for count, _ in carried),
+                size_bytes=self._arrival.size_bytes + sum(size for _, size in carried),
+                phase=Phase.OBJECTS if token else Phase.CHECKING,
+            )
+            self._progress("copying objects", self._arrival.objects, total)
+            if not token:
+                return
+
+    def _carry(self, chunk: list[Stored]) -> tuple[int, int]:
+        """Copy some objects, checked on the way; those that a sweep has removed since are left out."""
+        found = self._patiently(partial(self._source.store.fetch, [one.id for one in chunk]))
+        for one, data in found.items():
+            check_object(one, data)
+        if found:
+            self._patiently(partial(self._target.store, found))
+        return len(found), sum(map(len, found.values()))
+
+    def _check(self) -> None:
+        """Compare the target with the source, and check every object in it."""
+        lake = read_description(self._source.store)
+        expired = {*lake.expired, *self._lake.expired} if self._is_fork else lake.expired
+        arriving = msgspec.structs.replace(lake, expired=tuple(sorted(expired)))
+        self._rewrite(lambda known: _as_arriving(arriving, known.id, self._arrival))
+        if not self._is_fork:
+            self._compare_rows()
+        found = self._count(self._target)
+        if found < self._arrival.objects:
+            self._again(f"of {self._arrival.objects} objects that were copied, {found} are there")
+        kernel = Kernel(self._target, (), self._source.settings, self._source.clock)
+        checked = fsck(kernel, lambda _, count: self._progress("checking objects", count, found))
+        if checked.damages:
+            self._again(f"{len(checked.damages)} things are wrong, the first: {checked.damages[0]}")
+        self._note(commits=checked.commits)
+
+    def _compare_rows(self) -> None:
+        wanted = sealed_rows(self._source, self._arrival.copy)
+        found = {row.name: row for row in _all_rows(self._target)}
+        if wanted != found:
+            require_sealed(self._source.store, self._arrival.copy)
+            names = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
+            self._note(phase=Phase.ROWS)
+            raise Damaged(
+                f"at {self._places[1]} these are not as they should be: {', '.join(names[:5])}\n"
+                "  Somebody wrote there meanwhile. Run the same copy again.",
+                names=names,
+            )
+
+    def _again(self, what: str) -> NoReturn:
+        """The target is not what it should be: its objects are to be copied once more."""
+        self._note(phase=Phase.OBJECTS, token=b"", objects=0, size_bytes=0)
+        raise Damaged(
+            f"the copy at {self._places[1]} is not sound: {what}\n"
+            f"  If 'penstock fsck' finds nothing wrong with {self._places[0]}, run the same copy again; "
+            "if that does not help, cancel it and take another place."
+        )
+
+    def _hand_over(self) -> None:
+        """The source gives the lake away, then the target opens: at no time do both take writes."""
+        if not self._is_fork:
+            finish(self._source.store, self._source.settings, self._arrival.copy)
+        self._rewrite(
+            lambda lake: msgspec.structs.replace(
+                lake,
+                arrival=msgspec.structs.replace(self._arrival, phase=Phase.COMPLETE),
+                forked_from=self._arrival.source_id if self._is_fork else lake.forked_from,
+            )
+        )
+
+    # -- means -----------------------------------------------------------------------------------------
+
+    def _count(self, store: Store) -> int:
+        count, token = 0, b""
+        while True:
+            page, token = self._patiently(partial(store.scan, token, SCAN_PAGE))
+            count += len(page)
+            if not token:
+                return count
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again where a store does not answer for a moment."""
+        tries = Tries(self._source.settings)
+        while True:
+            try:
+                return ask()
+            except Unavailable as unavailable:
+                tries.again(unavailable)
+
+
+def _as_arriving(lake: Description, identity: str, arrival: Arrival) -> Description:
+    """A lake's description as it is in the target while it is being copied."""
+    return msgspec.structs.replace(lake, id=identity, sealed=None, arrival=arrival)
+
+
+def _all_rows(store: Store) -> Iterator[Row]:
+    for kind in KINDS:
+        for page in pages(store, kind):
+            yield from page
+
+
+def _chunks(page: Iterable[Stored]) -> Iterator[list[Stored]]:
+    """A page in parts that a worker can hold in memory."""
+    chunk: list[Stored] = []
+    size = 0
+    for one in page:
+        if chunk and (len(chunk) >= CHUNK_MAX_OBJECTS or size + one.size > CHUNK_MAX_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(one)
+        size += one.size
+    if chunk:
+        yield chunk

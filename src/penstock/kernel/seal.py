@@ -1,0 +1,164 @@
+"""Sealing a lake, so that it can move: from some instant on it takes no more writes, from any process.
+
+First the description says so; then every reference gets a last entry in its log, by the same swap that any
+writer needs. Whoever was on the way loses that swap, looks again and finds the seal (see ``RefLog``). So no
+write pays for a look at the description, and none slips through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.kernel.description import (
+    Description,
+    Seal,
+    change_description,
+    lake_moved,
+    read_description,
+)
+from penstock.kernel.queue import decoded_reference
+from penstock.kernel.references import Move
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import LogEntry
+from penstock.model.references import Event, Kind
+from penstock.stores.port import Row, Store
+
+if TYPE_CHECKING:
+    from penstock.kernel.kernel import Kernel
+    from penstock.kernel.settings import Settings
+
+KINDS: Final = (Kind.BRANCH, Kind.TAG, Kind.DELETED)
+PAGE: Final = 1000
+
+
+class _NothingToSeal(Exception):
+    """The reference is gone, or sealed already."""
+
+
+def seal(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) -> Iterator[int]:
+    """Seal a lake for a copy, and tell again and again how many references have been.
+
+    May be repeated. ``LakeMoved`` if it is sealed for another copy, ``InvalidRequest`` if the move was
+    cancelled meanwhile.
+    """
+
+    def decide(lake: Description) -> Description:
+        if lake.sealed is None:
+            mark = Seal(copy=copy, target=target, since_us=kernel.clock())
+            return msgspec.structs.replace(lake, sealed=mark)
+        if lake.sealed.copy != copy:
+            raise lake_moved(lake.sealed, kernel.store)
+        return lake
+
+    change_description(kernel.store, kernel.settings, decide, though_sealed=True)
+    count, found = 0, True
+    while found:
+        found = False
+        # From now on a name changes its kind at most once more: who makes one anew reads the description
+        # after the row. Read in this order, with branches and tags again, none is overlooked.
+        for kind in (*KINDS, Kind.BRANCH, Kind.TAG):
+            for page in pages(kernel.store, kind):
+                open_names = [row.name for row, entry in newest(kernel, page) if not _is_seal(entry, copy)]
+                sealed = sum(workers.map(lambda name: _seal_one(kernel, name, copy, who), open_names))
+                found, count = found or sealed > 0, count + sealed
+                yield count
+    require_sealed(kernel.store, copy)
+
+
+def _seal_one(kernel: Kernel, name: str, copy: str, who: str) -> bool:
+    def decide(row: Row | None) -> Move:
+        if row is None:
+            raise _NothingToSeal
+        reference = decoded_reference(row)
+        entry = kernel.objects.find((reference.log,)).get(reference.log)
+        if _is_seal(entry, copy):
+            raise _NothingToSeal
+        return Move(reference, Event.SEAL)
+
+    try:
+        kernel.references.swap(name, decide, who, copy)
+    except _NothingToSeal:
+        return False
+    return True
+
+
+def _is_seal(entry: LogEntry | None, copy: str) -> bool:
+    return entry is not None and entry.kind == Event.SEAL and entry.key == copy
+
+
+def require_sealed(store: Store, copy: str) -> None:
+    """``InvalidRequest`` if the move was cancelled."""
+    if not _is_sealed_by(read_description(store), copy):
+        raise _cancelled(store)
+
+
+def finish(store: Store, settings: Settings, copy: str) -> None:
+    """Give the lake away for good. From here on its move can be completed, but not cancelled."""
+
+    def decide(lake: Description) -> Description:
+        if lake.sealed is None or not _is_sealed_by(lake, copy):
+            raise _cancelled(store)
+        return msgspec.structs.replace(lake, sealed=msgspec.structs.replace(lake.sealed, is_final=True))
+
+    change_description(store, settings, decide, though_sealed=True)
+
+
+def cancel(store: Store, settings: Settings) -> Seal:
+    """Let a lake stay that was about to move. ``LakeMoved`` if it has moved already.
+
+    One swap: seals in the logs of references hold only while the description says so.
+    """
+    found: Seal | None = None
+
+    def decide(lake: Description) -> Description:
+        nonlocal found
+        found = lake.sealed
+        if found is None:
+            raise InvalidRequest(f"the lake at {store.url} is not moving, so there is nothing to cancel")
+        if found.is_final:
+            raise lake_moved(found, store)
+        return msgspec.structs.replace(lake, sealed=None)
+
+    change_description(store, settings, decide, though_sealed=True)
+    assert found is not None
+    return found
+
+
+def sealed_rows(kernel: Kernel, copy: str) -> dict[str, Row]:
+    """The rows of all references that were sealed for a copy.
+
+    A name that somebody made too late to be sealed is not among them; nothing can be done with it.
+    """
+    found = {}
+    for kind in KINDS:
+        for page in pages(kernel.store, kind):
+            found.update({row.name: row for row, entry in newest(kernel, page) if _is_seal(entry, copy)})
+    return found
+
+
+def pages(store: Store, kind: Kind) -> Iterator[list[Row]]:
+    """The rows of one kind."""
+    after = ""
+    while page := store.references(kind.value, after=after, limit=PAGE):
+        yield page
+        after = page[-1].name
+
+
+def newest(kernel: Kernel, rows: list[Row]) -> list[tuple[Row, LogEntry | None]]:
+    """Rows with the newest entries of their logs."""
+    logs: dict[Row, ObjectId] = {row: decoded_reference(row).log for row in rows}
+    found = kernel.objects.find(set(logs.values()))
+    return [(row, found.get(log)) for row, log in logs.items()]
+
+
+def _is_sealed_by(lake: Description, copy: str) -> bool:
+    return lake.sealed is not None and lake.sealed.copy == copy
+
+
+def _cancelled(store: Store) -> InvalidRequest:
+    return InvalidRequest(f"moving the lake at {store.url} was cancelled")

@@ -1,0 +1,160 @@
+"""Figures kept in this process, to be read at any time: for programs, benchmarks and tests."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from threading import Lock
+from typing import Final, NamedTuple
+
+import msgspec
+
+from penstock.metrics.meter import BRANCHES_MAX, LabelledMeter
+from penstock.metrics.table import Metric
+
+PARTS: Final = 16
+"""Of every doubling of a value: percentiles are off by less than 1/16."""
+POWER_MIN: Final = -30
+POWER_MAX: Final = 50
+"""Smaller and larger values count as these powers of two: a nanosecond, a petabyte."""
+
+
+class Series(NamedTuple):
+    """One metric with one value for each of its labels."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of many values without keeping them."""
+
+    count: int
+    sum: float
+    max: float
+    p50: float
+    p99: float
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All figures at one moment."""
+
+    counts: dict[Series, float]
+    gauges: dict[Series, float]
+    distributions: dict[Series, Distribution]
+
+    def count(self, metric: Metric, **labels: str) -> float:
+        """A counter's value; the sum over all values of those labels that are not given."""
+        wanted = labels.items()
+        return sum(
+            value
+            for series, value in self.counts.items()
+            if series.name == metric.name and wanted <= dict(series.labels).items()
+        )
+
+    def gauge(self, metric: Metric, **labels: str) -> float | None:
+        """A gauge's value, ``None`` if it was never set."""
+        return self.gauges.get(_series(metric, tuple(labels[name] for name in metric.labels)))
+
+    def distribution(self, metric: Metric, **labels: str) -> Distribution | None:
+        """A histogram's figures, ``None`` if nothing was observed."""
+        return self.distributions.get(_series(metric, tuple(labels[name] for name in metric.labels)))
+
+
+class Metrics(LabelledMeter):
+    """A meter whose figures are read by ``snapshot``. Its size depends on the series, not on the figures.
+
+    >>> from penstock.metrics.table import BATCH_REQUESTS, TRIES
+    >>> metrics = Metrics()
+    >>> metrics.count(TRIES, branch="main")
+    >>> metrics.count(TRIES, 2, branch="audit")
+    >>> for requests in (1, 1, 64):
+    ...     metrics.observe(BATCH_REQUESTS, requests)
+    >>> now = metrics.snapshot()
+    >>> now.count(TRIES), now.count(TRIES, branch="main")
+    (3, 1)
+    >>> now.distribution(BATCH_REQUESTS)
+    Distribution(count=3, sum=66.0, max=64, p50=1.0, p99=64.0)
+    """
+
+    def __init__(self, branches_max: int = BRANCHES_MAX) -> None:
+        super().__init__(branches_max)
+        self._lock = Lock()
+        self._counts: defaultdict[Series, float] = defaultdict(int)
+        self._gauges: dict[Series, float] = {}
+        self._histograms: defaultdict[Series, _Histogram] = defaultdict(_Histogram)
+
+    def snapshot(self) -> Snapshot:
+        """The figures as they are now."""
+        with self._lock:
+            return Snapshot(
+                dict(self._counts),
+                dict(self._gauges),
+                {series: found.distribution() for series, found in self._histograms.items()},
+            )
+
+    def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
+        series = _series(metric, values)
+        with self._lock:
+            self._counts[series] += amount
+
+    def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
+        series = _series(metric, values)
+        with self._lock:
+            self._gauges[series] = value
+
+    def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
+        series = _series(metric, values)
+        with self._lock:
+            self._histograms[series].add(value)
+
+
+def _series(metric: Metric, values: tuple[str, ...]) -> Series:
+    return Series(metric.name, tuple(zip(metric.labels, values, strict=True)))
+
+
+class _Histogram:
+    """Counts of values that lie close together: bounded, whatever is added."""
+
+    def __init__(self) -> None:
+        self._count, self._sum, self._max = 0, 0.0, 0.0
+        self._parts: defaultdict[int, int] = defaultdict(int)
+
+    def add(self, value: float) -> None:
+        self._count += 1
+        self._sum += value
+        self._max = max(self._max, value)
+        self._parts[_part(value)] += 1
+
+    def distribution(self) -> Distribution:
+        return Distribution(
+            count=self._count,
+            sum=self._sum,
+            max=self._max,
+            p50=self._quantile(0.50),
+            p99=self._quantile(0.99),
+        )
+
+    def _quantile(self, share: float) -> float:
+        """The smallest value that so many are not larger than, up to the width of a part."""
+        left = math.ceil(share * self._count)
+        for part in sorted(self._parts):
+            left -= self._parts[part]
+            if left <= 0:
+                return min(_lower_bound(part), self._max)
+        return self._max
+
+
+def _part(value: float) -> int:
+    """The number of the part that a value lies in; parts are ordered as values are."""
+    if value < 2.0**POWER_MIN:
+        return 0
+    mantissa, power = math.frexp(min(value, 2.0**POWER_MAX))
+    return 1 + (power - POWER_MIN) * PARTS + int((mantissa - 0.5) * 2 * PARTS)
+
+
+def _lower_bound(part: int) -> float:
+    if part == 0:
+        return 0.0
+    power, within = divmod(part - 1, PARTS)
+    return math.ldexp(0.5 + within / (2 * PARTS), power + POWER_MIN)

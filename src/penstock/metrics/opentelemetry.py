@@ -1,0 +1,55 @@
+"""Figures for OpenTelemetry, through its API; the SDK and its exporters are the application's choice."""
+
+from __future__ import annotations
+
+from penstock.errors import InvalidRequest
+from penstock.metrics.meter import BRANCHES_MAX, LabelledMeter
+from penstock.metrics.table import METRICS, Metric, Type
+
+try:
+    from opentelemetry.metrics import MeterProvider
+except ImportError:
+    raise InvalidRequest(
+        "metrics for OpenTelemetry need the library opentelemetry-api: pip install 'penstock[opentelemetry]'"
+    ) from None
+
+
+class OpenTelemetryMeter(LabelledMeter):
+    """Makes an instrument of every metric, under the instrumentation scope ``penstock``.
+
+    ::
+
+        provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
+        lake = penstock.open("warehouse", meter=OpenTelemetryMeter(provider))
+    """
+
+    def __init__(self, meter_provider: MeterProvider, branches_max: int = BRANCHES_MAX) -> None:
+        super().__init__(branches_max)
+        meter = meter_provider.get_meter("penstock")
+        self._counters = {
+            one.name: meter.create_counter(one.name, one.unit, one.help) for one in _of(Type.COUNTER)
+        }
+        self._gauges = {one.name: meter.create_gauge(one.name, one.unit, one.help) for one in _of(Type.GAUGE)}
+        self._histograms = {
+            one.name: meter.create_histogram(
+                one.name, one.unit, one.help, explicit_bucket_boundaries_advisory=one.buckets
+            )
+            for one in _of(Type.HISTOGRAM)
+        }
+
+    def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
+        self._counters[metric.name].add(amount, _attributes(metric, values))
+
+    def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
+        self._gauges[metric.name].set(value, _attributes(metric, values))
+
+    def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
+        self._histograms[metric.name].record(value, _attributes(metric, values))
+
+
+def _of(kind: Type) -> list[Metric]:
+    return [metric for metric in METRICS if metric.type is kind]
+
+
+def _attributes(metric: Metric, values: tuple[str, ...]) -> dict[str, str]:
+    return dict(zip(metric.labels, values, strict=True))

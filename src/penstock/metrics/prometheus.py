@@ -1,0 +1,59 @@
+"""Figures for Prometheus, through the official client library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import InvalidRequest
+from penstock.metrics.meter import BRANCHES_MAX, LabelledMeter
+from penstock.metrics.table import METRICS, Metric, Type
+
+try:
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+except ImportError:
+    raise InvalidRequest(
+        "metrics for Prometheus need the library prometheus_client: pip install 'penstock[prometheus]'"
+    ) from None
+
+
+class PrometheusMeter(LabelledMeter):
+    """Registers every metric with a registry, to be scraped from there.
+
+    ::
+
+        registry = CollectorRegistry()
+        lake = penstock.open("warehouse", meter=PrometheusMeter(registry))
+        start_http_server(9464, registry=registry)
+    """
+
+    def __init__(self, registry: CollectorRegistry, branches_max: int = BRANCHES_MAX) -> None:
+        super().__init__(branches_max)
+        declared = [_declare(metric, registry) for metric in METRICS]
+        self._declared = {metric.name: one for metric, one in zip(METRICS, declared, strict=True)}
+        self._series: dict[tuple[str, ...], Any] = {}
+
+    def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
+        self._of(metric, values).inc(amount)
+
+    def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
+        self._of(metric, values).set(value)
+
+    def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
+        self._of(metric, values).observe(value)
+
+    def _of(self, metric: Metric, values: tuple[str, ...]) -> Any:
+        """The client library's object for one series; looking it up there takes several times as long."""
+        key = (metric.name, *values)
+        found = self._series.get(key)
+        if found is None:
+            declared = self._declared[metric.name]
+            found = self._series[key] = declared.labels(*values) if values else declared
+        return found
+
+
+def _declare(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+    if metric.type is Type.COUNTER:
+        return Counter(metric.name, metric.help, metric.labels, registry=registry)
+    if metric.type is Type.GAUGE:
+        return Gauge(metric.name, metric.help, metric.labels, registry=registry)
+    return Histogram(metric.name, metric.help, metric.labels, registry=registry, buckets=metric.buckets)

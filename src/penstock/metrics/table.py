@@ -1,0 +1,165 @@
+"""Every metric that Penstock has, declared once: name, help text, labels, unit and buckets.
+
+Names end as Prometheus wants them to: in ``_total`` where something is only ever added, else in the unit.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+BRANCH: Final = "branch"
+"""The one label whose values users make up; a meter shows only so many of them."""
+
+
+class Type(StrEnum):
+    """What can be done with a metric."""
+
+    COUNTER = "counter"
+    """Only ever added to."""
+    GAUGE = "gauge"
+    """Set to what it is now."""
+    HISTOGRAM = "histogram"
+    """Observed, value by value."""
+
+
+class Metric(msgspec.Struct, frozen=True, eq=False):
+    """One metric. ``buckets`` are the upper bounds for those systems that need them in advance."""
+
+    name: str
+    type: Type
+    help: str
+    labels: tuple[str, ...] = ()
+    unit: str = ""
+    """In the way of UCUM, as OpenTelemetry wants it: ``s``, ``By``, or ``{things}`` that are counted."""
+    buckets: tuple[float, ...] = ()
+
+
+SECONDS: Final = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+"""From a look-up in memory to a store that is in trouble."""
+REQUESTS_A_BATCH: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
+
+
+def _counter(name: str, unit: str, text: str, *labels: str) -> Metric:
+    return Metric(name, Type.COUNTER, text, labels, f"{{{unit}}}" if unit != "By" else unit)
+
+
+def _seconds(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name, Type.HISTOGRAM, text, labels, "s", SECONDS)
+
+
+# --- the kernel ---
+
+REQUESTS: Final = _counter(
+    "penstock_requests_total",
+    "requests",
+    "Requests to move a branch or tag, by what they were (the ref log's words; 'reference' if it was "
+    "created, assigned, rebased or deleted) and what came of them: 'ok', or the code of the error they were "
+    "refused with.",
+    BRANCH,
+    "kind",
+    "outcome",
+)
+REQUEST_SECONDS: Final = _seconds(
+    "penstock_request_seconds",
+    "How long a request took from being made to being answered, waiting included.",
+    "kind",
+)
+QUEUE_DEPTH: Final = Metric(
+    "penstock_queue_depth",
+    Type.GAUGE,
+    "Requests that a branch's queue holds in this process, those being committed included.",
+    (BRANCH,),
+    "{requests}",
+)
+QUEUE_WAIT_SECONDS: Final = _seconds(
+    "penstock_queue_wait_seconds",
+    "How long a request waited in the queue before the batch that it is part of began.",
+)
+BATCH_REQUESTS: Final = Metric(
+    "penstock_batch_requests",
+    Type.HISTOGRAM,
+    "Requests that one batch tried to land with one swap.",
+    (),
+    "{requests}",
+    REQUESTS_A_BATCH,
+)
+TRIES: Final = _counter(
+    "penstock_tries_total",
+    "tries",
+    "Times that a batch was applied and sent to the store; more than one of a batch are retries.",
+    BRANCH,
+)
+SWAPS_LOST: Final = _counter(
+    "penstock_swaps_lost_total",
+    "swaps",
+    "Tries that swapped nothing because another process moved the branch first.",
+    BRANCH,
+)
+
+# --- a store that is observed ---
+
+STORE_SECONDS: Final = _seconds(
+    "penstock_store_seconds",
+    "How long calls of a store took, by operation; those that failed included. Its count is their number.",
+    "operation",
+)
+STORE_ERRORS: Final = _counter(
+    "penstock_store_errors_total",
+    "errors",
+    "Calls of a store that raised an error, by operation and the error's code.",
+    "operation",
+    "error",
+)
+STORE_SWAPS: Final = _counter(
+    "penstock_store_swaps_total",
+    "swaps",
+    "Conditional replacements of a row, by what came of them: 'swapped'; 'lost', because the row had "
+    "changed; 'present', because an object that had to be new was there already; 'unknown', because the "
+    "answer was lost; 'failed', which surely replaced nothing.",
+    BRANCH,
+    "outcome",
+)
+STORE_OBJECTS_READ: Final = _counter(
+    "penstock_store_objects_read_total", "objects", "Objects that a store was asked for and had."
+)
+STORE_OBJECTS_WRITTEN: Final = _counter(
+    "penstock_store_objects_written_total",
+    "objects",
+    "Objects handed to a store, those that it had already included.",
+)
+STORE_OBJECTS_DELETED: Final = _counter(
+    "penstock_store_objects_deleted_total", "objects", "Objects that a store deleted for the sweep."
+)
+STORE_READ_BYTES: Final = _counter(
+    "penstock_store_read_bytes_total", "By", "Bytes of objects and rows read from a store."
+)
+STORE_WRITTEN_BYTES: Final = _counter(
+    "penstock_store_written_bytes_total", "By", "Bytes of objects and rows handed to a store."
+)
+
+# --- a store that caches ---
+
+CACHE_OBJECTS: Final = _counter(
+    "penstock_cache_objects_total",
+    "objects",
+    "Objects asked for, by where they were found: 'hit' in the cache, 'miss' not there.",
+    "result",
+)
+CACHE_BYTES: Final = Metric(
+    "penstock_cache_bytes", Type.GAUGE, "Bytes of objects that the cache holds.", (), "By"
+)
+
+METRICS: Final = (
+    *(REQUESTS, REQUEST_SECONDS, QUEUE_DEPTH, QUEUE_WAIT_SECONDS, BATCH_REQUESTS, TRIES, SWAPS_LOST),
+    *(STORE_SECONDS, STORE_ERRORS, STORE_SWAPS),
+    *(STORE_OBJECTS_READ, STORE_OBJECTS_WRITTEN, STORE_OBJECTS_DELETED),
+    *(STORE_READ_BYTES, STORE_WRITTEN_BYTES),
+    *(CACHE_OBJECTS, CACHE_BYTES),
+)
+"""All of them."""

@@ -1,0 +1,133 @@
+"""Buckets: bytes by key, with writes that can be made conditional on what is there.
+
+What object storage offers and a directory can be made to offer. All of it is asynchronous, because the
+work above consists of many small requests that must be under way at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import CancelledError
+from threading import Thread
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+from penstock.errors import InvalidRequest
+
+Answer = TypeVar("Answer")
+
+LEAVE_MAX_S: Final = 5.0
+"""How long closing waits for requests that are under way."""
+
+
+class Tag(NamedTuple):
+    """Tells one state of a key from every other: the entity tag, and the version where there are such."""
+
+    etag: str | None
+    version: str | None = None
+
+
+class Content(NamedTuple):
+    """What a key holds, and the tag of that state."""
+
+    data: bytes
+    tag: Tag
+
+
+class Entry(NamedTuple):
+    """A key as it is listed. The time is the storage's own, not this machine's."""
+
+    key: str
+    size: int
+    modified_us: int
+    tag: Tag
+
+
+Condition: TypeAlias = Tag | Literal["absent"] | None
+"""Under which a key is written: that it is in this state, that there is none, or always."""
+
+
+class Refused(Exception):
+    """The condition of a write did not hold. Nothing was written, by this very request."""
+
+
+class Unanswered(Exception):
+    """A write may have been done, may still be done, or may not: there was no answer to it."""
+
+
+class Bucket(ABC):
+    """A place for bytes by key. Keys are pieces of ASCII text, joined by ``/``."""
+
+    url: str
+    """Where it is, without secrets."""
+    resolution_us: int
+    """How far apart two moments are, at most, that ``Entry.modified_us`` does not tell apart."""
+
+    @abstractmethod
+    async def get(self, key: str) -> Content | None:
+        """What a key holds now, ``None`` if there is none. ``Unavailable`` if there is no answer."""
+
+    @abstractmethod
+    async def head(self, key: str) -> Entry | None:
+        """A key without its bytes, ``None`` if there is none. ``Unavailable`` if there is no answer."""
+
+    @abstractmethod
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+        """Write a key durably, if the condition holds, and give its tag. It is sent once, never again.
+
+        ``Refused`` if the condition does not hold, ``Unanswered`` if it cannot be said what happened, any
+        of Penstock's own errors if surely nothing was written.
+        """
+
+    @abstractmethod
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete keys; those that do not exist are no mistake. ``Unanswered`` if it cannot be said."""
+
+    @abstractmethod
+    def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
+        """All keys below a folder that come after a key, in the order of their bytes, as they are now."""
+
+    async def tidy(self, before_us: int) -> int:  # noqa: ARG002 - most leave nothing behind
+        """Remove what interrupted writes left behind before a time; say how many pieces."""
+        return 0
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing open
+        """Let go of all connections."""
+
+
+class Loop:
+    """A thread that runs requests; others hand it work and wait for the answer."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="penstock-requests", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """The answer to some work, or the error it ended with."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise InvalidRequest("the lake was closed; open it anew") from None
+        try:
+            return future.result()
+        except (asyncio.CancelledError, CancelledError):
+            raise InvalidRequest("the lake was closed while this was under way; open it anew") from None
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        asyncio.run_coroutine_threadsafe(self._leave(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _leave(self) -> None:
+        pending = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending, timeout=LEAVE_MAX_S)
+        await self._loop.shutdown_default_executor()

@@ -1,0 +1,62 @@
+"""Whether a bucket keeps the conditions of writes: a lake on one that does not would lose commits."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from penstock.errors import PenstockError, Unavailable
+from penstock.storage.buckets import Bucket, Condition, Refused, Tag, Unanswered
+
+RACERS: Final = 4
+ROUNDS: Final = 3
+
+
+async def keeps_conditions(bucket: Bucket) -> bool:
+    """Whether writes are done that must be done, and refused that must be refused, one after the other."""
+    async with _probe(bucket) as key:
+        first = await _write(bucket, key, "absent")
+        if first is None or await _write(bucket, key, "absent") is not None:
+            return False
+        second = await _write(bucket, key, first)
+        return second is not None and second != first and await _write(bucket, key, first) is None
+
+
+async def race(bucket: Bucket) -> list[str]:
+    """Several writes at once on a condition that one can meet: what is wrong with the outcome, if anything.
+
+    Storage that looks first and writes after is found out by chance only, but then for certain.
+    """
+    condition: Condition = "absent"
+    async with _probe(bucket) as key:
+        for _ in range(ROUNDS):
+            tries = [_write(bucket, key, condition) for _ in range(RACERS)]
+            won = [tag for tag in await asyncio.gather(*tries) if tag is not None]
+            if len(won) != 1:
+                return [f"{len(won)} of {RACERS} writes were done on a condition that only one can meet"]
+            (condition,) = won
+    return []
+
+
+@asynccontextmanager
+async def _probe(bucket: Bucket) -> AsyncIterator[str]:
+    """A key to try things on."""
+    key = f"probe/{secrets.token_hex(16)}"
+    try:
+        yield key
+    finally:
+        with suppress(Unanswered, PenstockError):
+            await bucket.delete([key])
+
+
+async def _write(bucket: Bucket, key: str, condition: Condition) -> Tag | None:
+    """The new tag, ``None`` if the write was refused."""
+    try:
+        return await bucket.put(key, secrets.token_bytes(16), condition)
+    except Refused:
+        return None
+    except Unanswered as problem:
+        raise Unavailable(str(problem), url=bucket.url) from None

@@ -1,0 +1,224 @@
+"""A directory as a bucket, for any number of processes on one machine.
+
+A file appears whole or not at all: it is written and synchronised under another name first. One that must
+not exist yet is linked into place, which fails if somebody was faster. One that replaces another is
+compared and renamed under a lock. A tag is the hash of the bytes, so that it never comes back by chance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
+from zlib import crc32
+
+from penstock.errors import Denied, PenstockError, Unavailable
+from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused, Tag, Unanswered
+
+LOCKS: Final = 64
+THREADS_MAX: Final = 16
+PAGE: Final = 500
+SECOND_US: Final = 1_000_000
+TICK_US: Final = 10_000
+"""How coarse the clock is, at most, that file times are taken from."""
+UNFINISHED: Final = ".unfinished"
+LOCKED: Final = ".locks"
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+class LocalBucket(Bucket):
+    """A bucket in a directory; folders are made as they are needed."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root).absolute()
+        self.url = f"file://{self._root}"
+        self._threads = ThreadPoolExecutor(THREADS_MAX, "penstock-files")
+        self._made: set[Path] = set()
+
+    @property
+    def resolution_us(self) -> int:  # type: ignore[override]
+        """Some file systems show whole seconds only."""
+        with suppress(OSError), os.scandir(self._root) as entries:
+            if all(one.stat().st_mtime_ns % 1_000_000_000 == 0 for one in entries if one.is_file()):
+                return SECOND_US
+        return TICK_US
+
+    async def get(self, key: str) -> Content | None:
+        return await self._do(self._read, key)
+
+    async def head(self, key: str) -> Entry | None:
+        return await self._do(self._look, key)
+
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+        return await self._do(self._write, key, data, condition)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await asyncio.gather(
+            *(self._do(self._remove, keys[start::THREADS_MAX]) for start in range(THREADS_MAX))
+        )
+
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
+        found = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
+        while page := await self._do(lambda: list(islice(found, PAGE))):
+            for entry in page:
+                yield entry
+
+    async def tidy(self, before_us: int) -> int:
+        return await self._do(self._remove_unfinished, before_us)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    async def _do(self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
+        call = partial(work, *given, **named)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except OSError as problem:
+            raise self._explain(problem) from None
+
+    def _explain(self, problem: OSError) -> PenstockError:
+        if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return Denied(f"{self._root} cannot be used: {problem.strerror}", path=str(self._root))
+        return Unavailable(f"{self._root} cannot be used: {problem.strerror}", path=str(self._root))
+
+    def _read(self, key: str) -> Content | None:
+        try:
+            data = (self._root / key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Content(data, _tag(data))
+
+    def _look(self, key: str) -> Entry | None:
+        try:
+            with (self._root / key).open("rb") as file:
+                status = os.fstat(file.fileno())
+                data = file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Entry(key, len(data), status.st_mtime_ns // 1000, _tag(data))
+
+    def _write(self, key: str, data: bytes, condition: Condition) -> Tag:
+        path = self._root / key
+        self._make(path.parent)
+        unfinished = self._root / UNFINISHED / secrets.token_hex(16)
+        self._make(unfinished.parent)
+        try:
+            with unfinished.open("xb", buffering=0) as file:
+                file.write(data)
+                os.fsync(file.fileno())
+            if condition == "absent":
+                self._link(unfinished, path)
+            else:
+                self._rename(unfinished, path, key, condition)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return _tag(data)
+
+    def _link(self, unfinished: Path, path: Path) -> None:
+        try:
+            os.link(unfinished, path)
+        except FileExistsError:
+            # It may be another's, not yet on the disk: nobody may build on it before it is.
+            _synchronise(path.parent)
+            raise Refused from None
+        self._settle(path)
+
+    def _rename(self, unfinished: Path, path: Path, key: str, condition: Condition) -> None:
+        with self._locked(key):
+            if condition is not None:
+                found = self._read(key)
+                if found is None or found.tag != condition:
+                    raise Refused
+            unfinished.rename(path)
+            self._settle(path)
+
+    def _settle(self, path: Path) -> None:
+        """Make a name durable; until then a power cut may still take it back."""
+        try:
+            _synchronise(path.parent)
+        except OSError as problem:
+            raise Unanswered(problem.strerror) from None
+
+    def _remove(self, keys: Sequence[str]) -> None:
+        folders = set()
+        for key in keys:
+            path = self._root / key
+            with self._locked(key), suppress(FileNotFoundError, NotADirectoryError):
+                path.unlink()
+                folders.add(path.parent)
+        for folder in folders:
+            _synchronise(folder)
+
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        """Against all threads and processes; let go by the system if this one dies."""
+        self._make(self._root / LOCKED)
+        with (self._root / LOCKED / str(crc32(key.encode()) % LOCKS)).open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _make(self, folder: Path) -> None:
+        """A folder, durably: also those above it that were made for it."""
+        if folder in self._made:
+            return
+        if not folder.is_dir():
+            self._make(folder.parent)
+            folder.mkdir(exist_ok=True)
+        if folder != self._root and self._root in folder.parents:
+            _synchronise(folder.parent)
+        self._made.add(folder)
+
+    def _walk(self, folder: Path, start: str, after: str) -> Iterator[Entry]:
+        """Keys in the order of their bytes: a folder stands where its name with a slash does."""
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(
+                    f"{one.name}/" if one.is_dir() else one.name
+                    for one in entries
+                    if one.name not in (UNFINISHED, LOCKED)
+                )
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name in names:
+            key = start + name
+            if name.endswith("/"):
+                if key > after or after.startswith(key):
+                    yield from self._walk(folder / name, key, after)
+            elif key > after:
+                with suppress(FileNotFoundError):
+                    status = (folder / name).stat()
+                    yield Entry(key, status.st_size, status.st_mtime_ns // 1000, Tag(None))
+
+    def _remove_unfinished(self, before_us: int) -> int:
+        removed = 0
+        with suppress(FileNotFoundError), os.scandir(self._root / UNFINISHED) as entries:
+            for one in entries:
+                with suppress(FileNotFoundError):
+                    if one.stat().st_mtime_ns // 1000 < before_us:
+                        Path(one).unlink()
+                        removed += 1
+        return removed
+
+
+def _tag(data: bytes) -> Tag:
+    return Tag(blake2b(data, digest_size=16).hexdigest())
+
+
+def _synchronise(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

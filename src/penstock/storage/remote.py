@@ -1,0 +1,223 @@
+"""Object storage as a bucket: S3, Google Cloud Storage and Azure, through obstore.
+
+Keys come from the environment or from where the vendor's own tools look for them. Writes are never sent
+twice by the library: a second sending of a write that was done would be refused, and look like a loss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from penstock.errors import Denied, InvalidRequest, LakeNotFound, PenstockError, Unavailable
+from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused, Tag, Unanswered
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, PutMode
+    from obstore.store import ClientConfig, RetryConfig
+
+IN_FLIGHT_MAX: Final = 128
+REQUEST_TIMEOUT_S: Final = 20.0
+CONNECT_TIMEOUT_S: Final = 5.0
+IDLE_MAX_S: Final = 20.0
+READ_TRIES_MAX: Final = 4
+READ_RETRIES_MAX_S: Final = 15.0
+DELETE_PAGE: Final = 1000
+SECOND_US: Final = 1_000_000
+SCHEMES: Final = ("s3", "gs", "az")
+
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_NOT_SENT: Final = re.compile(r"HttpError \{\s*kind: Connect,")
+_NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
+
+
+class RemoteBucket(Bucket):
+    """A bucket, or the part of one below a prefix, at ``s3://``, ``gs://`` or ``az://``.
+
+    ``endpoint`` and ``region`` are given where the vendor's own variables do not name them.
+    """
+
+    resolution_us = SECOND_US
+
+    def __init__(
+        self,
+        url: str,
+        scheme: str,
+        bucket: str,
+        prefix: str = "",
+        *,
+        endpoint: str | None = None,
+        region: str | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        in_flight_max: int = IN_FLIGHT_MAX,
+    ) -> None:
+        self.url = url
+        self._obstore = _library()
+        self._scheme = scheme
+        self._errors = self._obstore.exceptions
+        self._slots = asyncio.Semaphore(in_flight_max)
+        client: ClientConfig = {
+            "timeout": timedelta(seconds=timeout_s),
+            "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT_S, timeout_s)),
+            "pool_idle_timeout": timedelta(seconds=IDLE_MAX_S),
+            "allow_http": endpoint is not None and endpoint.startswith("http://"),
+        }
+        more = {"endpoint": endpoint, "region": region}
+        given = {name: value for name, value in more.items() if value is not None}
+        if scheme == "s3":
+            # Servers are known that take an upload which was cut off for a whole one, unless they must check.
+            given["checksum_algorithm"] = "sha256"
+        never: RetryConfig = {"max_retries": 0}
+        bounded: RetryConfig = {
+            "max_retries": READ_TRIES_MAX - 1,
+            "retry_timeout": timedelta(seconds=READ_RETRIES_MAX_S),
+        }
+        self._writes, self._reads = (
+            self._open(bucket, unquote(prefix), client_options=client, retry_config=retry, **given)
+            for retry in (never, bounded)
+        )
+
+    def _open(self, bucket: str, prefix: str, **options: Any) -> Any:
+        stores = self._obstore.store
+        make = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[self._scheme]
+        try:
+            return make(bucket, prefix=prefix or None, **options)
+        except (self._errors.BaseError, TypeError, ValueError):
+            # Its own words may repeat what it was given, keys from the environment among it.
+            raise InvalidRequest(
+                f"{self.url} cannot be opened with these options and this environment"
+            ) from None
+
+    async def get(self, key: str) -> Content | None:
+        async with self._slots:
+            try:
+                answer = await self._obstore.get_async(self._reads, key)
+                data = await answer.bytes_async()
+            except FileNotFoundError as problem:
+                self._check_bucket(problem)
+                return None
+            except self._errors.BaseError as problem:
+                raise self._explain(problem) from None
+            return Content(data.to_bytes(), _tag(answer.meta))
+
+    async def head(self, key: str) -> Entry | None:
+        async with self._slots:
+            try:
+                return _entry(await self._obstore.head_async(self._reads, key))
+            except FileNotFoundError:
+                return None
+            except self._errors.BaseError as problem:
+                raise self._explain(problem) from None
+
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+        async with self._slots:
+            try:
+                done = await self._obstore.put_async(
+                    self._writes, key, data, mode=_mode(condition), use_multipart=False
+                )
+            except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
+                raise Refused from None
+            except FileNotFoundError as problem:
+                self._check_bucket(problem)
+                raise Refused from None  # what was to be replaced is gone
+            except self._errors.BaseError as problem:
+                raise self._doubt(problem) from None
+        return _tag(done)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        if self._scheme == "s3":
+            pages = [keys[start : start + DELETE_PAGE] for start in range(0, len(keys), DELETE_PAGE)]
+        else:
+            pages = [[key] for key in keys]  # of several, they stop at the first that is not there
+        await asyncio.gather(*map(self._delete, pages))
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        async with self._slots:
+            try:
+                await self._obstore.delete_async(self._writes, keys)
+            except FileNotFoundError:
+                return
+            except self._errors.BaseError as problem:
+                raise self._doubt(problem) from None
+
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
+        pages = self._obstore.list(self._reads, folder or None, offset=after or None, chunk_size=DELETE_PAGE)
+        while True:
+            try:
+                page = await anext(pages, None)
+            except FileNotFoundError as problem:
+                self._check_bucket(problem)
+                return
+            except self._errors.BaseError as problem:
+                raise self._explain(problem) from None
+            if page is None:
+                return
+            for found in page:
+                yield _entry(found)
+
+    def _check_bucket(self, problem: Exception) -> None:
+        if any(name in str(problem) for name in _NO_BUCKET):
+            raise LakeNotFound(f"there is no such bucket: {self.url}; create it first", url=self.url)
+
+    def _doubt(self, problem: Exception) -> Exception:
+        """A write that failed: surely without effect, or nobody knows."""
+        text = str(problem)
+        status = _STATUS.search(text)
+        is_refusal = status is not None and status[1].startswith("4") and status[1] not in ("408", "429")
+        if is_refusal or _NOT_SENT.search(text) or self._is_denied(problem):
+            return self._explain(problem)
+        return Unanswered(self._explain(problem).message)
+
+    def _is_denied(self, problem: Exception) -> bool:
+        return isinstance(problem, self._errors.PermissionDeniedError | self._errors.UnauthenticatedError)
+
+    def _explain(self, problem: Exception) -> PenstockError:
+        """An error of ours: the library's own message holds the whole request, and may hold a signature."""
+        text = str(problem)
+        status, code = _STATUS.search(text), _CODE.search(text)
+        reason = " ".join(found[1] for found in (status, code) if found is not None)
+        if self._is_denied(problem):
+            return Denied(f"{self.url} refuses access ({reason or 'no valid keys'})", url=self.url)
+        if any(name in text for name in _NO_BUCKET):
+            return LakeNotFound(f"there is no such bucket: {self.url}; create it first", url=self.url)
+        if status is not None:
+            return Unavailable(f"{self.url} answered {reason}", url=self.url)
+        return Unavailable(f"{self.url} does not answer", url=self.url)
+
+
+def _library() -> Any:
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError:
+        raise InvalidRequest(
+            "object storage needs the library obstore: pip install 'penstock[objectstore]'",
+            extra="objectstore",
+        ) from None
+    return obstore
+
+
+def _mode(condition: Condition) -> PutMode:
+    if condition is None:
+        return "overwrite"
+    if condition == "absent":
+        return "create"
+    assert isinstance(condition, Tag)
+    return {name: value for name, value in zip(("e_tag", "version"), condition, strict=True) if value}  # type: ignore[return-value]
+
+
+def _tag(found: Any) -> Tag:
+    return Tag(found["e_tag"], found["version"])
+
+
+def _entry(found: ObjectMeta) -> Entry:
+    # Listings are finer than single answers on some servers; whole seconds are what all agree on.
+    return Entry(
+        found["path"], found["size"], int(found["last_modified"].timestamp()) * SECOND_US, _tag(found)
+    )

@@ -1,0 +1,267 @@
+"""DynamoDB: one table, which nobody has to run.
+
+An advance is one transaction of DynamoDB: its objects, the row and its place in the listing, all or nothing,
+in one round trip. What does not fit into one (100 items, 4 MB) is stored by others before it, so that this
+store is of the key-value family: objects first, then one swap, which can be lost.
+
+Every transaction carries a token, by which DynamoDB answers its repetition as it answered it the first time,
+and every row a write id, by which a swap is found again. Reads are strongly consistent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from secrets import token_hex
+from typing import Final
+
+from penstock.errors import (
+    InvalidRequest,
+    LakeNotFound,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+    UnsupportedFormat,
+)
+from penstock.model.clock import Clock, now_us
+from penstock.model.encoding import ObjectId
+from penstock.stores.dynamodb_items import (
+    KIND,
+    LAKE,
+    LAST,
+    OBJECT,
+    ROW,
+    Action,
+    Item,
+    check_sizes,
+    create_object,
+    delete_object,
+    found_object,
+    found_row,
+    key,
+    object_id,
+    object_key,
+    put_if_absent,
+    store_object,
+    swap_row,
+    transactions,
+    written_by,
+)
+from penstock.stores.dynamodb_wire import Table
+from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+
+SCHEMA_VERSION: Final = 1
+
+
+class DynamoStore(Store):
+    """A lake in one DynamoDB table: ``dynamodb://table?region=…&endpoint=…``.
+
+    Credentials come by the usual ways of AWS (environment, profile, role), never by the URL.
+    """
+
+    def __init__(self, url: str, *, create: bool = True, clock: Clock = now_us) -> None:
+        self._table = Table(url)
+        self.url = self._table.url
+        self._clock = clock
+        try:
+            self._prepare(create)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- the table -------------------------------------------------------------------------------------------
+
+    def _prepare(self, create: bool) -> None:
+        """Make the table and its mark, once, whoever comes first; refuse what is not ours or too new."""
+        if create:
+            self._table.create()
+        version = self._version()
+        if version is None and create:
+            self._mark()
+            version = self._version()
+        if version is None:
+            raise LakeNotFound(f"there is no lake at {self.url}; make one with: penstock init '{self.url}'")
+        if version > SCHEMA_VERSION:
+            raise UnsupportedFormat(
+                f"{self.url} has schema version {version}; this Penstock knows up to {SCHEMA_VERSION}. "
+                "Use a newer Penstock.",
+                found=version,
+                known=SCHEMA_VERSION,
+            )
+
+    def _version(self) -> int | None:
+        """The version in the lake's mark; ``None`` if the table has no mark."""
+        try:
+            mark = self._table.get_one(LAKE)
+        except InvalidRequest:
+            raise InvalidRequest(f"{self.url} is a table with other keys than a lake's") from None
+        return int(mark["schema_version"]["N"]) if mark else None
+
+    def _mark(self) -> None:
+        """Mark an empty table as a lake's. One that holds something may just have been marked by another."""
+        found = self._table.scan(Limit=1)["Items"]
+        if found and self._version() is None:
+            raise InvalidRequest(f"{self.url} is a table that holds something else than a lake")
+        self._table.transact([put_if_absent(key(LAKE) | {"schema_version": {"N": str(SCHEMA_VERSION)}})])
+
+    # -- objects ---------------------------------------------------------------------------------------------
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        self._table.check_open()
+        found = self._table.get([object_key(one) for one in ids], "object_data")
+        return {object_id(pk): item["object_data"]["B"] for pk, item in found.items()}
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        self._table.check_open()
+        check_sizes(objects)
+        now_us = self._clock()
+        self._write([store_object(one, data, now_us) for one, data in objects.items()])
+
+    def _write(self, actions: Sequence[Action]) -> None:
+        """Carry out actions without conditions, in as many transactions as they need."""
+        try:
+            self._table.each(self._table.transact, transactions(actions))
+        except OutcomeUnknown as unknown:
+            raise Unavailable(str(unknown)) from unknown  # objects bear to be stored again
+
+    def _create_all(self, actions: list[Action], write_id: str) -> bool:
+        """Store fresh objects, all or none of them; whether they are stored."""
+        try:
+            refused = self._table.transact(actions)
+        except OutcomeUnknown as unknown:
+            raise Unavailable(str(unknown)) from unknown  # of objects: no row was swapped
+        return refused is None or all(written_by(item) == write_id for item in refused.found.values())
+
+    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+        found: list[Stored] = []
+        token = after
+        while not found:  # a page can consist of rows alone
+            start = {"ExclusiveStartKey": key(*token.decode().split("\n"))} if token else {}
+            page = self._table.scan(
+                ProjectionExpression="pk, referenced_us, object_bytes", Limit=limit, **start
+            )
+            found = [found_object(item) for item in page["Items"] if item["pk"]["S"].startswith(OBJECT)]
+            last = page.get("LastEvaluatedKey")
+            if not last:
+                return found, b""
+            token = f"{last['pk']['S']}\n{last['sk']['S']}".encode()
+        return found, token
+
+    def delete(self, objects: Sequence[Stored]) -> int:
+        self._table.check_open()
+        try:
+            return sum(self._table.each(self._delete, transactions(map(delete_object, objects))))
+        except OutcomeUnknown as unknown:
+            raise Unavailable(str(unknown)) from unknown
+
+    def _delete(self, actions: list[Action]) -> int:
+        while actions:
+            refused = self._table.transact(actions)
+            if refused is None:
+                break
+            actions = [one for number, one in enumerate(actions) if number not in refused.found]
+        return len(actions)
+
+    def erase(self) -> None:
+        start: Item = {}
+        while True:
+            page = self._table.scan(ProjectionExpression="pk, sk", **start)
+            self._table.remove([item for item in page["Items"] if item["pk"]["S"] != LAKE])
+            if "LastEvaluatedKey" not in page:
+                return
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    # -- rows ------------------------------------------------------------------------------------------------
+
+    def reference(self, name: str) -> Row | None:
+        return found_row(name, self._table.get_one(ROW + name))
+
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        found: list[Row] = []
+        goes_on = True
+        while goes_on and len(found) < limit:  # rows that left this kind meanwhile make room for others
+            names, goes_on = self._names(kind, prefix, after, limit - len(found))
+            items = self._table.get([ROW + name for name in names], "row_kind, row_data")
+            rows = [found_row(name, items.get(ROW + name)) for name in names]
+            found += [row for row in rows if row is not None and row.kind == kind]
+            after = names[-1] if names else after
+        return found
+
+    def _names(self, kind: str, prefix: str, after: str, limit: int) -> tuple[list[str], bool]:
+        """Names listed under a kind, and whether there are more; the rows may have changed since."""
+        first = after + "\0" if after >= prefix else prefix
+        if first > prefix + LAST:
+            return [], False
+        page = self._table.query(
+            KeyConditionExpression="pk = :kind AND sk BETWEEN :first AND :last",
+            ExpressionAttributeValues={
+                ":kind": {"S": KIND + kind},
+                ":first": {"S": first},
+                ":last": {"S": prefix + LAST},
+            },
+            Limit=limit,
+        )
+        return [item["sk"]["S"] for item in page["Items"]], "LastEvaluatedKey" in page
+
+    @contextmanager
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
+        self._table.check_open()
+        row = self.reference(name) if remembered is None else remembered
+        yield _DynamoTurn(self, name, row, is_certain=remembered is None)
+
+    def _present(self, ids: Collection[ObjectId], write_id: str) -> frozenset[ObjectId]:
+        """Which of these objects others have stored."""
+        found = self._table.get([object_key(one) for one in ids], "write_id")
+        return frozenset(object_id(pk) for pk, item in found.items() if written_by(item) != write_id)
+
+    def close(self) -> None:
+        self._table.close()
+
+
+class _DynamoTurn(Turn):
+    def __init__(self, store: DynamoStore, name: str, row: Row | None, is_certain: bool) -> None:
+        self._store, self._name, self.row, self.is_certain = store, name, row, is_certain
+
+    def advance(
+        self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
+    ) -> Advanced:
+        check_sizes(objects, row)
+        store, write_id, now_us = self._store, token_hex(16), self._store._clock()
+        fresh = sorted(set(fresh), reverse=True)
+        swap = swap_row(self._name, self.row, row, write_id)
+        new = [create_object(one, objects.get(one), now_us, write_id) for one in fresh]
+        old = [store_object(one, objects[one], now_us) for one in objects.keys() - set(fresh)]
+        parts = transactions([*swap, *new, *old])
+        if len(parts) > 1:
+            store._write(old)
+            parts = transactions([*swap, *new])
+        last, *before = parts
+        # Fresh objects that do not fit go in the order of their ids: of two advances that want the same
+        # ones, the second meets the first at the lowest, and has not taken any of the others yet.
+        for part in reversed(before):
+            if not store._create_all(part, write_id):
+                return Advanced(False, store._present(fresh, write_id))
+        self.written()
+        return self._finish(last, fresh, write_id)
+
+    def _finish(self, actions: list[Action], fresh: Collection[ObjectId], write_id: str) -> Advanced:
+        """The transaction with the swap in it, and what came of it."""
+        store = self._store
+        try:
+            refused = store._table.transact(actions, write_id)
+        except OutcomeUnknown:
+            with suppress(PenstockError):
+                if written_by(store._table.get_one(ROW + self._name)) == write_id:
+                    return Advanced(True)
+            raise
+        if refused is None or any(written_by(item) == write_id for item in refused.found.values()):
+            return Advanced(True)
+        if not refused.in_doubt:
+            return Advanced(False, store._present(fresh, write_id))
+        with suppress(PenstockError):
+            # All or nothing: where others' objects are instead of these, the row was not swapped either.
+            if present := store._present(fresh, write_id):
+                return Advanced(False, present)
+        raise OutcomeUnknown(
+            f"{store.url} did not answer a swap of '{self._name}', and the row is another one since"
+        )

@@ -1,0 +1,165 @@
+"""How a lake lies in a DynamoDB table: its items, and the actions of transactions that change them.
+
+=====================  ==============  ===============================================
+partition key          sort key        holds
+=====================  ==============  ===============================================
+``object/<hex id>``    ``-``           the bytes, their number, when last stored, the
+                                       write id if it was stored as a fresh one
+``row/<name>``         ``-``           kind, bytes and write id: the row itself
+``kind/<kind>``        ``<name>``      nothing: lists a row under its kind
+``lake``               ``-``           the schema's version: the table is a lake's
+=====================  ==============  ===============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from penstock.errors import InvalidRequest
+from penstock.model.encoding import ObjectId
+from penstock.stores.port import Row, Stored
+
+ITEM_MAX_BYTES: Final = 390 * 1024
+"""DynamoDB takes 400 KB, names included."""
+ITEM_OVERHEAD_BYTES: Final = 300
+TRANSACTION_MAX_ACTIONS: Final = 100
+TRANSACTION_MAX_BYTES: Final = 3_700_000
+
+KEY_SCHEMA: Final = {"pk": "HASH", "sk": "RANGE"}
+OBJECT, ROW, KIND, LAKE = "object/", "row/", "kind/", "lake"
+ALONE: Final = "-"
+"""The sort key of whatever has a partition of its own."""
+LAST: Final = "\U0010ffff"
+
+Item: TypeAlias = dict[str, Any]
+"""An item, or a part of a request, in DynamoDB's own notation."""
+
+_IF_ABSENT: Final = {
+    "ConditionExpression": "attribute_not_exists(pk)",
+    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+}
+
+
+class Action(NamedTuple):
+    """One action of a transaction, and the bytes that it counts for."""
+
+    item: Item
+    size: int = ITEM_OVERHEAD_BYTES
+
+
+def key(partition: str, sort: str = ALONE) -> Item:
+    return {"pk": {"S": partition}, "sk": {"S": sort}}
+
+
+def object_key(one: ObjectId) -> str:
+    return OBJECT + one.hex()
+
+
+def object_id(pk: str) -> ObjectId:
+    return bytes.fromhex(pk.removeprefix(OBJECT))
+
+
+def put_if_absent(item: Item, size: int = ITEM_OVERHEAD_BYTES) -> Action:
+    return Action({"Put": {"Item": item, **_IF_ABSENT}}, size)
+
+
+def store_object(one: ObjectId, data: bytes, now_us: int) -> Action:
+    """Store an object if it is absent; one that is there gets a new time."""
+    update = {
+        "Key": key(object_key(one)),
+        "UpdateExpression": "SET referenced_us = :now, object_data = if_not_exists(object_data, :data), "
+        "object_bytes = if_not_exists(object_bytes, :bytes)",
+        "ExpressionAttributeValues": {
+            ":now": {"N": str(now_us)},
+            ":data": {"B": data},
+            ":bytes": {"N": str(len(data))},
+        },
+    }
+    return Action({"Update": update}, len(data) + ITEM_OVERHEAD_BYTES)
+
+
+def create_object(one: ObjectId, data: bytes | None, now_us: int, write_id: str) -> Action:
+    """Store an object on the condition that it is absent; without bytes, only the condition."""
+    if data is None:
+        return Action({"ConditionCheck": {"Key": key(object_key(one)), **_IF_ABSENT}})
+    item = key(object_key(one)) | {
+        "referenced_us": {"N": str(now_us)},
+        "object_data": {"B": data},
+        "object_bytes": {"N": str(len(data))},
+        "write_id": {"S": write_id},
+    }
+    return put_if_absent(item, len(data) + ITEM_OVERHEAD_BYTES)
+
+
+def delete_object(one: Stored) -> Action:
+    """Delete an object on the condition that it was not stored again."""
+    delete = {
+        "Key": key(object_key(one.id)),
+        "ConditionExpression": "referenced_us = :seen",
+        "ExpressionAttributeValues": {":seen": {"N": str(one.referenced_us)}},
+    }
+    return Action({"Delete": delete}, one.size + ITEM_OVERHEAD_BYTES)
+
+
+def swap_row(name: str, before: Row | None, after: Row | None, write_id: str) -> list[Action]:
+    """Replace a row on the condition that it is as it was seen, and list it under its kind if that is new."""
+    condition: Item = _IF_ABSENT
+    if before is not None:
+        condition = {
+            **_IF_ABSENT,
+            "ConditionExpression": "row_kind = :kind AND row_data = :data",
+            "ExpressionAttributeValues": {":kind": {"S": before.kind}, ":data": {"B": before.data}},
+        }
+    size = ITEM_OVERHEAD_BYTES + sum(len(row.data) for row in (before, after) if row is not None)
+    row_key = key(ROW + name)
+    if after is not None:
+        item = {"row_kind": {"S": after.kind}, "row_data": {"B": after.data}, "write_id": {"S": write_id}}
+        actions = [Action({"Put": {"Item": row_key | item, **condition}}, size)]
+    else:
+        kind = "ConditionCheck" if before is None else "Delete"
+        actions = [Action({kind: {"Key": row_key, **condition}}, size)]
+    if before is not None and (after is None or after.kind != before.kind):
+        actions.append(Action({"Delete": {"Key": key(KIND + before.kind, name)}}))
+    if after is not None and (before is None or after.kind != before.kind):
+        actions.append(Action({"Put": {"Item": key(KIND + after.kind, name)}}))
+    return actions
+
+
+def transactions(actions: Iterable[Action]) -> list[list[Action]]:
+    """The actions, in their order, in as few transactions as can hold them."""
+    parts: list[list[Action]] = []
+    room = 0
+    for action in actions:
+        if not parts or len(parts[-1]) == TRANSACTION_MAX_ACTIONS or room < action.size:
+            parts.append([])
+            room = TRANSACTION_MAX_BYTES
+        parts[-1].append(action)
+        room -= action.size
+    return parts
+
+
+def check_sizes(objects: Mapping[ObjectId, bytes], row: Row | None = None) -> None:
+    """Refuse what DynamoDB does not take as one item, before anything is written."""
+    for one, data in objects.items():
+        if len(data) > ITEM_MAX_BYTES:
+            raise InvalidRequest(
+                f"object {one.hex()} has {len(data)} bytes; DynamoDB takes {ITEM_MAX_BYTES} at most"
+            )
+    if row is not None and len(row.data) > ITEM_MAX_BYTES:
+        raise InvalidRequest(
+            f"the row of '{row.name}' has {len(row.data)} bytes; DynamoDB takes {ITEM_MAX_BYTES} at most"
+        )
+
+
+def found_object(item: Item) -> Stored:
+    return Stored(object_id(item["pk"]["S"]), int(item["referenced_us"]["N"]), int(item["object_bytes"]["N"]))
+
+
+def found_row(name: str, item: Mapping[str, Any] | None) -> Row | None:
+    return Row(name, item["row_kind"]["S"], item["row_data"]["B"]) if item else None
+
+
+def written_by(item: Mapping[str, Any]) -> str | None:
+    written: str | None = item.get("write_id", {}).get("S")
+    return written

@@ -1,0 +1,353 @@
+"""Requests to one DynamoDB table: tried again within bounds, with an eye on what may have happened unseen.
+
+DynamoDB's own client tries again without telling; here it does not, since a transaction whose answer was lost
+is in doubt until its repetition is answered.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+from binascii import crc32
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from contextlib import suppress
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoRegionError,
+    SSLError,
+)
+from botocore.exceptions import ConnectionError as NotConnected
+from botocore.loaders import create_loader
+from botocore.parsers import ResponseParserError
+from botocore.session import get_session
+
+from penstock.errors import Denied, InvalidRequest, LakeNotFound, OutcomeUnknown, Unavailable
+from penstock.stores.dynamodb_items import KEY_SCHEMA, Action, Item, key
+from penstock.stores.urls import options, split_url, without_secrets
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+GET_MAX_KEYS: Final = 100
+REMOVE_MAX_KEYS: Final = 25
+THREADS_MAX: Final = 8
+CONNECTIONS_MAX: Final = 100
+CONNECT_TIMEOUT_S: Final = 3.0
+READ_TIMEOUT_S: Final = 8.0
+TRIES_MAX_S: Final = 15.0
+CREATION_MAX_S: Final = 120.0
+BACKOFF_MIN_S: Final = 0.01
+BACKOFF_MAX_S: Final = 1.0
+
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+_BUSY: Final = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "ThrottlingException",
+        "RequestLimitExceeded",
+        "TransactionConflictException",
+        "TransactionCanceledException",
+        "LimitExceededException",
+    }
+)
+_PASSING: Final = frozenset(
+    {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+)
+"""For what reasons a transaction is cancelled that may succeed a moment later."""
+_UNDECIDED: Final = frozenset({"TransactionInProgressException", "InternalServerError", "ServiceUnavailable"})
+_DENIED = re.compile("AccessDenied|UnrecognizedClient|Signature|Token|NotSignedUp|OptInRequired|Credential")
+
+_LOADER = create_loader()
+"""Of the description of DynamoDB, the same for every store: reading it takes longer than all else."""
+_PROBLEMS = (ClientError, BotoCoreError, ResponseParserError)
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+class Refused(NamedTuple):
+    """A transaction that was not carried out, because of conditions: which, and the items found instead."""
+
+    found: dict[int, Item]
+    in_doubt: bool
+    """Whether it was made before without an answer."""
+
+
+class Table:
+    """A table, and the ways to ask it for something. Many threads may use it at once."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self._name = without_secrets(url), _table(url)
+        self._client = _connect(url)
+        self._process = os.getpid()
+        self._closed = False
+        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="penstock-dynamodb")
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise InvalidRequest(f"{self.url} was closed; open the lake anew")
+        if os.getpid() != self._process:
+            raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+
+    def _call(self, operation: Callable[..., T], **request: Any) -> T:
+        """Make a request that bears repetition, again while the table is busy or does not answer."""
+        tries = _Tries(self.url)
+        while True:
+            self.check_open()
+            try:
+                return operation(TableName=self._name, **request)
+            except _PROBLEMS as problem:
+                tries.again(problem)
+
+    def _batch(self, operation: Callable[..., Any], wanted: Any, rest: str) -> Iterator[Item]:
+        """Make a request about many items, again for what was left undone, until nothing is."""
+        tries = _Tries(self.url)
+        wanted = {self._name: wanted}
+        while True:
+            self.check_open()
+            try:
+                answer = operation(RequestItems=wanted)
+                yield from answer.get("Responses", {}).get(self._name, ())
+                wanted = answer.get(rest)
+                if not wanted:
+                    return
+            except _PROBLEMS as problem:
+                tries.again(problem)
+            else:
+                tries.wait("it leaves requests undone")
+
+    def transact(self, actions: Sequence[Action], token: str | None = None) -> Refused | None:
+        """Carry out a transaction; ``Refused`` if one of its conditions does not hold.
+
+        Raises ``OutcomeUnknown`` if it may have been carried out, ``Unavailable`` if it surely was not.
+        """
+        tries = _Tries(self.url)
+        items = [
+            {kind: {"TableName": self._name, **part} for kind, part in one.item.items()} for one in actions
+        ]
+        token = token or token_hex(16)
+        self.check_open()
+        while True:
+            try:
+                self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)  # type: ignore[arg-type]
+            except _PROBLEMS as problem:
+                refused = _conditions(problem)
+                if refused:
+                    return Refused(refused, tries.in_doubt)
+                tries.again(problem, changes=True)
+            else:
+                return None
+
+    def each(self, function: Callable[[P], T], parts: Sequence[P]) -> list[T]:
+        """Do something to all parts at once, and wait for all of them, also if one fails."""
+        if len(parts) == 1:
+            return [function(parts[0])]
+        try:
+            running = [self._pool.submit(function, part) for part in parts]
+            wait(running)
+            return [each.result() for each in running]
+        except (RuntimeError, CancelledError):
+            self.check_open()  # it was closed meanwhile
+            raise
+
+    def get_one(self, partition: str) -> Item:
+        found = self._call(self._client.get_item, Key=key(partition), ConsistentRead=True)
+        return dict(found.get("Item", {}))
+
+    def get(self, keys: Collection[str], attributes: str) -> dict[str, Item]:
+        """The items with these keys, each alone in its partition; those that do not exist are left out."""
+
+        def get(part: Sequence[str]) -> list[Item]:
+            request = {
+                "Keys": [key(one) for one in part],
+                "ProjectionExpression": f"pk, {attributes}",
+                "ConsistentRead": True,
+            }
+            return list(self._batch(self._client.batch_get_item, request, "UnprocessedKeys"))
+
+        pages = self.each(get, _parts(list(dict.fromkeys(keys)), GET_MAX_KEYS))
+        return {item["pk"]["S"]: item for page in pages for item in page}
+
+    def scan(self, **request: Any) -> Item:
+        return dict(self._call(self._client.scan, ConsistentRead=True, **request))
+
+    def query(self, **request: Any) -> Item:
+        return dict(self._call(self._client.query, ConsistentRead=True, **request))
+
+    def remove(self, keys: Sequence[Item]) -> None:
+        """Remove items, whatever they are."""
+
+        def remove(part: Sequence[Item]) -> None:
+            wanted = [{"DeleteRequest": {"Key": each}} for each in part]
+            list(self._batch(self._client.batch_write_item, wanted, "UnprocessedItems"))
+
+        self.each(remove, _parts(keys, REMOVE_MAX_KEYS))
+
+    def create(self) -> None:
+        """Make the table if there is none, and wait until it can be used; refuse one with other keys."""
+        deadline, wait_s = time.monotonic() + CREATION_MAX_S, BACKOFF_MIN_S
+        while (table := self._describe()) is None or table["TableStatus"] in ("CREATING", "DELETING"):
+            if table is None:
+                self._call(self._make)
+            if time.monotonic() > deadline:
+                raise Unavailable(f"{self.url} was not ready after {CREATION_MAX_S:g} s; try again")
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, BACKOFF_MAX_S)
+        keys = {part["AttributeName"]: part["KeyType"] for part in table["KeySchema"]}
+        types = {part["AttributeName"]: part["AttributeType"] for part in table["AttributeDefinitions"]}
+        if keys != KEY_SCHEMA or {types[name] for name in keys} != {"S"}:
+            raise InvalidRequest(f"{self.url} is a table with other keys than a lake's")
+
+    def _describe(self) -> Item | None:
+        try:
+            return dict(self._call(self._client.describe_table)["Table"])
+        except LakeNotFound:
+            return None
+
+    def _make(self, **table: Any) -> None:
+        definitions: Any = [{"AttributeName": name, "AttributeType": "S"} for name in KEY_SCHEMA]
+        keys: Any = [{"AttributeName": name, "KeyType": kind} for name, kind in KEY_SCHEMA.items()]
+        with suppress(self._client.exceptions.ResourceInUseException):  # another process was faster
+            self._client.create_table(
+                **table, BillingMode="PAY_PER_REQUEST", AttributeDefinitions=definitions, KeySchema=keys
+            )
+
+    def close(self) -> None:
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+
+class _Tries:
+    """The tries that one request has, and whether one of them may have been carried out unseen."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._deadline = time.monotonic() + TRIES_MAX_S
+        self._longest_s = BACKOFF_MIN_S
+        self.in_doubt = False
+
+    def again(self, problem: Exception, changes: bool = False) -> None:
+        """Wait and return if the request is worth another try; else raise what its problem means."""
+        match problem:
+            case ClientError():
+                code = problem.response["Error"]["Code"]
+                why = f"{code}: {problem.response['Error'].get('Message', '')}"
+                if code in _UNDECIDED or problem.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
+                    self.in_doubt = True
+                elif code not in _BUSY or not _reasons(problem) <= _PASSING:
+                    self._refuse(code, why, changes)
+            case HTTPClientError() | SSLError() | ResponseParserError():
+                why = str(problem)
+                self.in_doubt = True
+            case NotConnected():
+                why = str(problem)
+            case _:
+                self._refuse(type(problem).__name__, str(problem), changes)
+        self.wait(why, changes)
+
+    def wait(self, why: str, changes: bool = False) -> None:
+        """Wait at random, longer every time; raise if there is no time left."""
+        wait_s = random.uniform(0, self._longest_s)
+        self._longest_s = min(self._longest_s * 2, BACKOFF_MAX_S)
+        if time.monotonic() + wait_s > self._deadline:
+            self._give_up(why, changes)
+            raise Unavailable(f"{self._url} is busy or does not answer for {TRIES_MAX_S:g} s: {why}")
+        time.sleep(wait_s)
+
+    def _give_up(self, why: str, changes: bool) -> None:
+        if changes and self.in_doubt:
+            raise OutcomeUnknown(f"{self._url} did not say whether a transaction was carried out: {why}")
+
+    def _refuse(self, code: str, why: str, changes: bool) -> NoReturn:
+        """What is no use trying again. Messages about signatures are not passed on: they can hold tokens."""
+        self._give_up(code, changes)
+        if code == "ResourceNotFoundException":
+            raise LakeNotFound(
+                f"there is no table for {self._url}; make one with: penstock init '{self._url}'"
+            ) from None
+        if _DENIED.search(code):
+            raise Denied(
+                f"{self._url} may not be used ({code}); credentials come from the environment, a profile or "
+                "a role, as always with AWS"
+            ) from None
+        raise InvalidRequest(f"{self._url} refuses a request: {why}") from None
+
+
+def _table(url: str) -> str:
+    """The table that a URL names."""
+    parts = split_url(url)
+    if "@" in parts.netloc:
+        raise InvalidRequest(
+            "credentials do not belong into a dynamodb:// address; they come from the environment, a profile "
+            "or a role, as always with AWS"
+        )
+    if not _TABLE.fullmatch(parts.netloc) or parts.path.strip("/") or parts.fragment:
+        raise InvalidRequest(f"{without_secrets(url)} is not of the form dynamodb://table?region=…")
+    return parts.netloc
+
+
+def _connect(url: str) -> DynamoDBClient:
+    chosen = options(url, "region", "endpoint")
+    if "@" in chosen.get("endpoint", ""):
+        raise InvalidRequest("the endpoint of a dynamodb:// address takes no credentials")
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=CONNECTIONS_MAX,
+        retries={"total_max_attempts": 1, "mode": "standard"},  # it is done here, where doubt is noticed
+        parameter_validation=False,
+    )
+    session = get_session()
+    session.register_component("data_loader", _LOADER)
+    try:
+        client = boto3.session.Session(botocore_session=session).client(
+            "dynamodb",
+            region_name=chosen.get("region") or None,
+            endpoint_url=chosen.get("endpoint") or None,
+            config=config,
+        )
+    except NoRegionError:
+        raise InvalidRequest(f"{without_secrets(url)} names no region; add ?region=…") from None
+    except (BotoCoreError, ValueError) as problem:
+        raise InvalidRequest(f"{without_secrets(url)} cannot be used: {problem}") from None
+    client.meta.events.register("before-parse.dynamodb", _check_whole)
+    return client
+
+
+def _check_whole(response_dict: Item, **_: object) -> None:
+    """Take an answer that broke off for lost; the client would take it for one that says nothing is there."""
+    headers, body = response_dict["headers"], response_dict["body"]
+    length, checksum = headers.get("content-length", ""), headers.get("x-amz-crc32")
+    is_whole = length == str(len(body)) or "transfer-encoding" in headers
+    if not is_whole or (checksum is not None and checksum != str(crc32(body))):
+        raise HTTPClientError(error="the answer broke off")
+
+
+def _parts(items: Sequence[T], most: int) -> list[Sequence[T]]:
+    return [items[start : start + most] for start in range(0, len(items), most)]
+
+
+def _conditions(problem: Exception) -> dict[int, Item]:
+    """The actions of a cancelled transaction whose condition did not hold, with what they found."""
+    reasons: Any = problem.response.get("CancellationReasons", ()) if isinstance(problem, ClientError) else ()
+    return {
+        number: dict(reason.get("Item", {}))
+        for number, reason in enumerate(reasons)
+        if reason["Code"] == "ConditionalCheckFailed"
+    }
+
+
+def _reasons(problem: ClientError) -> set[str]:
+    """Why a transaction was cancelled."""
+    return {reason["Code"] for reason in problem.response.get("CancellationReasons", ())}

@@ -1,0 +1,713 @@
+"""Bare object storage, or a plain directory: a lake without any database.
+
+Of the key-value family: objects first, all at the same time, then one conditional write of the row. An
+advance takes two request times, however many objects it brings. What is where:
+
+- ``objects/<id>``: who made it, who stored it last, then the bytes. One key for each object: nothing has to
+  be unpacked, repacked or recovered. Storing it again writes the same bytes with another header, so that
+  its time moves and its tag changes.
+- ``rows/<name>``: the row. A removed row stays as one that says so, because no deletion is conditional.
+- ``kinds/<kind>/<name>!<mark>``: a mark, empty, for listing. It is written before the swap that gives the
+  name this kind, and named by the row, so a mark that its row does not name means nothing. Removed rows have
+  theirs below ``gone/``, where ``tidy`` finds them.
+- ``sweep/``: announcements of deletions, see ``penstock.storage.announcements``.
+- ``lake``: the version of this layout, and how long a sweeper waits.
+
+A write that got no answer is sent again, the same bytes on the same condition, until there is an answer.
+The row says who wrote it, so our own success is known when it is met.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from threading import Lock
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+
+from penstock.errors import (
+    Damaged,
+    Denied,
+    InvalidRequest,
+    LakeNotFound,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+    UnsupportedFormat,
+)
+from penstock.model.clock import Clock, now_us
+from penstock.model.encoding import ObjectId
+from penstock.storage.announcements import Announcements, View, elapsed_s
+from penstock.storage.buckets import Bucket, Condition, Content, Entry, Loop, Refused, Tag, Unanswered
+from penstock.storage.conditions import keeps_conditions, race
+from penstock.storage.local import LocalBucket
+from penstock.storage.remote import SCHEMES, RemoteBucket
+from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.urls import options, split_url, without_secrets
+
+LAYOUT_VERSION: Final = 1
+ANNOUNCE_WAIT_S: Final = 60.0
+"""How long a sweeper waits between announcing and deleting; a single write may not take longer."""
+HELD_MAX_S: Final = 8.0
+"""How long a write waits for a sweep that is just deleting what is to be written."""
+ANSWER_MAX_S: Final = 30.0
+"""For how long a write that got no answer is sent again."""
+PAUSE_MIN_S: Final = 0.02
+PAUSE_MAX_S: Final = 1.0
+ROUNDS_MAX: Final = 20
+PORTION: Final = 256
+"""So many objects are written at the same time."""
+REMEMBERED_MAX: Final = 1024
+
+_DESCRIPTION: Final = "lake"
+_OBJECTS, _ROWS, _KINDS, _GONE, _SWEEP, _PROBE = "objects", "rows", "kinds", "gone", "sweep", "probe"
+_FOLDERS: Final = (_OBJECTS, _ROWS, _KINDS, _GONE, _SWEEP, _PROBE)
+_NAME_CHARACTERS: Final = str.maketrans("-./", "()-")
+"""No dots and no slashes, in the same order as before; all are safe in keys and in names of files."""
+_NAME_BACK: Final = str.maketrans("()-", "-./")
+_END: Final = "!"
+"""Ends a name within a key; it comes before all that a name can hold, so that names keep their order."""
+_HEADER_BYTES: Final = 33
+
+Answer = TypeVar("Answer")
+
+
+class _Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    penstock: int
+    announce_wait_s: float
+
+
+class _RowBody(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    write: bytes
+    kind: str | None
+    """``None`` says that the row was removed."""
+    data: bytes
+    mark: str
+    """The key of the mark under which it is listed."""
+
+
+class _State(NamedTuple):
+    """What is known about a row: its content, and what a swap has to compare."""
+
+    row: Row | None
+    tag: Tag | None
+    mark: str | None
+
+
+_ABSENT: Final = _State(None, None, None)
+
+
+class ObjectStore(Store):
+    """A lake in a bucket: ``s3://bucket/prefix``, ``gs://…``, ``az://…`` or ``file:///path``."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        create: bool = True,
+        clock: Clock = now_us,  # noqa: ARG002 - the storage's own times are better
+        announce_wait_s: float = ANNOUNCE_WAIT_S,
+        bucket: Bucket | None = None,
+    ) -> None:
+        self._bucket = bucket if bucket is not None else open_bucket(url)
+        self.url = self._bucket.url
+        self._process, self._closed = os.getpid(), False
+        self._remembered: OrderedDict[str, _State] = OrderedDict()
+        self._remembering = Lock()
+        self._loop = Loop()
+        try:
+            wait_s = self._loop.run(self._prepare(create, announce_wait_s))
+        except BaseException:
+            self.close()
+            raise
+        self._announcements = Announcements(self._bucket, wait_s)
+        self.resolution_us = self._bucket.resolution_us
+
+    # Opening
+
+    async def _prepare(self, create: bool, announce_wait_s: float) -> float:
+        """See that there is a lake, made by whoever comes first, on storage that keeps its conditions."""
+        found = await self._bucket.get(_DESCRIPTION)
+        if found is None:
+            if not create:
+                raise LakeNotFound(
+                    f"there is no lake at {self.url}; 'penstock init {self.url}' makes one", url=self.url
+                )
+            await self._check_empty()
+            if not await keeps_conditions(self._bucket):
+                raise self._unsafe()
+            made = _Description(penstock=LAYOUT_VERSION, announce_wait_s=announce_wait_s)
+            found = await self._describe(msgspec.json.encode(made))
+        elif await self._is_written_over(found):
+            raise self._unsafe()
+        return self._read_description(found).announce_wait_s
+
+    async def _describe(self, data: bytes) -> Content:
+        for pause_s in _pauses():
+            with suppress(Refused, Unanswered):
+                await self._bucket.put(_DESCRIPTION, data, "absent")
+            found = await self._bucket.get(_DESCRIPTION)
+            if found is not None:
+                return found
+            await asyncio.sleep(pause_s)
+        raise Unavailable(f"{self.url} does not answer", url=self.url)
+
+    def _read_description(self, found: Content) -> _Description:
+        try:
+            version = msgspec.json.decode(found.data, type=dict[str, Any])["penstock"]
+            if version <= LAYOUT_VERSION:
+                return msgspec.json.decode(found.data, type=_Description)
+        except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError):
+            raise InvalidRequest(f"{self.url} holds something, but not a lake", url=self.url) from None
+        raise UnsupportedFormat(
+            f"{self.url} has layout version {version}; this Penstock knows up to {LAYOUT_VERSION}. "
+            "Use a newer Penstock.",
+            found=version,
+            known=LAYOUT_VERSION,
+        )
+
+    async def _check_empty(self) -> None:
+        async for entry in self._bucket.list(""):
+            if entry.key.partition("/")[0] == _PROBE:
+                continue
+            if await self._bucket.get(_DESCRIPTION) is None:  # else somebody was faster
+                raise InvalidRequest(
+                    f"{self.url} is not empty, and not a lake; choose an empty place", url=self.url
+                )
+            return
+
+    async def _is_written_over(self, found: Content) -> bool:
+        """Whether a write goes through that must be refused; it would change nothing."""
+        try:
+            await self._bucket.put(_DESCRIPTION, found.data, "absent")
+        except (Refused, Unanswered, Denied):  # who may only read cannot do harm
+            return False
+        return True
+
+    def check(self) -> list[str]:
+        """Race the storage; it is the only thing that a bucket can be found wrong about."""
+        return self._run(race(self._bucket))
+
+    def _unsafe(self) -> InvalidRequest:
+        return InvalidRequest(
+            f"{self.url} does not keep the conditions of writes (If-None-Match, If-Match); "
+            "a lake there would lose commits. Use storage that does.",
+            url=self.url,
+        )
+
+    def close(self) -> None:
+        self._closed = True
+        if os.getpid() != self._process:
+            return
+        self._loop.close()
+        self._bucket.close()
+
+    def _run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        try:
+            if self._closed:
+                raise InvalidRequest(f"{self.url} was closed; open the lake anew")
+            if os.getpid() != self._process:
+                raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+        except BaseException:
+            work.close()
+            raise
+        return self._loop.run(work)
+
+    # Objects
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        return self._run(self._fetch(list(dict.fromkeys(ids))))
+
+    async def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, bytes]:
+        found = await asyncio.gather(*(self._bucket.get(_object_key(one)) for one in ids))
+        return {
+            one: self._object(one, content)[1]
+            for one, content in zip(ids, found, strict=True)
+            if content is not None
+        }
+
+    def _object(self, one: ObjectId, content: Content) -> tuple[bytes, bytes]:
+        """An object's header and its bytes."""
+        if len(content.data) < _HEADER_BYTES or content.data[0] != LAYOUT_VERSION:
+            raise Damaged(f"{_object_key(one)} in {self.url} cannot be read", object=one.hex())
+        return content.data[:_HEADER_BYTES], content.data[_HEADER_BYTES:]
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        self._run(self._store(objects))
+
+    async def _store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        if objects:
+            writing = _Writing(self, objects, frozenset())
+            await writing.store()
+
+    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+        return self._run(self._scan(after, limit))
+
+    async def _scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+        found: list[Stored] = []
+        async for entry in self._bucket.list(_OBJECTS, _object_key(ObjectId(after)) if after else ""):
+            one = _object_id(entry.key)
+            if one is not None:
+                found.append(Stored(one, entry.modified_us, entry.size - _HEADER_BYTES))
+            if len(found) == limit:
+                return found, found[-1].id
+        return found, b""
+
+    def delete(self, objects: Sequence[Stored]) -> int:
+        return self._run(self._delete({_object_key(one.id): one.referenced_us for one in objects}))
+
+    async def _delete(self, times_us: dict[str, int]) -> int:
+        seen = await self._heads(times_us)
+        tags = {key: entry.tag for key, entry in seen.items() if entry.modified_us == times_us[key]}
+        if not tags:
+            return 0
+
+        async def unchanged(keys: Sequence[str]) -> list[str]:
+            return [key for key, entry in (await self._heads(keys)).items() if entry.tag == tags[key]]
+
+        return await self._announcements.remove(list(tags), unchanged)
+
+    async def _heads(self, keys: Collection[str]) -> dict[str, Entry]:
+        found = await asyncio.gather(*map(self._bucket.head, keys))
+        return {key: entry for key, entry in zip(keys, found, strict=True) if entry is not None}
+
+    # Rows
+
+    @contextmanager
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
+        state = self._recall(name) if remembered is not None else None
+        if state is not None and state.row == remembered:
+            yield _ObjectTurn(self, name, state, is_certain=False)
+        else:
+            yield _ObjectTurn(self, name, self._run(self._begin(name)), is_certain=True)
+
+    async def _begin(self, name: str) -> _State:
+        """Read the row, and at the same time the announcements that its swap will need."""
+        state, _ = await asyncio.gather(self._state(name), self._announcements.fresh(self._view_age_s))
+        self._remember(name, state)
+        return state
+
+    @property
+    def _view_age_s(self) -> float:
+        return self._announcements.wait_s / 2
+
+    def _recall(self, name: str) -> _State | None:
+        with self._remembering:
+            return self._remembered.get(name)
+
+    def _remember(self, name: str, state: _State | None) -> None:
+        with self._remembering:
+            self._remembered.pop(name, None)
+            if state is not None:
+                self._remembered[name] = state
+                if len(self._remembered) > REMEMBERED_MAX:
+                    self._remembered.popitem(last=False)
+
+    async def _state(self, name: str) -> _State:
+        found = await self._bucket.get(_row_key(name))
+        return _ABSENT if found is None else self._decode_row(name, found)[1]
+
+    def _decode_row(self, name: str, found: Content) -> tuple[bytes, _State]:
+        """Who wrote a row, and what it is."""
+        try:
+            body = msgspec.msgpack.decode(found.data, type=_RowBody)
+        except msgspec.MsgspecError:
+            raise Damaged(f"the row of '{name}' in {self.url} cannot be read", name=name) from None
+        row = None if body.kind is None else Row(name, body.kind, body.data)
+        return body.write, _State(row, found.tag, body.mark)
+
+    def reference(self, name: str) -> Row | None:
+        return self._run(self._state(name)).row
+
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        return self._run(self._references(kind, prefix, after, limit))
+
+    async def _references(self, kind: str, prefix: str, after: str, limit: int) -> list[Row]:
+        rows: list[Row] = []
+        names = self._names(kind, prefix, after)
+        while len(rows) < limit:
+            # A name may have a mark without being of that kind any more, so that some more are needed.
+            part = [name async for name in _first(names, limit - len(rows))]
+            if not part:
+                break
+            states = await asyncio.gather(*map(self._state, part))
+            rows += [one.row for one in states if one.row is not None and one.row.kind == kind]
+        return rows
+
+    async def _names(self, kind: str, prefix: str, after: str) -> AsyncIterator[str]:
+        """Names that have a mark of a kind, each once."""
+        folder = f"{_KINDS}/{kind}/"
+        wanted = folder + prefix.translate(_NAME_CHARACTERS)
+        beyond = f"{folder}{after.translate(_NAME_CHARACTERS)}{_END}~" if after else ""
+        previous = ""
+        async for entry in self._bucket.list(folder.rstrip("/"), max(beyond, wanted)):
+            if not entry.key.startswith(wanted):
+                if entry.key > wanted:
+                    return
+                continue
+            name = _marked_name(entry.key)
+            if name != previous:
+                previous = name
+                yield name
+
+    # Clearing up
+
+    def tidy(self, before_us: int) -> int:
+        return self._run(self._tidy(before_us))
+
+    async def _tidy(self, before_us: int) -> int:
+        """Remove marks that no row names, and rows that were removed, if they are that old."""
+        marks = [
+            entry.key
+            for folder in (_KINDS, _GONE)
+            async for entry in self._bucket.list(folder)
+            if entry.modified_us < before_us
+        ]
+        unnamed, gone = await self._needless(marks)
+        removed = await self._bucket.tidy(before_us)
+        if not unnamed and not gone:
+            return removed
+
+        async def still(keys: Sequence[str]) -> list[str]:
+            rows = await self._heads([key for key in keys if key in gone])
+            same = [key for key, entry in rows.items() if entry.tag == gone[key]]
+            again, _ = await self._needless([key for key in keys if key not in gone])
+            return [*same, *again]
+
+        # Rows before their marks: a mark without a row is found again, a row without a mark is not.
+        removed += await self._announcements.remove([*gone, *unnamed], still)
+        orphaned, _ = await self._needless([mark for mark in marks if mark not in unnamed])
+        if orphaned:
+            # Of rows that were deleted just now: nobody can name them any more.
+            with suppress(Unanswered):
+                await self._bucket.delete(orphaned)
+                removed += len(orphaned)
+        return removed
+
+    async def _needless(self, marks: Sequence[str]) -> tuple[list[str], dict[str, Tag]]:
+        """Of some marks, those that their rows do not name; and the rows that say they were removed."""
+        states = await asyncio.gather(*(self._state(_marked_name(mark)) for mark in marks))
+        unnamed = [mark for mark, state in zip(marks, states, strict=True) if state.mark != mark]
+        gone = {
+            _row_key(_marked_name(mark)): state.tag
+            for mark, state in zip(marks, states, strict=True)
+            if state.mark == mark and state.row is None and state.tag is not None
+        }
+        return unnamed, gone
+
+    def erase(self) -> None:
+        self._run(self._erase())
+
+    async def _erase(self) -> None:
+        for folder in _FOLDERS:
+            try:
+                await self._bucket.delete([entry.key async for entry in self._bucket.list(folder)])
+            except Unanswered as problem:
+                raise Unavailable(str(problem), url=self.url) from None
+
+
+class _ObjectTurn(Turn):
+    def __init__(self, store: ObjectStore, name: str, state: _State, is_certain: bool) -> None:
+        self._store, self._name, self._state = store, name, state
+        self.row, self.is_certain = state.row, is_certain
+
+    def advance(
+        self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
+    ) -> Advanced:
+        writing = _Writing(self._store, objects, frozenset(fresh))
+        return self._store._run(writing.advance(self._name, self._state, row))
+
+
+class _Writing:
+    """One call that writes: some objects, and perhaps a row. All it writes carries its id."""
+
+    def __init__(
+        self, store: ObjectStore, objects: Mapping[ObjectId, bytes], fresh: frozenset[ObjectId]
+    ) -> None:
+        self._store, self._bucket = store, store._bucket
+        self._announcements, self._wait_s = store._announcements, store._announcements.wait_s
+        self._objects, self._fresh = objects, fresh
+        self._id = secrets.token_bytes(16)
+        self._present: set[ObjectId] = set()
+        self._mark: str | None = None
+        self._new_mark: str | None = None
+        self._marked_s = 0.0
+
+    async def store(self, mark: str | None = None) -> None:
+        """Write all objects, and a mark, so that no sweep under way can take them."""
+        items = list(self._objects.items())
+        starts = range(0, max(len(items), 1), PORTION)
+        for start in starts:
+            await self._store_portion(
+                dict(items[start : start + PORTION]), mark if start == starts[-1] else None
+            )
+
+    async def _store_portion(self, objects: dict[ObjectId, bytes], mark: str | None) -> None:
+        """Write what can be under way at the same time, and again what came too late to count."""
+        for number in range(ROUNDS_MAX):
+            view = await self._announcements.fresh(self._store._view_age_s)
+            if number > 0 and not view.keys.isdisjoint(map(_object_key, objects)):
+                view = await self._announcements.wait_until_free(
+                    [_object_key(one) for one in objects], HELD_MAX_S
+                )
+            late = await self._write_once(objects, mark, view)
+            if not late:
+                return
+            objects, mark = late, None
+        raise Unavailable(
+            f"{self._store.url} is too slow: writes took over {self._wait_s:g} s, {ROUNDS_MAX} times",
+            url=self._store.url,
+        )
+
+    async def _write_once(
+        self, objects: dict[ObjectId, bytes], mark: str | None, view: View
+    ) -> dict[ObjectId, bytes]:
+        """Write all at the same time; give those that do not count, because a sweep may not have seen it."""
+        stamp = secrets.token_bytes(16)
+        answered_s: dict[ObjectId, float] = {}
+        work = [self._put_object(one, data, stamp, answered_s) for one, data in objects.items()]
+        if mark is not None:
+            self._marked_s = elapsed_s()
+            work.append(self._put(mark, b""))
+        if self._announcements.view(self._wait_s / 4) is None:
+            # For the swap and for who comes next, while this is waiting anyway.
+            work.append(self._read_ahead())
+        await _all(work)
+        good_until_s = view.taken_s + self._wait_s
+        late = {one for one, time_s in answered_s.items() if time_s >= good_until_s}
+        held = {one for one in objects if _object_key(one) in view.keys} if view.keys else set()
+        if held and not await self._announcements.were_early(view, set(map(_object_key, held))):
+            late |= held
+        return {one: objects[one] for one in late - self._present}
+
+    async def _read_ahead(self) -> None:
+        with suppress(Unavailable):
+            await self._announcements.fresh(self._wait_s / 4)
+
+    async def _put_object(
+        self, one: ObjectId, data: bytes, stamp: bytes, answered_s: dict[ObjectId, float]
+    ) -> None:
+        await self._make_or_renew(one, data, stamp)
+        answered_s[one] = elapsed_s()
+
+    async def _make_or_renew(self, one: ObjectId, data: bytes, stamp: bytes) -> None:
+        """Make an object, or mark it as just stored; note a fresh one that somebody else made."""
+        key, seen = _object_key(one), None
+        for pause_s in _pauses():
+            try:
+                await self._bucket.put(key, _header(self._id, stamp) + data, "absent")
+                return
+            except Unanswered:
+                await asyncio.sleep(pause_s)
+                continue
+            except Refused:
+                found = await self._bucket.get(key)
+            if found is None:
+                continue
+            header, known = self._store._object(one, found)
+            maker, last = header[1:17], header[17:]
+            if one in self._fresh and maker != self._id:
+                self._present.add(one)
+                return
+            if last == stamp or (seen is not None and last != seen):
+                return  # stored by this very call, or by another that came in between
+            seen = last
+            with suppress(Refused, Unanswered):
+                await self._bucket.put(key, _header(maker, stamp) + known, found.tag)
+                return
+        raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
+
+    async def _put(self, key: str, data: bytes) -> None:
+        for pause_s in _pauses():
+            try:
+                await self._bucket.put(key, data)
+                return
+            except Unanswered:
+                await asyncio.sleep(pause_s)
+        raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
+
+    async def advance(self, name: str, state: _State, row: Row | None) -> Advanced:
+        store = self._store
+        if row is None and state.tag is None:
+            return await self._remove_nothing(name)
+        kind = row.kind if row is not None else None
+        self._mark = state.mark
+        if state.mark is None or kind != (state.row.kind if state.row is not None else None):
+            self._mark = self._new_mark = _mark_key(kind, name)
+        await self.store(self._new_mark)
+        if self._present:
+            await self._drop(self._new_mark)
+            return Advanced(False, frozenset(self._present))
+        store._remember(name, None)
+        tag = await self._swap(name, state, row)
+        if tag is None:
+            await self._drop(self._new_mark)
+            return Advanced(False)
+        store._remember(name, _State(row, tag, self._mark))
+        if self._new_mark is not None:
+            await self._drop(state.mark)
+        return Advanced(True)
+
+    async def _remove_nothing(self, name: str) -> Advanced:
+        """What is not there need not be removed, if it still is not there."""
+        await self.store()
+        if self._present:
+            return Advanced(False, frozenset(self._present))
+        return Advanced((await self._store._state(name)).row is None)
+
+    def _body(self, row: Row | None) -> bytes:
+        assert self._mark is not None
+        kind, data = (row.kind, row.data) if row is not None else (None, b"")
+        return msgspec.msgpack.encode(_RowBody(LAYOUT_VERSION, self._id, kind, data, self._mark))
+
+    async def _drop(self, mark: str | None) -> None:
+        """Delete a mark that no row names nor ever will; if that fails, ``tidy`` finds it."""
+        if mark is not None:
+            with suppress(Unanswered, PenstockError):
+                await self._bucket.delete([mark])
+
+    async def _swap(self, name: str, state: _State, row: Row | None) -> Tag | None:
+        """Replace the row and give its new tag, ``None`` if another was faster."""
+        key = _row_key(name)
+        condition: Condition = "absent" if state.tag is None else state.tag
+        in_doubt = False
+        try:
+            for pause_s in _pauses():
+                view = await self._announcements.fresh(self._store._view_age_s)
+                if key in view.keys:
+                    view = await self._announcements.wait_until_free([key], HELD_MAX_S)
+                if self._is_mark_old(view):
+                    if in_doubt:
+                        break
+                    await self._mark_anew(name, row)
+                try:
+                    async with asyncio.timeout(view.taken_s + self._wait_s - elapsed_s()):
+                        return await self._bucket.put(key, self._body(row), condition)
+                except Refused:
+                    return await self._look_who(name, in_doubt)
+                except (Unanswered, TimeoutError):
+                    in_doubt = True
+                await asyncio.sleep(pause_s)
+        except PenstockError as problem:
+            if not in_doubt:
+                raise
+            raise self._unknown(name, problem.message) from None
+        except asyncio.CancelledError:
+            raise self._unknown(name, "the lake was closed meanwhile") from None
+        raise self._unknown(name, "it does not answer")
+
+    def _is_mark_old(self, view: View) -> bool:
+        """Whether a new mark waited for its row for so long that it may be taken for one left behind.
+
+        Sooner than that nobody can have deleted it, and who announces it later looks at the row later.
+        """
+        if self._new_mark is None:
+            return False
+        return self._new_mark in view.keys or elapsed_s() > self._marked_s + self._wait_s
+
+    async def _mark_anew(self, name: str, row: Row | None) -> None:
+        await self._drop(self._new_mark)
+        self._mark = self._new_mark = _mark_key(row.kind if row is not None else None, name)
+        self._marked_s = elapsed_s()
+        await self._put(self._new_mark, b"")
+
+    async def _look_who(self, name: str, in_doubt: bool) -> Tag | None:
+        """After a refusal: the row may be ours, sent before and never acknowledged."""
+        found = await self._bucket.get(_row_key(name))
+        if found is not None and self._store._decode_row(name, found)[0] == self._id:
+            return found.tag
+        if in_doubt:
+            raise self._unknown(name, "the row was replaced since")
+        return None
+
+    def _unknown(self, name: str, why: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"{self._store.url} did not say whether '{name}' was replaced: {why}", name=name
+        )
+
+
+def open_bucket(url: str) -> Bucket:
+    """The bucket or directory behind a URL."""
+    parts = split_url(url)
+    shown = without_secrets(url)
+    if parts.scheme == "file":
+        options(url)
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidRequest(f"{shown} names a file on another host")
+        return LocalBucket(unquote(parts.path))
+    if parts.scheme not in SCHEMES or not parts.netloc:
+        raise InvalidRequest(f"{shown} is not a bucket; write s3://bucket/prefix, gs://… or az://…")
+    if "@" in parts.netloc:
+        raise InvalidRequest(f"{shown}: keys belong into the environment, not into the address")
+    given = options(url, "endpoint", "region") if parts.scheme == "s3" else options(url, "endpoint")
+    return RemoteBucket(
+        shown,
+        parts.scheme,
+        parts.netloc,
+        parts.path.strip("/"),
+        endpoint=given.get("endpoint"),
+        region=given.get("region"),
+    )
+
+
+def _pauses() -> Iterator[float]:
+    """The pauses between tries, longer and longer, until it has taken too long."""
+    deadline_s = elapsed_s() + ANSWER_MAX_S
+    for number in count():
+        yield min(PAUSE_MIN_S * 2**number, PAUSE_MAX_S)
+        if elapsed_s() > deadline_s:
+            return
+
+
+async def _first(items: AsyncIterator[Answer], limit: int) -> AsyncIterator[Answer]:
+    """The next few of them; the rest can be asked for later."""
+    for _ in range(limit):
+        try:
+            yield await anext(items)
+        except StopAsyncIteration:
+            return
+
+
+async def _all(work: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Do all of it at the same time; the first error counts once everything has ended."""
+    for answer in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(answer, BaseException):
+            raise answer
+
+
+def _header(maker: bytes, last: bytes) -> bytes:
+    return bytes([LAYOUT_VERSION]) + maker + last
+
+
+def _object_key(one: ObjectId) -> str:
+    text = one.hex()
+    return f"{_OBJECTS}/{text[:2]}/{text[2:]}"
+
+
+def _object_id(key: str) -> ObjectId | None:
+    try:
+        found = bytes.fromhex("".join(key.split("/")[-2:]))
+    except ValueError:
+        return None
+    return ObjectId(found) if len(found) == 32 else None
+
+
+def _row_key(name: str) -> str:
+    return f"{_ROWS}/{name.translate(_NAME_CHARACTERS)}"
+
+
+def _mark_key(kind: str | None, name: str) -> str:
+    folder = _GONE if kind is None else f"{_KINDS}/{kind}"
+    return f"{folder}/{name.translate(_NAME_CHARACTERS)}{_END}{secrets.token_hex(16)}"
+
+
+def _marked_name(key: str) -> str:
+    return key.rpartition("/")[2].partition(_END)[0].translate(_NAME_BACK)

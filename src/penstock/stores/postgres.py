@@ -1,0 +1,368 @@
+"""PostgreSQL: one transaction an advance, many servers on one database.
+
+Of the transactional family: a turn locks its row, so the writers of several processes wait for each other. A
+commit takes two round trips: begin and read the row; store the objects, replace the row and commit. What the
+second one meets and should not is an error to the server, which then skips the commit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import local
+from typing import Final
+
+from penstock.errors import (
+    Damaged,
+    Denied,
+    InvalidRequest,
+    LakeNotFound,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+    UnsupportedFormat,
+)
+from penstock.model.clock import Clock, now_us
+from penstock.model.encoding import ObjectId
+from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.postgres_sql import (
+    BEGIN,
+    CARELESS,
+    COLUMNS,
+    COMMIT,
+    FOUND_COLUMNS,
+    MARK,
+    MIGRATIONS,
+    NAMESPACE,
+    PRIMARY_KEYS,
+    RELATIONS,
+    ROLLBACK,
+    Statement,
+    Statements,
+    Step,
+    bytes_array,
+    integer,
+    integer_array,
+)
+from penstock.stores.postgres_wire import Lost, Place, Pool, Refused, Result, Session
+
+CREATE_TIMEOUT_S: Final = 20.0
+
+OBJECTS_MAX: Final = 1000
+OBJECTS_MAX_BYTES: Final = 8 * 1024 * 1024
+"""Of one statement."""
+
+_MET_ANOTHER: Final = ("23505", "42P06", "42P07", "40001", "40P01", "XX000")
+"""What the server says to the second of two who create the same thing at once."""
+_IS_THERE: Final = "23505"
+_UNKNOWN: Final = ("40003", "08007")
+
+
+class PostgresStore(Store):
+    """A lake in one schema of a PostgreSQL database.
+
+    ``postgresql://user@host/database?schema=penstock&pool_max=16``, and whatever else libpq takes. A password
+    is best left to ``PGPASSWORD``, ``PGPASSFILE`` or a service file.
+    """
+
+    def __init__(self, url: str, *, create: bool = True, clock: Clock = now_us) -> None:
+        place = Place(url)
+        self.url = place.shown
+        self._clock = clock
+        self._process = os.getpid()
+        self._schema = place.schema
+        self._sql = Statements(f'"{place.schema}"')
+        self._pool = Pool(place)
+        self._in_turn = local()
+        try:
+            self._prepare(create)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- the schema --------------------------------------------------------------------------------------
+
+    def _prepare(self, create: bool) -> None:
+        """Make or migrate the schema, whoever comes first; refuse what is not ours or too new."""
+        deadline = time.monotonic() + CREATE_TIMEOUT_S
+        while (version := self._version()) < len(MIGRATIONS):
+            if not create:
+                raise self._unprepared(version)
+            session, _ = self._start(BEGIN())
+            try:
+                self._migrate(session, version)
+            except (Refused, Lost) as problem:
+                if problem.state not in _MET_ANOTHER or time.monotonic() > deadline:
+                    raise self._explain(problem) from problem
+            finally:
+                self._pool.give_back(session)
+
+    def _version(self) -> int:
+        """The schema's version, 0 if there is none; another program's tables are left as they are."""
+        (found,) = self._run(RELATIONS(self._schema))
+        tables = {table.decode() for (table,) in found.rows}
+        if MARK not in tables:
+            if tables:
+                raise InvalidRequest(
+                    f"schema '{self._schema}' of {self.url} holds another program's tables; "
+                    "choose another one with ?schema=",
+                    schema=self._schema,
+                )
+            return 0
+        (found,) = self._run(self._sql.version())
+        versions = [integer(version) for (version,) in found.rows]
+        if len(versions) != 1:
+            raise self._damaged(f"table {MARK} has {len(versions)} rows, not one")
+        if versions[0] > len(MIGRATIONS):
+            raise UnsupportedFormat(
+                f"{self.url} has schema version {versions[0]}; this Penstock knows up to "
+                f"{len(MIGRATIONS)}. Use a newer Penstock.",
+                found=versions[0],
+                known=len(MIGRATIONS),
+            )
+        return versions[0]
+
+    def _unprepared(self, version: int) -> PenstockError:
+        if version:
+            return UnsupportedFormat(
+                f"{self.url} has schema version {version}, and this Penstock needs {len(MIGRATIONS)}: "
+                f"run penstock init '{self.url}' to migrate it",
+                found=version,
+                known=len(MIGRATIONS),
+            )
+        return LakeNotFound(
+            f"there is no lake at {self.url}: run penstock init '{self.url}' to make one", url=self.url
+        )
+
+    def _migrate(self, session: Session, version: int) -> None:
+        """From one version to the newest, within the transaction that has begun; nothing if another did."""
+        schema, steps = f'"{self._schema}"', list[str]()
+        if version:
+            (locked,) = session.run(self._sql.lock_version())
+            if integer(locked.rows[0][0]) != version:
+                return
+        else:
+            (there,) = session.run(NAMESPACE(self._schema))
+            if not there.rows:
+                steps.append(f"CREATE SCHEMA {schema}")
+            steps.append(f"CREATE TABLE {schema}.{MARK} (version bigint PRIMARY KEY)")
+            steps.append(f"INSERT INTO {schema}.{MARK} VALUES (0)")
+        for migration in MIGRATIONS[version:]:
+            steps += [step.format(schema) for step in migration]
+        steps.append(f"UPDATE {schema}.{MARK} SET version = {len(MIGRATIONS)}")
+        session.run(*(Statement(step)() for step in steps), COMMIT())
+
+    def check(self) -> list[str]:
+        name = self._schema
+        columns, keys, careless = self._run(FOUND_COLUMNS(name), PRIMARY_KEYS(name), CARELESS())
+        found = {tuple(value.decode() for value in row) for row in columns.rows}
+        keyed = {table.decode() for (table,) in keys.rows}
+        problems = [
+            f"{table}.{column} is missing or not of type {kind}" for table, column, kind in COLUMNS - found
+        ]
+        problems += [f"table {table} has lost its primary key" for table, *_ in COLUMNS if table not in keyed]
+        problems += [
+            f"the server runs with {name.decode()} off: what was acknowledged may not survive a power cut"
+            for (name,) in careless.rows
+        ]
+        return sorted(set(problems))
+
+    # -- connections and errors --------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._pool.is_closed:
+            raise InvalidRequest(f"{self.url} was closed; open the lake anew")
+        if os.getpid() != self._process:
+            raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+
+    def _run(self, *steps: Step) -> list[Result]:
+        """Run what can be repeated.
+
+        A thread in a turn does so on the turn's connection: threads that hold one never wait for another.
+        """
+        self._check_open()
+        session: Session | None = getattr(self._in_turn, "session", None)
+        if session is not None:
+            with self._explained():
+                return session.run(*steps)
+        session, results = self._start(*steps)
+        self._pool.give_back(session)
+        return results
+
+    def _start(self, *steps: Step) -> tuple[Session, list[Result]]:
+        """Run statements on a connection that is the caller's then; on a new one if the first was lost."""
+        self._check_open()
+        with self._explained():
+            try:
+                return self._start_once(steps)
+            except Lost:
+                self._pool.drop_idle()  # they will have been lost with it
+                return self._start_once(steps)
+
+    def _start_once(self, steps: tuple[Step, ...]) -> tuple[Session, list[Result]]:
+        session = self._pool.take()
+        try:
+            return session, session.run(*steps)
+        except BaseException:
+            session.close()
+            self._pool.give_back(session)
+            raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn the server's errors into ours."""
+        try:
+            yield
+        except (Refused, Lost) as problem:
+            raise self._explain(problem) from problem
+
+    def _explain(self, problem: Refused | Lost) -> PenstockError:
+        state = problem.state
+        if state in ("42501", "25006") or state.startswith("28"):
+            return Denied(f"{self.url} refuses: {problem}")
+        if state in ("42P01", "3F000"):
+            return LakeNotFound(f"there is no lake at {self.url} any more: {problem}", url=self.url)
+        if state in ("42703", "42804", "42883", "XX001", "XX002"):
+            return self._damaged(str(problem))
+        return Unavailable(f"{self.url} cannot be used: {problem}")
+
+    def _damaged(self, what: str) -> Damaged:
+        return Damaged(f"{self.url} is damaged: {what}", url=self.url)
+
+    def erase(self) -> None:
+        self._run(self._sql.erase())
+
+    def close(self) -> None:
+        self._pool.close()
+
+    # -- objects -----------------------------------------------------------------------------------------
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        wanted, found = list(ids), dict[ObjectId, bytes]()
+        self._check_open()
+        for start in range(0, len(wanted), OBJECTS_MAX):
+            (result,) = self._run(self._sql.fetch(bytes_array(wanted[start : start + OBJECTS_MAX])))
+            found.update((one, data) for one, data in result.rows)
+        return found
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        self._check_open()
+        for step in self._storing(self._sql.store, objects.items()):
+            self._run(step)
+
+    def _storing(self, statement: Statement, objects: Iterable[tuple[ObjectId, bytes]]) -> Iterator[Step]:
+        """Objects in the order in which everybody locks them, so many a statement."""
+        now = self._clock()
+        for part in _portions(sorted(objects)):
+            ids, data = zip(*part, strict=True)
+            yield statement(bytes_array(ids), bytes_array(data), now)
+
+    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+        (found,) = self._run(self._sql.scan(after, limit))
+        objects = [Stored(one, integer(time_us), integer(size)) for one, time_us, size in found.rows]
+        return objects, objects[-1].id if len(objects) == limit else b""
+
+    def delete(self, objects: Sequence[Stored]) -> int:
+        deleted = 0
+        self._check_open()
+        for start in range(0, len(objects), OBJECTS_MAX):
+            part = objects[start : start + OBJECTS_MAX]
+            ids = bytes_array([one.id for one in part])
+            times = integer_array([one.referenced_us for one in part])
+            (done,) = self._run(self._sql.delete(ids, times))
+            deleted += done.changed
+        return deleted
+
+    # -- rows --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - it locks
+        session, (_, found) = self._start(BEGIN(), self._sql.lock_row(name))
+        outer = getattr(self._in_turn, "session", None)
+        self._in_turn.session = session
+        try:
+            yield _PostgresTurn(self, session, name, _row(found))
+        finally:
+            self._in_turn.session = outer
+            self._pool.give_back(session)
+
+    def reference(self, name: str) -> Row | None:
+        (found,) = self._run(self._sql.row(name))
+        return _row(found)
+
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        beyond = self._sql.rows_after if after >= prefix else self._sql.rows_from
+        first, behind = max(after, prefix).encode(), prefix.encode() + b"\xff"
+        (found,) = self._run(beyond(kind, first, behind, limit))
+        return [_decoded(*row) for row in found.rows]
+
+
+class _PostgresTurn(Turn):
+    def __init__(self, store: PostgresStore, session: Session, name: str, row: Row | None) -> None:
+        self._store, self._session, self._name, self.row = store, session, name, row
+
+    def advance(
+        self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
+    ) -> Advanced:
+        store, sql, new = self._store, self._store._sql, frozenset(fresh)
+        steps = [
+            *store._storing(sql.insert, ((one, objects[one]) for one in new)),
+            *store._storing(sql.store, (item for item in objects.items() if item[0] not in new)),
+        ]
+        replacing = self._replacing(row)
+        if not self._session.is_alive():
+            raise Unavailable(f"{store.url} closed the connection before anything was sent")
+        try:
+            results = self._session.run(*steps, *replacing, COMMIT())
+        except Refused as refused:
+            if refused.state in _UNKNOWN:
+                raise self._doubt(refused) from refused
+            if refused.state != _IS_THERE:
+                raise store._explain(refused) from refused
+            return Advanced(False, self._present(new))
+        except Lost as lost:
+            raise self._doubt(lost) from lost
+        if results[-1].tag != b"COMMIT":
+            raise Unavailable(f"{store.url} rolled the transaction back")
+        return Advanced(not replacing or results[-2].changed == 1)
+
+    def _replacing(self, row: Row | None) -> list[Step]:
+        sql, name = self._store._sql, self._name
+        if row is None:
+            return [sql.delete_row(name)] if self.row is not None else []
+        statement = sql.insert_row if self.row is None else sql.update_row
+        return [statement(name, row.kind, row.data)]
+
+    def _present(self, ids: frozenset[ObjectId]) -> frozenset[ObjectId]:
+        """Which are there; none if it was the row that somebody else created."""
+        with self._store._explained():
+            _, found = self._session.run(ROLLBACK(), self._store._sql.present(bytes_array(list(ids))))
+        return frozenset(one for (one,) in found.rows)
+
+    def _doubt(self, problem: Refused | Lost) -> OutcomeUnknown:
+        return OutcomeUnknown(f"{self._store.url} was lost while committing: {problem}")
+
+
+def _row(result: Result) -> Row | None:
+    found = result.rows
+    return _decoded(*found[0]) if found else None
+
+
+def _decoded(name: bytes, kind: bytes, data: bytes) -> Row:
+    return Row(name.decode(), kind.decode(), data)
+
+
+def _portions(objects: Sequence[tuple[ObjectId, bytes]]) -> Iterator[list[tuple[ObjectId, bytes]]]:
+    """So many at a time, and so many bytes."""
+    portion: list[tuple[ObjectId, bytes]] = []
+    size_bytes = 0
+    for one, data in objects:
+        if portion and (len(portion) == OBJECTS_MAX or size_bytes + len(data) > OBJECTS_MAX_BYTES):
+            yield portion
+            portion, size_bytes = [], 0
+        portion.append((one, data))
+        size_bytes += len(data)
+    if portion:
+        yield portion

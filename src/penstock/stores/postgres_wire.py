@@ -1,0 +1,391 @@
+"""Connections to PostgreSQL: how they are made, shared, and talked to.
+
+Statements go out together and are answered together: a round trip costs more than what is done in it. The
+outcome of each is known by its own answer, which tells a refused commit from one whose answer was lost.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from threading import Lock
+from typing import Final, NamedTuple, TypeAlias
+
+from penstock.errors import Denied, InvalidRequest, LakeNotFound, PenstockError, Unavailable
+from penstock.stores.postgres_sql import DURABLE, ROLLBACK, SET, Statement, Step
+from penstock.stores.urls import options, split_url, without_secrets
+
+try:
+    import psycopg
+    from psycopg import pq
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg.pq.abc import PGresult
+except ImportError as missing:
+    raise InvalidRequest(
+        f"a lake in PostgreSQL needs a library that is not here ({missing}): pip install 'penstock[postgres]'"
+    ) from None
+
+POOL_MAX: Final = 16
+POOL_WAIT_S: Final = 10.0
+IDLE_MAX_S: Final = 300.0
+CONNECT_TIMEOUT_S: Final = 10
+LOCK_TIMEOUT_S: Final = 5
+STATEMENT_TIMEOUT_S: Final = 20
+ANSWER_TIMEOUT_S: Final = 25.0
+"""For so long not a byte may move on a connection that owes an answer; the server gives up before."""
+
+_SESSION: Final = {
+    "default_transaction_isolation": "read committed",
+    "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+    "statement_timeout": f"{STATEMENT_TIMEOUT_S}s",
+    # The lock of a client that vanished without a word; a turn takes far less.
+    "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT_S}s",
+}
+
+_CONNECTION: Final[dict[str, str | int]] = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": int(ANSWER_TIMEOUT_S * 1000),
+    "target_session_attrs": "read-write",
+    "fallback_application_name": "penstock",
+}
+"""Where the address says nothing else."""
+
+_OURS: Final = ("schema", "pool_max")
+_SCHEMA_NAME: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+_NO_DATABASE: Final = re.compile(r'database "[^"]*" does not exist')
+_NO_ENTRY: Final = re.compile(
+    r"authentication failed|no password supplied|role .* does not exist|not permitted to log in"
+    r"|no pg_hba.conf entry|permission denied"
+)
+
+
+class Result(NamedTuple):
+    """What a statement came to: its rows, how many rows it changed, and what it says it was."""
+
+    rows: list[tuple[bytes, ...]]
+    changed: int
+    tag: bytes
+
+
+class Refused(Exception):
+    """The server refused a statement, and skipped those that were sent with it."""
+
+    def __init__(self, state: str, message: str) -> None:
+        super().__init__(message)
+        self.state = state
+
+
+class Lost(Exception):
+    """The connection was lost before all answers came."""
+
+    state = ""
+
+
+class Place:
+    """A database and a schema in it. The password is kept where no representation shows it."""
+
+    def __init__(self, url: str) -> None:
+        parts = split_url(url)
+        if parts.netloc.count("@") > 1:
+            raise InvalidRequest("the postgresql:// address cannot be read: write '@' in a password as %40")
+        self.shown = without_secrets(url)
+        keywords = [each.keyword.decode() for each in pq.Conninfo.get_defaults()]
+        chosen = options(url, *_OURS, *keywords)
+        self.schema = chosen.get("schema", "penstock")
+        if not _SCHEMA_NAME.fullmatch(self.schema):
+            raise InvalidRequest(
+                f"'{self.schema}' cannot be the name of a schema: small letters, digits and '_', "
+                "at most 63, not beginning with 'pg_'"
+            )
+        pool_max = chosen.get("pool_max", str(POOL_MAX))
+        if not pool_max.isascii() or not pool_max.isdigit() or not 1 <= int(pool_max) <= 1000:
+            raise InvalidRequest(f"pool_max is '{pool_max}', not a number from 1 to 1000")
+        self.pool_max = int(pool_max)
+        if chosen.get("target_session_attrs", "read-write") not in ("read-write", "primary"):
+            raise InvalidRequest("a lake cannot be read from a standby, which may be behind")
+        address, _, query = url.partition("?")
+        theirs = [each for each in query.split("&") if each.partition("=")[0] not in _OURS]
+        self._connect = _connector(f"{address}?{'&'.join(theirs)}")
+
+    def connect(self) -> Session:
+        """A new connection, set up; typed errors say why there is none."""
+        try:
+            connection = self._connect()
+        except psycopg.Error as problem:
+            raise self._explain(_one_line(str(problem))) from None
+        session = Session(connection)
+        try:
+            session.run(*(SET(name, value) for name, value in _SESSION.items()), DURABLE())
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _explain(self, said: str) -> PenstockError:
+        """By the server's English words: the library does not hand out the code of a refused connection."""
+        if _NO_DATABASE.search(said):
+            return LakeNotFound(
+                f"there is no database at {self.shown}: create it, then run penstock init '{self.shown}' "
+                f"({said})",
+                url=self.shown,
+            )
+        if _NO_ENTRY.search(said):
+            return Denied(f"{self.shown} refuses: {said}")
+        return Unavailable(f"{self.shown} cannot be reached: {said}")
+
+
+def _connector(url: str) -> Callable[[], psycopg.Connection]:
+    """What connects to a URL; in a closure, so that the password is in nobody's attributes."""
+    address = ""
+    with suppress(psycopg.Error, UnicodeDecodeError):  # which quote what they cannot read
+        given = conninfo_to_dict(url)
+        address = make_conninfo(
+            url, **{name: each for name, each in _CONNECTION.items() if name not in given}
+        )
+    if not address:
+        raise InvalidRequest("the postgresql:// address cannot be read; is something in it to be escaped?")
+    return lambda: psycopg.connect(address, autocommit=True)
+
+
+_Prepared: TypeAlias = tuple[Statement, bytes]
+
+
+class Session:
+    """A connection on which statements go out together, and their results come back together."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection, self._wire = connection, connection.pgconn
+        self._prepared: dict[Statement, bytes] = {}
+        self._names = 0
+        self._poll = select.poll()
+        self._poll.register(self._wire.socket, select.POLLIN)
+        self._owes_answers = False
+        self.idle_since_s = 0.0
+
+    def run(self, *steps: Step) -> list[Result]:
+        """The results, one a statement. ``Refused`` if the server refused one, ``Lost`` if it is away."""
+        if not self.is_usable:
+            raise Lost("the connection was lost before")
+        self._owes_answers = True
+        results: list[Result] = []
+        try:
+            refused = self._receive(self._send(steps), results)
+            self._wire.exit_pipeline_mode()
+        except psycopg.Error as problem:
+            if len(results) < len(steps):
+                raise Lost(_one_line(str(problem))) from None
+            return results  # everything was answered, and then it was lost
+        self._owes_answers = False
+        if refused is not None:
+            raise refused
+        return results
+
+    def _send(self, steps: tuple[Step, ...]) -> list[_Prepared | None]:
+        """Send everything, and say what is to be answered: a statement prepared, or (``None``) a result."""
+        wire, names, asked = self._wire, dict(self._prepared), list[_Prepared | None]()
+        wire.enter_pipeline_mode()
+        for statement, parameters in steps:
+            if statement not in names:
+                self._names += 1
+                names[statement] = f"penstock{self._names}".encode()
+                wire.send_prepare(names[statement], statement.text.encode(), statement.types)
+                asked.append((statement, names[statement]))
+            formats = [pq.Format.BINARY] * len(parameters)
+            wire.send_query_prepared(names[statement], parameters, formats, pq.Format.BINARY)
+            asked.append(None)
+        wire.pipeline_sync()
+        while wire.flush():
+            if self._wait(select.POLLIN | select.POLLOUT) & ~select.POLLOUT:
+                wire.consume_input()
+        return asked
+
+    def _receive(self, asked: list[_Prepared | None], results: list[Result]) -> Refused | None:
+        """Collect the results up to the end of the answer, and the first refusal if there is one."""
+        wire, refused, position = self._wire, None, 0
+        while True:
+            while wire.is_busy():
+                self._wait(select.POLLIN)
+                wire.consume_input()
+            result = wire.get_result()
+            if result is None:  # one statement's results end, or everything
+                if wire.status == pq.ConnStatus.BAD:
+                    raise psycopg.OperationalError(wire.get_error_message())
+                continue
+            if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                return refused
+            if result.status == pq.ExecStatus.FATAL_ERROR:
+                refused = refused or _refusal(result)
+            elif result.status != pq.ExecStatus.PIPELINE_ABORTED:
+                prepared = asked[position]
+                if prepared is None:
+                    results.append(_result(result))
+                else:
+                    self._prepared[prepared[0]] = prepared[1]
+            position += 1
+
+    def _wait(self, events: int) -> int:
+        """Until a byte can move; which way."""
+        self._poll.modify(self._wire.socket, events)
+        ready = self._poll.poll(ANSWER_TIMEOUT_S * 1000)
+        if not ready:
+            raise psycopg.OperationalError(f"no answer within {ANSWER_TIMEOUT_S:g} s")
+        return ready[0][1]
+
+    @property
+    def is_usable(self) -> bool:
+        return not self._owes_answers and self._wire.status == pq.ConnStatus.OK
+
+    def is_alive(self) -> bool:
+        """Whether it seems so from here: a server that says something unasked says goodbye."""
+        if not self.is_usable:
+            return False
+        self._poll.modify(self._wire.socket, select.POLLIN)
+        return not self._poll.poll(0)
+
+    def leave(self) -> None:
+        """End what transaction there is, so that somebody else can go on here; else close."""
+        if self.is_usable and self._wire.transaction_status != pq.TransactionStatus.IDLE:
+            with suppress(Refused, Lost):
+                self.run(ROLLBACK())
+        if not self.is_usable:
+            self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Pool:
+    """So many connections at most, the last used first.
+
+    Of our own, because whoever waits for psycopg's pool, which connects in the background, learns that it
+    waited for too long, and never why.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._slots = _Slots(place.pool_max)
+        self._idle: deque[Session] = deque()
+        self._process = os.getpid()
+        self.is_closed = False
+
+    def take(self) -> Session:
+        """A connection, to be given back."""
+        if not self._slots.take(POOL_WAIT_S):
+            raise Unavailable(
+                f"all {self._place.pool_max} connections to {self._place.shown} are in use for more than "
+                f"{POOL_WAIT_S:g} s; pool_max in the address allows for more"
+            )
+        try:
+            while True:
+                try:
+                    session = self._idle.pop()
+                except IndexError:
+                    return self._place.connect()
+                if session.is_alive():
+                    return session
+                session.close()
+        except BaseException:
+            self._slots.give_back()
+            raise
+
+    def give_back(self, session: Session) -> None:
+        try:
+            session.leave()
+            session.idle_since_s = time.monotonic()
+            if session.is_usable:
+                self._idle.append(session)
+            self._drop_before(inf if self.is_closed else session.idle_since_s - IDLE_MAX_S)
+        except BaseException:
+            session.close()
+            raise
+        finally:
+            self._slots.give_back()
+
+    def _drop_before(self, time_s: float) -> None:
+        """Close what nobody has needed since."""
+        with suppress(IndexError):
+            while self._idle[0].idle_since_s < time_s:
+                oldest = self._idle.popleft()
+                oldest.close()
+
+    def drop_idle(self) -> None:
+        self._drop_before(inf)
+
+    def close(self) -> None:
+        self.is_closed = True
+        if os.getpid() == self._process:  # else the connections are the parent's
+            self.drop_idle()
+
+
+class _Slots:
+    """So many at most, first come, first served: a semaphore lets the quick starve those that wait."""
+
+    def __init__(self, count: int) -> None:
+        self._free, self._lock = count, Lock()
+        self._waiting: deque[Lock] = deque()
+
+    def take(self, timeout_s: float) -> bool:
+        """Whether there was one in time."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return True
+            turn = Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        try:
+            if turn.acquire(timeout=timeout_s):
+                return True
+        except BaseException:
+            self._give_up(turn, is_wanted=False)
+            raise
+        return self._give_up(turn, is_wanted=True)
+
+    def _give_up(self, turn: Lock, *, is_wanted: bool) -> bool:
+        """No longer wait; whether a slot came at the last moment, and is kept."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return False
+        if not is_wanted:
+            self.give_back()
+        return is_wanted
+
+    def give_back(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._free += 1
+
+
+def _refusal(result: PGresult) -> Refused:
+    """What the server said; ``OperationalError`` if it went away with that."""
+    field = pq.DiagnosticField
+    severity, state, message = (
+        (result.error_field(each) or b"").decode(errors="replace")
+        for each in (field.SEVERITY_NONLOCALIZED, field.SQLSTATE, field.MESSAGE_PRIMARY)
+    )
+    if severity != "ERROR":
+        raise psycopg.OperationalError(message or _one_line(result.get_error_message()))
+    return Refused(state, message)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _result(result: PGresult) -> Result:
+    """There are no empty values in what we ask for."""
+    fields = range(result.nfields)
+    rows = [tuple(result.get_value(row, each) or b"" for each in fields) for row in range(result.ntuples)]
+    return Result(rows, result.command_tuples or 0, result.command_status or b"")

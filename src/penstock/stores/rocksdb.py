@@ -1,0 +1,364 @@
+"""RocksDB, embedded: one directory, one process, many threads.
+
+Of the key-value family: one atomic batch carries an advance's objects and its row. Writers share a sync of
+the write-ahead log: a batch is written under a short lock, and made durable after it, together with all that
+other threads wrote meanwhile. What is written and not yet durable is shown to nobody: reading such a row
+waits for the sync. So what was acknowledged, and what was read, survives a power cut.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from struct import Struct
+from threading import Condition, Lock
+from typing import Any, Final, cast
+
+import rocksdict
+
+from penstock.errors import Damaged, Denied, InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
+from penstock.model.clock import Clock, now_us
+from penstock.model.encoding import ObjectId
+from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.rocksdb_directory import DATA_DIRECTORY, claim
+
+BLOOM_BITS: Final = 10
+WAL_MAX_BYTES: Final = 256 * 1024 * 1024
+"""Of the write-ahead log: what opening may have to read again after a crash."""
+LOG_FILES_MAX: Final = 5
+FAMILIES: Final = ("objects", "times", "rows", "kinds")
+"""Objects by id; when each was last stored, and its size, by id; rows by name; their names by kind."""
+
+_TIME = Struct(">QI")
+_LAST = b"\xff" * 33
+"""Behind every id and name."""
+
+
+class RocksdbStore(Store):
+    """A lake in one directory, which belongs to one process as long as it is open."""
+
+    def __init__(self, path: str | Path, *, create: bool = True, clock: Clock = now_us) -> None:
+        self._path = Path(str(path).removeprefix("rocksdb://")).absolute()
+        self.url = f"rocksdb://{self._path}"
+        self._clock = clock
+        self._process = os.getpid()
+        self._closed = False
+        self._users = 0
+        self._unused = Condition(Lock())
+        self._lock = Lock()
+        """Held for a batch: to compare, and to write without syncing."""
+        self._synced, self._is_syncing = Condition(Lock()), False
+        self._written = self._durable = 0
+        """The numbers of the last batch that was written, and of the last that is durable."""
+        self._pending: dict[str, int] = {}
+        """Rows that may not be durable yet, and the batch that makes them so."""
+        self._sync_problem: Exception | None = None
+        try:
+            claim(self._path, create)
+        except OSError as problem:
+            raise Denied(f"{self._path} cannot be used: {problem.strerror}") from None
+        with self._using():
+            self._db = rocksdict.Rdict(str(self._path / DATA_DIRECTORY), *_options())
+            self._objects, self._times, self._rows, self._kinds = self._families = [
+                self._db.get_column_family(name) for name in FAMILIES
+            ]
+            self._handles = {name: self._db.get_column_family_handle(name) for name in FAMILIES}
+        _survive_fork(self)
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        """Use the database, which is not closed meanwhile, and turn its errors into ours."""
+        if os.getpid() != self._process:
+            raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+        with self._unused:
+            if self._closed:
+                raise InvalidRequest(f"{self._path} was closed; open the lake anew")
+            self._users += 1
+        try:
+            yield
+        except Exception as problem:
+            if type(problem) is not Exception:  # which is what all of the library's errors are
+                raise
+            raise self._explain(problem) from problem
+        finally:
+            with self._unused:
+                self._users -= 1
+                self._unused.notify_all()
+
+    def _explain(self, problem: Exception) -> PenstockError:
+        text = str(problem)
+        if "lock hold by current process" in text:
+            return InvalidRequest(f"{self._path} is open in this process already; use that lake, or close it")
+        if "While lock file" in text:
+            return Unavailable(
+                f"{self._path} is in use by another process, and a lake in RocksDB belongs to one at a time. "
+                "Close it there; for several processes, copy the lake to a store that they can share."
+            )
+        if text.startswith("Corruption"):
+            return Damaged(f"{self._path} is damaged: {text}", path=str(self._path))
+        if "Permission denied" in text:
+            return Denied(f"{self._path} cannot be used: {text}")
+        return Unavailable(f"{self._path} cannot be used: {text}")
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        with self._using():
+            return _found(self._objects, ids)
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        with self._using():
+            batch = _Batch(self._handles)
+            with self._lock:
+                self._add(batch, objects, _found(self._times, objects))
+                number = self._write(batch)
+            self._sync(number)
+
+    def _add(self, batch: _Batch, objects: Mapping[ObjectId, bytes], known: Mapping[ObjectId, bytes]) -> None:
+        """Add what is new, and a new time for what is there already; ``known`` are the times as they are."""
+        now = self._clock()
+        for one, data in objects.items():
+            if one in known:
+                size = _TIME.unpack(known[one])[1]
+            else:
+                size = len(data)
+                batch.put("objects", one, data)
+            batch.put("times", one, _TIME.pack(now, size))
+
+    def _write(self, batch: _Batch) -> int:
+        """Write a batch, visible at once and not yet durable; its number. The lock is held."""
+        # The library syncs with Python's global lock held, which would stop all threads for as long as the
+        # disk takes. So nothing is synced here; syncing the log by itself lets go of that lock.
+        self._db.write(batch.inner)
+        self._written += 1
+        return self._written
+
+    def _sync(self, number: int) -> None:
+        """Return once a batch is durable. One thread syncs at a time, for all that was written by then."""
+        with self._synced:
+            self._synced.wait_for(lambda: self._durable >= number or not self._is_syncing)
+            if self._durable >= number:
+                return
+            if self._sync_problem is not None:
+                # A disk that failed to sync once may forget what it took, and say that the next sync worked.
+                raise Unavailable(
+                    f"{self._path} could not be synced: {self._sync_problem}. Open the lake anew."
+                )
+            self._is_syncing, written = True, self._written
+        is_done = False
+        try:
+            self._db.flush_wal(True)
+            is_done = True
+        except Exception as problem:
+            self._sync_problem = problem
+            raise
+        finally:
+            with self._synced:
+                self._is_syncing = False
+                if is_done:
+                    self._durable = written
+                self._synced.notify_all()
+
+    @contextmanager
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - reads are cheap
+        yield _RocksdbTurn(self, name, self.reference(name))
+
+    def reference(self, name: str) -> Row | None:
+        with self._using():
+            row = self._read(name)
+            number = self._pending.get(name)
+            if number is not None:
+                self._sync(number)
+            return row
+
+    def _read(self, name: str) -> Row | None:
+        found = self._rows.get(name.encode())
+        if found is None:
+            return None
+        kind, _, data = found.partition(b"\0")
+        return Row(name, kind.decode(), data)
+
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        found: list[Row] = []
+        start, within = _kind_key(kind, max(after, prefix)), _kind_key(kind, prefix)
+        with self._using():
+            for key in cast("Iterator[bytes]", self._kinds.keys(from_key=start)):
+                if len(found) == limit or not key.startswith(within):
+                    break
+                name = key[len(kind) + 1 :].decode()
+                # The listing is of one moment, the row of a later one: it may be gone by now.
+                row = self.reference(name) if name > after else None
+                if row is not None and row.kind == kind:
+                    found.append(row)
+        return found
+
+    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+        found: list[Stored] = []
+        with self._using():
+            for one, time in cast("Iterator[tuple[bytes, bytes]]", self._times.items(from_key=after)):
+                if one == after:
+                    continue
+                if len(time) != _TIME.size:
+                    raise Damaged(f"{self._path} is damaged: object {one.hex()} has no time")
+                found.append(Stored(one, *_TIME.unpack(time)))
+                if len(found) == limit:
+                    return found, one
+        return found, b""
+
+    def delete(self, objects: Sequence[Stored]) -> int:
+        with self._using():
+            batch = _Batch(self._handles)
+            with self._lock:
+                times = _found(self._times, {one.id for one in objects})
+                doomed = {one.id for one in objects if _time_us(times.get(one.id)) == one.referenced_us}
+                for one in doomed:
+                    batch.delete("objects", one)
+                    batch.delete("times", one)
+                number = self._write(batch)
+            self._sync(number)
+            return len(doomed)
+
+    def erase(self) -> None:
+        with self._using():
+            batch = _Batch(self._handles)
+            for family in FAMILIES:
+                batch.delete_all(family)
+            with self._lock:
+                number = self._write(batch)
+            self._sync(number)
+
+    def check(self) -> list[str]:
+        with self._using():
+            errors = self._db.property_int_value("rocksdb.background-errors")
+        return [f"RocksDB met {errors} errors in the background since it was opened"] if errors else []
+
+    def close(self) -> None:
+        if os.getpid() != self._process:
+            return
+        with self._unused:
+            self._closed = True
+            self._unused.wait_for(lambda: not self._users)
+            self._handles.clear()
+            for each in (*self._families, self._db):
+                # Closing flushes, and what cannot be flushed is in the log: the next to open finds it there.
+                with suppress(Exception):
+                    each.close()
+
+
+class _RocksdbTurn(Turn):
+    def __init__(self, store: RocksdbStore, name: str, row: Row | None) -> None:
+        self._store, self._name, self.row = store, name, row
+
+    def advance(
+        self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
+    ) -> Advanced:
+        store = self._store
+        with store._using():
+            batch = _Batch(store._handles)
+            with store._lock:
+                known = _found(store._times, {*objects, *fresh})
+                present = frozenset(one for one in fresh if one in known)
+                is_lost = bool(present) or store._read(self._name) != self.row
+                if is_lost:
+                    number = store._written
+                else:
+                    store._add(batch, objects, known)
+                    self._replace(batch, row)
+                    number = self._write(batch)
+            if is_lost:
+                store._sync(number)
+                return Advanced(False, present)
+            try:
+                store._sync(number)
+            except Exception as problem:
+                raise OutcomeUnknown(f"it is not known whether this was committed: {problem}") from problem
+            self._settle(number)
+            return Advanced(True)
+
+    def _write(self, batch: _Batch) -> int:
+        # Pending before it is written: nobody can see the row and not see that it may not be durable.
+        self._store._pending[self._name] = self._store._written + 1
+        try:
+            return self._store._write(batch)
+        except Exception as problem:
+            raise OutcomeUnknown(f"{self._store._path} failed while committing: {problem}") from problem
+
+    def _settle(self, number: int) -> None:
+        with self._store._lock:
+            if self._store._pending.get(self._name) == number:
+                del self._store._pending[self._name]
+
+    def _replace(self, batch: _Batch, row: Row | None) -> None:
+        key = self._name.encode()
+        if self.row is not None:
+            batch.delete("kinds", _kind_key(self.row.kind, self._name))
+        if row is None:
+            batch.delete("rows", key)
+        else:
+            batch.put("rows", key, row.kind.encode() + b"\0" + row.data)
+            batch.put("kinds", _kind_key(row.kind, self._name), b"")
+
+
+class _Batch:
+    """Changes to several families that happen together or not at all."""
+
+    def __init__(self, families: Mapping[str, rocksdict.ColumnFamily]) -> None:
+        self.inner = rocksdict.WriteBatch(raw_mode=True)
+        self._families = families
+
+    def put(self, family: str, key: bytes, value: bytes) -> None:
+        self.inner.put(key, value, self._families[family])
+
+    def delete(self, family: str, key: bytes) -> None:
+        self.inner.delete(key, self._families[family])
+
+    def delete_all(self, family: str) -> None:
+        self.inner.delete_range(b"", _LAST, self._families[family])
+
+
+def _found(family: rocksdict.Rdict, ids: Iterable[ObjectId]) -> dict[ObjectId, bytes]:
+    wanted: list[Any] = list(ids)
+    values = family.get(wanted) if wanted else []
+    return {one: value for one, value in zip(wanted, values or (), strict=True) if value is not None}
+
+
+def _kind_key(kind: str, name: str) -> bytes:
+    return f"{kind}\0{name}".encode()
+
+
+def _time_us(time: bytes | None) -> int | None:
+    return None if time is None else int(_TIME.unpack(time)[0])
+
+
+def _options() -> tuple[rocksdict.Options, dict[str, rocksdict.Options]]:
+    """Of the database, and of each family."""
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_max_total_wal_size(WAL_MAX_BYTES)
+    options.set_keep_log_file_num(LOG_FILES_MAX)
+    table = rocksdict.BlockBasedOptions()
+    # Most objects that are written are new, and a filter says so without a read.
+    table.set_bloom_filter(BLOOM_BITS, False)
+    family = rocksdict.Options(raw_mode=True)
+    family.set_block_based_table_factory(table)
+    family.set_compression_type(rocksdict.DBCompressionType.lz4())
+    return options, dict.fromkeys(FAMILIES, family)
+
+
+def _survive_fork(store: RocksdbStore) -> None:
+    """Keep a child process from freeing the database that it inherits.
+
+    Freeing waits for RocksDB's threads, which a fork does not take along: the child would never end.
+    """
+    inherited = weakref.ref(store)
+
+    def keep() -> None:
+        found = inherited()
+        if found is not None:
+            for each in (*found._families, found._db):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+
+    os.register_at_fork(after_in_child=keep)

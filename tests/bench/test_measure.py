@@ -1,0 +1,114 @@
+"""What is counted: the time after the warm-up, every commit in it, and nothing else."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+import pytest
+
+from penstock.bench.load import Load, Shape
+from penstock.bench.measure import Measured, measure
+from penstock.bench.run import Pair, Plan, run
+from penstock.bench.site import Site
+from penstock.bench.tally import Tally, TallyStore
+from penstock.bench.ways import Way
+from penstock.errors import Denied
+from penstock.kernel.kernel import Kernel
+from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Advanced, Turn
+from penstock.stores.wrapped import Advance
+
+
+def measured(commits: int, seconds: float = 2.0) -> Measured:
+    latencies_s = tuple((number + 1) / 1000 for number in range(commits))
+    return Measured(seconds=seconds, latencies_s=latencies_s, tally=Tally(calls=300, swaps=50, lost_swaps=1))
+
+
+def test_figures_of_a_measurement() -> None:
+    found = measured(100)
+    assert (found.commits, found.rate) == (100, 50.0)
+    assert found.latency_ms(0.5) == pytest.approx(51)
+    assert found.latency_ms(0.99) == pytest.approx(100)
+    assert found.latency_ms(1) == pytest.approx(100)
+    assert (found.commits_a_swap, found.calls_a_commit) == (2.0, 3.0)
+
+
+def test_a_measurement_without_commits_has_no_averages() -> None:
+    nothing = Measured(seconds=1.0, latencies_s=(), tally=Tally())
+    assert (nothing.rate, nothing.commits_a_swap, nothing.calls_a_commit) == (0, None, None)
+    assert nothing.latency_ms(0.5) is None
+
+
+def test_the_ratio_compares_rates() -> None:
+    def pair(naive: Measured | None) -> Pair:
+        return Pair(shape=Shape.ONE_BRANCH, writers=1, group=measured(100), naive=naive)
+
+    assert pair(measured(20, seconds=4.0)).times_naive == 10
+    assert pair(None).times_naive is None
+    assert pair(measured(0)).times_naive is None
+
+
+def test_commits_are_those_of_the_branch_and_the_warm_up_is_left_out() -> None:
+    store = TallyStore(MemoryStore())
+    branch, *_ = branches = Site(store).branches(1)
+    found = measure(store, Load(Shape.ONE_BRANCH, 2, branches), Way.NAIVE, 0.2, 0.2)
+    kernel = Kernel(store)
+    landed = kernel.history.commit(kernel.references.get(branch).head).depth - 1
+    assert 0 < found.commits < landed
+    assert found.seconds >= 0.2
+    assert found.tally.swaps == pytest.approx(found.commits, rel=0.3), (
+        "but for what was under way at the ends"
+    )
+
+
+@pytest.mark.parametrize("way", Way)
+def test_nothing_counts_before_every_writer_has_been_at_all_its_branches(way: Way) -> None:
+    class Gated(TallyStore):
+        """Keeps the last branch from moving until it is opened."""
+
+        opened = Event()
+
+        def advance(self, turn: Turn, wish: Advance) -> Advanced:
+            if wish.name == branches[-1]:
+                assert self.opened.wait(60)
+            return super().advance(turn, wish)
+
+    store = Gated(MemoryStore())
+    branches = Site(store.inner).branches(4)
+    load, found = Load(Shape.MANY_BRANCHES, 2, branches), list[Measured]()
+    thread = Thread(target=lambda: found.append(measure(store, load, way, 0.01, 0.0)))
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive(), "it measured although a writer had not been at the last branch"
+    store.opened.set()
+    thread.join(60)
+    assert len(found) == 1
+
+
+def test_an_error_of_one_writer_ends_the_measurement() -> None:
+    class Refusing(TallyStore):
+        def advance(self, turn: Turn, wish: Advance) -> Advanced:
+            if self.tally.swaps == 20:
+                raise Denied("no more")
+            return super().advance(turn, wish)
+
+    store = Refusing(MemoryStore())
+    branches = Site(store).branches(1)
+    with pytest.raises(Denied, match="no more"):
+        measure(store, Load(Shape.ONE_BRANCH, 4, branches), Way.GROUP_COMMIT, 600, 600)
+
+
+def test_a_plan_is_carried_out_in_its_order() -> None:
+    plan = Plan(writers=(1, 2), seconds=0.01)
+    announced: list[tuple[Shape, int, Way]] = []
+    pairs = list(run(Site(MemoryStore()), plan, lambda *what: announced.append(what)))
+    assert announced == [(shape, writers, way) for shape in Shape for writers in (1, 2) for way in Way]
+    assert [(pair.shape, pair.writers) for pair in pairs] == [(s, w) for s in Shape for w in (1, 2)]
+    assert len(announced) == plan.measurements
+    assert plan.takes_s == pytest.approx(12 * 0.012)
+
+
+def test_without_the_naive_loop_there_is_half_as_much_to_do() -> None:
+    plan = Plan(shapes=(Shape.ONE_TABLE,), writers=(3,), seconds=0.01, naive=False)
+    [pair] = run(Site(MemoryStore()), plan)
+    assert (plan.measurements, pair.naive, pair.times_naive) == (1, None, None)

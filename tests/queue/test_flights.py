@@ -1,0 +1,217 @@
+"""The next batch is written while the swap of the one before it is in flight; nobody is answered by that."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from penstock.errors import Denied, OutcomeUnknown, ReferenceChanged, Unavailable
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.queue import Outcome
+from penstock.kernel.settings import Settings
+from penstock.stores.memory import MemoryStore
+from tests.queue.hooks import (
+    Arrivals,
+    Caller,
+    Gate,
+    HookedStore,
+    Once,
+    head,
+    history,
+    messages,
+    new_kernel,
+    put,
+    ref_log,
+    wait_until,
+)
+
+
+class Airport:
+    """A kernel whose first swap is held in flight, with a second batch written behind it."""
+
+    def __init__(self, outcome: Callable[[], None], *behind: Callable[[Kernel], Outcome]) -> None:
+        self.data = MemoryStore()
+        self.store = HookedStore(self.data)
+        self.kernel = new_kernel(self.store, settings=Settings(backoff_min_ms=0.01))
+        put(self.kernel, "zero")
+        gate, first = Gate(), Once()
+
+        def before_swap() -> None:
+            if first():
+                gate.pass_through()
+                outcome()
+
+        self.store.before_swap = before_swap
+        before = self.store.advances
+        self.first: Caller[Outcome] = Caller(lambda: put(self.kernel, "first", key="first"))
+        gate.wait_until_reached()
+        arrivals = Arrivals(self.kernel)
+        for call in behind:
+            arrivals.add(partial(call, self.kernel))
+        self.behind = arrivals.callers
+        if behind:
+            wait_until(lambda: self.store.advances == before + 2)  # the second batch is being written
+        self._gate = gate
+
+    def go_on(self) -> None:
+        self._gate.open()
+
+    @property
+    def landed(self) -> list[str]:
+        return messages(Kernel(self.data))
+
+
+def lands() -> None:
+    """The swap in flight goes on."""
+
+
+def other(kernel: Kernel) -> Outcome:
+    return put(kernel, "second", key="second")
+
+
+def test_a_batch_is_written_while_the_one_before_it_is_swapped() -> None:
+    airport = Airport(lands, other, lambda kernel: put(kernel, "third"))
+    assert airport.landed == ["zero"], "nothing is visible before its swap"
+    assert all(caller.is_alive() for caller in (airport.first, *airport.behind))
+    airport.go_on()
+    assert airport.first.result().head == history(airport.kernel)[1][0]
+    for caller in airport.behind:
+        caller.result()
+    assert airport.landed[:3] == ["zero", "first", "second"]
+    positions = [entry.position for entry in ref_log(airport.kernel)]
+    assert positions == list(range(1, len(positions) + 1))
+
+
+def overtaken_by_another(airport: list[Airport]) -> None:
+    put(Kernel(airport[0].data), "theirs")
+
+
+def test_a_lost_swap_takes_the_batch_behind_it_along() -> None:
+    made: list[Airport] = []
+    made.append(Airport(lambda: overtaken_by_another(made), other))
+    made[0].go_on()
+    made[0].first.result()
+    made[0].behind[0].result()
+    assert made[0].landed == ["zero", "theirs", "first", "second"], "and the order stays"
+
+
+@pytest.mark.parametrize("error", [Unavailable, OutcomeUnknown])
+def test_a_swap_that_failed_is_tried_again_before_those_behind_it(error: type[Exception]) -> None:
+    def fail() -> None:
+        raise error("the answer was lost")
+
+    airport = Airport(fail, other)
+    airport.go_on()
+    airport.first.result()
+    airport.behind[0].result()
+    assert airport.landed == ["zero", "first", "second"]
+
+
+def test_a_swap_whose_answer_was_lost_is_found_and_not_repeated() -> None:
+    airport = Airport(lands, other)
+    once = Once()
+
+    def lose_the_answer(go: Callable[[], object]) -> object:
+        advanced = go()
+        if once():
+            raise OutcomeUnknown("the answer was lost")
+        return advanced
+
+    # Too late for the two that are under way, so for the one after them.
+    airport.store.around_advance = lose_the_answer  # type: ignore[assignment]
+    third = Caller(lambda: put(airport.kernel, "third", key="third"))
+    airport.go_on()
+    for caller in (airport.first, *airport.behind, third):
+        caller.result()
+    assert sorted(airport.landed) == ["first", "second", "third", "zero"]
+
+
+@pytest.mark.parametrize("stopped_by", [KeyboardInterrupt, MemoryError])
+def test_a_thread_that_is_stopped_in_flight_leaves_nobody_waiting(stopped_by: type[BaseException]) -> None:
+    def stop() -> None:
+        raise stopped_by
+
+    airport = Airport(stop, other)
+    airport.go_on()
+    assert isinstance(airport.first.error, stopped_by)
+    airport.behind[0].result()
+    put(airport.kernel, "last")
+    assert [name for name in airport.landed if name != "first"] == ["zero", "second", "last"]
+    put(airport.kernel, "first", key="first")
+    assert airport.landed.count("first") == 1
+
+
+def test_a_swap_that_is_refused_by_the_store_is_answered_and_those_behind_it_land() -> None:
+    def refuse() -> None:
+        raise Denied("not allowed")
+
+    airport = Airport(refuse, other)
+    airport.go_on()
+    assert isinstance(airport.first.error, Denied)
+    airport.behind[0].result()
+    assert airport.landed == ["zero", "second"]
+
+
+def test_a_refusal_because_of_a_swap_in_flight_waits_for_it_to_land() -> None:
+    airport = Airport(lands)
+    seen = head(Kernel(airport.data))
+    late = Caller(lambda: put(airport.kernel, "second", expected_head=seen))
+    wait_until(lambda: airport.kernel._queue("main")._leader is not None)
+    assert late.is_alive()
+    airport.go_on()
+    airport.first.result()
+    assert isinstance(late.error, ReferenceChanged)
+    assert airport.landed == ["zero", "first"]
+
+
+def test_a_refusal_because_of_a_swap_in_flight_that_fails_is_none() -> None:
+    def refuse() -> None:
+        raise Denied("not allowed")
+
+    airport = Airport(refuse)
+    seen = head(Kernel(airport.data))
+    late = Caller(lambda: put(airport.kernel, "second", expected_head=seen))
+    wait_until(lambda: airport.kernel._queue("main")._leader is not None)
+    airport.go_on()
+    assert isinstance(airport.first.error, Denied)
+    late.result()
+    assert airport.landed == ["zero", "second"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_same_request_behind_itself_is_done_once(fails: bool) -> None:
+    def outcome() -> None:
+        if fails:
+            raise Unavailable("away for a moment")
+
+    airport = Airport(outcome, lambda kernel: put(kernel, "first", key="first"))
+    airport.go_on()
+    results = [airport.first.result(), airport.behind[0].result()]
+    assert results[0].head == results[1].head
+    assert airport.landed == ["zero", "first"]
+
+
+def test_a_receipt_written_behind_a_flight_that_failed_still_finds_its_commit() -> None:
+    """It was written when the log was expected to be one entry longer than it came to be."""
+    made: list[Airport] = []
+
+    def refuse() -> None:
+        raise Denied("not allowed")
+
+    made.append(Airport(refuse, other))
+    made[0].go_on()
+    assert isinstance(made[0].first.error, Denied)
+    done = made[0].behind[0].result()
+    elsewhere = Kernel(made[0].data)
+    again = put(elsewhere, "second", key="second")
+    assert (again.head, again.repeated) == (done.head, True)
+    assert made[0].landed == ["zero", "second"]
+
+
+def test_more_batches_follow_one_another() -> None:
+    store = HookedStore(MemoryStore())
+    kernel = new_kernel(store)
+    callers = [Caller(partial(put, kernel, f"t{number}", key=f"key-{number}")) for number in range(200)]
+    heads = {caller.result().head for caller in callers}
+    assert len(heads) == 200
+    assert sorted(messages(kernel)) == sorted(f"t{number}" for number in range(200))

@@ -1,0 +1,27 @@
+"""The object store keeps the store contract, in a directory and on a real S3 server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.stores.objectstore import ObjectStore
+from penstock.testing import StoreContract
+from penstock.testing.samples import OpenStore
+from tests.servers.s3 import S3Place
+
+WAIT_S = 0.5
+SERVER_WAIT_S = 1.0
+
+
+class TestDirectory(StoreContract):
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> OpenStore:
+        return lambda: ObjectStore(f"file://{tmp_path}/lake", announce_wait_s=WAIT_S)
+
+
+class TestSeaweedFS(StoreContract):
+    @pytest.fixture
+    def open_store(self, s3_place: S3Place) -> OpenStore:
+        return lambda: ObjectStore(s3_place.url, announce_wait_s=SERVER_WAIT_S)

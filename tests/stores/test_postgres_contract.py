@@ -1,0 +1,15 @@
+"""The PostgreSQL store keeps the contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.stores.postgres import PostgresStore
+from penstock.testing import StoreContract
+from penstock.testing.samples import OpenStore
+
+
+class TestPostgresStore(StoreContract):
+    @pytest.fixture
+    def open_store(self, postgres_url: str) -> OpenStore:
+        return lambda: PostgresStore(postgres_url)
