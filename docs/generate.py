@@ -1,4 +1,4 @@
-"""Write the reference pages that are made from the code: commands, errors, configuration.
+"""Write the reference pages that are made from the code: commands, errors, configuration, metrics.
 
 ``make docs`` runs this; a test fails if a page is not what this would write.
 """
@@ -25,6 +25,8 @@ from penstock.cli.rendering.times import size
 from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
 from penstock.kernel import commit
 from penstock.kernel.settings import Settings
+from penstock.metrics.meter import BRANCHES_MAX, OTHER
+from penstock.metrics.table import METRICS, REQUESTS_A_BATCH, SECONDS
 from penstock.model import commits, content, keys, names, objects
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -344,6 +346,11 @@ def configuration_page() -> Iterator[str]:
     yield from table(
         ("variable", "meaning"), ((f"`{name}`", text) for name, text in environment.MEANINGS.items())
     )
+    yield (
+        "The libraries of the stores read variables of their own, for programs too: passwords, keys, "
+        "regions. They are named with each [store](../guide/stores.md)."
+    )
+    yield ""
     yield "## Limits that are fixed"
     yield ""
     yield "What exceeds one is refused by name, and nothing is written."
@@ -363,10 +370,56 @@ def _value(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+# -- metrics -----------------------------------------------------------------------------------------------
+
+METRICS_INTRODUCTION = """
+# Metrics
+
+What a lake tells a meter. How to hand it one, and what to look at, is in the [guide](../guide/metrics.md).
+Names and labels are the same for Prometheus and OpenTelemetry. All figures are those of one process.
+"""
+
+
+_UNITS = {"s": "seconds", "By": "bytes"}
+
+
+def metrics_page() -> Iterator[str]:
+    yield from METRICS_INTRODUCTION.strip().splitlines()
+    yield ""
+    yield from table(
+        ("metric", "type", "unit", "labels", "meaning"),
+        (
+            (
+                f"`{metric.name}`",
+                metric.type.value,
+                _UNITS.get(metric.unit, metric.unit.strip("{}")),
+                ", ".join(f"`{label}`" for label in metric.labels),
+                metric.help,
+            )
+            for metric in METRICS
+        ),
+    )
+    yield (
+        f"Of branches, a meter shows the first {BRANCHES_MAX} that it meets by name; counts of all others "
+        f"are added up as `{OTHER}`, and their gauges are left out."
+    )
+    yield ""
+    yield "## Buckets"
+    yield ""
+    yield from table(
+        ("of", "upper bounds"),
+        (
+            ("times", ", ".join(f"{bound:g}" for bound in SECONDS)),
+            ("requests of a batch", ", ".join(f"{bound:g}" for bound in REQUESTS_A_BATCH)),
+        ),
+    )
+
+
 PAGES: dict[Path, Callable[[], Iterator[str]]] = {
     REFERENCE / "cli.md": commands_page,
     REFERENCE / "errors.md": errors_page,
     REFERENCE / "configuration.md": configuration_page,
+    REFERENCE / "metrics.md": metrics_page,
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.stores.objectstore import ObjectStore
 from penstock.testing import StoreContract
+from penstock.testing.contract_races import RaceContract
 from penstock.testing.samples import OpenStore
 from tests.servers.s3 import S3Place
 
@@ -23,5 +24,7 @@ class TestDirectory(StoreContract):
 
 class TestSeaweedFS(StoreContract):
     @pytest.fixture
-    def open_store(self, s3_place: S3Place) -> OpenStore:
-        return lambda: ObjectStore(s3_place.url, announce_wait_s=SERVER_WAIT_S)
+    def open_store(self, s3_place: S3Place, request: pytest.FixtureRequest) -> OpenStore:
+        is_race = hasattr(RaceContract, request.node.originalname)
+        wait_s = CONTENDED_WAIT_S if is_race else SERVER_WAIT_S
+        return lambda: ObjectStore(s3_place.url, announce_wait_s=wait_s)

@@ -283,11 +283,11 @@ class ObjectStore(Store):
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
-        state = self._recall(name) if remembered is not None else None
-        if state is not None and state.row == remembered:
-            yield _ObjectTurn(self, name, state, is_certain=False)
+        if remembered is not None:
+            yield _ObjectTurn(self, name, remembered, None)
         else:
-            yield _ObjectTurn(self, name, self._run(self._begin(name)), is_certain=True)
+            state = self._run(self._begin(name))
+            yield _ObjectTurn(self, name, state.row, state)
 
     async def _begin(self, name: str) -> _State:
         """Read the row, and at the same time the announcements that its swap will need."""
@@ -415,15 +415,21 @@ class ObjectStore(Store):
 
 
 class _ObjectTurn(Turn):
-    def __init__(self, store: ObjectStore, name: str, state: _State, is_certain: bool) -> None:
+    """The state of a row that the caller remembers is looked up when it is swapped."""
+
+    def __init__(self, store: ObjectStore, name: str, row: Row | None, state: _State | None) -> None:
         self._store, self._name, self._state = store, name, state
-        self.row, self.is_certain = state.row, is_certain
+        self.row, self.is_certain = row, state is not None
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
     ) -> Advanced:
-        writing = _Writing(self._store, objects, frozenset(fresh))
-        return self._store._run(writing.advance(self._name, self._state, row))
+        store, writing = self._store, _Writing(self._store, objects, frozenset(fresh))
+        present = store._run(writing.write(self._name, self.row, self._state, row))
+        if present:
+            return Advanced(False, present)
+        self.written()
+        return Advanced(store._run(writing.replace(self._name, self.row, self._state, row)))
 
 
 class _Writing:
@@ -534,34 +540,41 @@ class _Writing:
                 await asyncio.sleep(pause_s)
         raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
 
-    async def advance(self, name: str, state: _State, row: Row | None) -> Advanced:
-        store = self._store
-        if row is None and state.tag is None:
-            return await self._remove_nothing(name)
-        kind = row.kind if row is not None else None
-        self._mark = state.mark
-        if state.mark is None or kind != (state.row.kind if state.row is not None else None):
-            self._mark = self._new_mark = _mark_key(kind, name)
+    async def write(
+        self, name: str, before: Row | None, state: _State | None, row: Row | None
+    ) -> frozenset[ObjectId]:
+        """Write the objects, and the mark of a row that gets another kind; say which were there already."""
+        is_there = state is None or state.tag is not None
+        is_marked = state is None or state.mark is not None
+        if (row is not None or is_there) and not (is_marked and _kind(row) == _kind(before)):
+            self._new_mark = _mark_key(_kind(row), name)
         await self.store(self._new_mark)
         if self._present:
             await self._drop(self._new_mark)
-            return Advanced(False, frozenset(self._present))
+        return frozenset(self._present)
+
+    async def replace(self, name: str, before: Row | None, state: _State | None, row: Row | None) -> bool:
+        """Replace the row if it is still what it was before."""
+        store = self._store
+        if state is None:
+            state = store._recall(name)
+            if state is None or state.row != before:
+                state = await store._state(name)
+        if state.row != before:
+            await self._drop(self._new_mark)
+            return False
+        if row is None and state.tag is None:  # what is not there need not be removed
+            return (await store._state(name)).row is None
+        self._mark = self._new_mark or state.mark
         store._remember(name, None)
         tag = await self._swap(name, state, row)
         if tag is None:
             await self._drop(self._new_mark)
-            return Advanced(False)
+            return False
         store._remember(name, _State(row, tag, self._mark))
         if self._new_mark is not None:
             await self._drop(state.mark)
-        return Advanced(True)
-
-    async def _remove_nothing(self, name: str) -> Advanced:
-        """What is not there need not be removed, if it still is not there."""
-        await self.store()
-        if self._present:
-            return Advanced(False, frozenset(self._present))
-        return Advanced((await self._store._state(name)).row is None)
+        return True
 
     def _body(self, row: Row | None) -> bytes:
         assert self._mark is not None
@@ -685,6 +698,10 @@ async def _all(work: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 def _header(maker: bytes, last: bytes) -> bytes:
     return bytes([LAYOUT_VERSION]) + maker + last
+
+
+def _kind(row: Row | None) -> str | None:
+    return row.kind if row is not None else None
 
 
 def _object_key(one: ObjectId) -> str:

@@ -8,7 +8,9 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from penstock.errors import InvalidRequest
 
-_SECRET: Final = re.compile(r"pass|secret|token|key|credential|signature|sas|mechanismproperties", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    r"pass|secret|token|key|credential|signature|sas|mechanismproperties", re.IGNORECASE
+)
 
 
 def split_url(url: str) -> SplitResult:
