@@ -16,7 +16,7 @@ from penstock.testing import StoreContract
 from tests.documents_runner import blocks_of
 
 ROOT = Path(__file__).parent.parent
-ADAPTER_GUIDE = ROOT / "docs" / "guide" / "stores.md"
+ADAPTER_GUIDE = ROOT / "docs" / "guide" / "adapters.md"
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

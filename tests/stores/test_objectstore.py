@@ -12,6 +12,8 @@ from penstock.testing.contract_races import RaceContract
 from penstock.testing.samples import OpenStore
 from tests.servers.s3 import S3Place
 
+CONTENDED_WAIT_S = 60.0
+"""Where many write the same key, this server makes each of them wait for seconds."""
 WAIT_S = 0.5
 SERVER_WAIT_S = 1.0
 

@@ -56,7 +56,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lake.merge("dev", "main")
         lake.tag("v1").create(at="main~1")
         lake.branch("gone").create().delete()
-        main.put("last", table())
+        main.put("last", table(), idempotency_key="last")
     return place
 
 

@@ -316,11 +316,11 @@ def test_an_unreadable_object_that_nothing_leads_to_is_removed_when_a_receipt_wo
 def _aged(lake: Lake, clock: SetClock) -> None:
     _busy_lake(lake)
     lake.branch("old").create()
-    lake.branch("old").put("in-old", large(99))
+    lake.branch("old").put("in-old", large(99), idempotency_key="old")
     lake.branch("old").delete()
     clock.go_on(100 * DAY_S)
     lake.branch("new").create()
-    lake.branch("new").put("in-new", large(98))
+    lake.branch("new").put("in-new", large(98), idempotency_key="new")
     lake.branch("new").delete()
 
 

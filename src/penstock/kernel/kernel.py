@@ -37,7 +37,7 @@ from penstock.kernel.queue import BranchQueue, Outcome, outcome_of
 from penstock.kernel.rebase import NotMoved, Rebase
 from penstock.kernel.references import Move, References
 from penstock.kernel.reflog import RefLog, made_before
-from penstock.kernel.request import Request, request_key
+from penstock.kernel.request import Request, position_in, request_key
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, state_of
@@ -197,6 +197,8 @@ class Kernel:
         A request that is refused, or has nothing to do, because it landed before is answered by that.
         """
         with measured(self.meter, branch, request.event.value):
+            if (known := self._landed_before(branch, request)) is not None:
+                return known
             try:
                 outcome = self._submit(branch, request)
             except (ConflictError, RequestError):
@@ -219,6 +221,19 @@ class Kernel:
                 return self._queue(branch).submit(request)
             except PrepareAgain:
                 tries.again(f"too much landed on '{branch}' since the request was prepared")
+
+    def _landed_before(self, branch: str, request: Request) -> Outcome | None:
+        """What a request came to under a key that Penstock made; from now on, the queue looks."""
+        position = position_in(request.key) if request.key_is_given else None
+        if position is None:
+            return None
+        with suppress(ReferenceNotFound):
+            request.doubt_from = self._branch(branch).position
+            if position > request.doubt_from:
+                raise InvalidRequest(
+                    f"idempotency key '{request.key}' was not made for '{branch}' as it is", name=branch
+                )
+        return self._known(branch, request)
 
     def _known(self, branch: str, request: Request) -> Outcome | None:
         """What a repeated request came to before."""

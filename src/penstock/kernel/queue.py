@@ -38,7 +38,7 @@ from penstock.kernel.chain import Chain
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, key_reused, receipt, receipt_id
-from penstock.kernel.request import NextBatch, Request
+from penstock.kernel.request import NextBatch, Request, made_key, position_in
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.metrics.meter import SILENT, Meter
@@ -76,7 +76,7 @@ class Ticket:
         self.outcome: Outcome | None = None
         self.error: BaseException | None = None
         self.is_abandoned = False
-        self.in_doubt_from: int | None = None
+        self.in_doubt_from: int | None = request.doubt_from
         """The log position from which an earlier try may have landed it."""
         self.receipt_number = 0
         self.receipt_is_ours = False
@@ -410,7 +410,8 @@ class _Batch:
                 continue
             found = self._log.find(reference, ticket.request.key, since)
             if found is not None:
-                ticket.outcome = outcome_of(self._queue._objects, found[1], ticket.request.key)
+                known = outcome_of(self._queue._objects, found[1], ticket.request.key)
+                ticket.outcome = known._replace(repeated=ticket.request.doubt_from is not None)
             ticket.in_doubt_from = reference.position
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
@@ -426,6 +427,8 @@ class _Batch:
         keys: dict[str, Ticket] = {}
         for ticket in self._open:
             request = ticket.request
+            if not request.key_is_given and position_in(request.key) is None:
+                request.key = made_key(self._settled_position(reference), request.key)
             first = keys.setdefault(request.key, ticket)
             if first is not ticket:
                 if first.request.digest != request.digest:
@@ -474,8 +477,7 @@ class _Batch:
             landed=tuple(landed),
         )
         row = row_of(msgspec.structs.replace(reference, head=chain.tip, log=one, position=entry.position))
-        # From where in the log to look for these requests: not from what another batch is still to add.
-        position = self._before.position if self._before is not None else reference.position
+        position = self._settled_position(reference)
         receipts = self._receipts(reference, position, entry.time_us)
 
         def keep() -> None:
@@ -511,14 +513,21 @@ class _Batch:
         self._look_at_receipts(reference, receipts.keys(), advanced.present)
         return None if advanced.present else f"another process moved '{reference.name}'"
 
+    def _settled_position(self, reference: Reference) -> int:
+        """From where in the log to look for these requests: not from what another batch is still to add."""
+        return self._before.position if self._before is not None else reference.position
+
     def _receipts(self, reference: Reference, position: int, time_us: int) -> dict[ObjectId, bytes]:
-        """The receipts to be stored with a batch; a key whose receipt is there already was used before."""
+        """The receipts to be stored with a batch; a key whose receipt is there already was used before.
+
+        A key that Penstock made needs none: it tells itself from where in the log to look.
+        """
         for ticket, _ in self._accepted:
             ticket.meet(reference.incarnation)
         return {
             self._receipt_id(ticket, reference): receipt(ticket.request.digest, position, time_us)
             for ticket, _ in self._accepted
-            if not ticket.receipt_is_ours
+            if not ticket.receipt_is_ours and position_in(ticket.request.key) is None
         }
 
     def _receipt_id(self, ticket: Ticket, reference: Reference) -> ObjectId:

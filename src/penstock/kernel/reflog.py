@@ -13,6 +13,7 @@ from penstock.errors import Damaged, IdempotencyKeyReused
 from penstock.kernel import skips
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.objects import Objects, check_object
+from penstock.kernel.request import position_in
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest, encode, object_id
 from penstock.model.objects import Landed, LogEntry, Receipt
 from penstock.model.references import Event, Reference
@@ -123,6 +124,16 @@ class RefLog:
             start, width = stop, width * 4
         return None
 
+    def find_made(self, reference: Reference, key: str, position: int) -> tuple[ObjectId, LogEntry] | None:
+        """The entry that landed a request whose key names the log's position when it was made."""
+        if position >= reference.position:
+            return None
+        _, first = skips.back_to_depth(self._link, reference.log, position + 1)
+        until_us = first.time_us + RECEIPT_WINDOW_US if first is not None else None
+        found = self.find(reference, key, position, until_us)
+        is_this_branch = found is not None and found[1].incarnation == reference.incarnation
+        return found if is_this_branch else None
+
 
 def receipt_id(scope: bytes, key: str, number: int) -> ObjectId:
     """Under which id the receipt of a request is kept. ``number`` counts receipts that came to nothing."""
@@ -137,6 +148,9 @@ def made_before(
     ``IdempotencyKeyReused`` if the key was used for another ``request``.
     """
     number = 0
+    position = position_in(key)
+    if position is not None and reference is not None and scope == reference.incarnation:
+        return log.find_made(reference, key, position), number
     while True:
         one = receipt_id(scope, key, number)
         data = store.fetch((one,)).get(one)

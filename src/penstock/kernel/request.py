@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 
@@ -12,6 +13,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.references import Event, Reference
 
 KEY_MAX_CHARS = 200
+_MADE_KEY = re.compile(r"(\d{1,18})~[0-9a-f]{32}")
 
 
 class Request(ABC):
@@ -22,6 +24,8 @@ class Request(ABC):
     """The idempotency key: the same key and the same wish have the same outcome, however often repeated."""
     key_is_given: bool = False
     """Whether the caller chose the key, so that the request may be a repetition."""
+    doubt_from: int | None = None
+    """The log position from which another process may have landed it, if nothing but the log tells."""
     author: str
     expected_head: ObjectId | None = None
     incarnation: bytes | None = None
@@ -69,6 +73,17 @@ class Request(ABC):
             expected=expected.hex(),
             found=None if chain.has_drafts else reference.id,
         )
+
+
+def made_key(position: int, key: str) -> str:
+    """A key that Penstock makes: it tells from where in the ref log to look for its request."""
+    return f"{position}~{key}"
+
+
+def position_in(key: str) -> int | None:
+    """The log position in a key that Penstock made, ``None`` if the caller made it."""
+    found = _MADE_KEY.fullmatch(key)
+    return int(found[1]) if found else None
 
 
 class NextBatch(Exception):

@@ -59,8 +59,8 @@ REQUESTS: Final = _counter(
     "penstock_requests_total",
     "requests",
     "Requests to move a branch or tag, by what they were (the ref log's words; 'reference' if it was "
-    "created, assigned, rebased or deleted) and what came of them: 'ok', or the code of the error they were "
-    "refused with.",
+    "created, assigned, rebased or deleted) and what came of them: 'ok', the code of the error they were "
+    "refused with, or 'error' for one that is not Penstock's.",
     BRANCH,
     "kind",
     "outcome",

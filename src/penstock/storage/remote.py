@@ -1,7 +1,8 @@
 """Object storage as a bucket: S3, Google Cloud Storage and Azure, through obstore.
 
-Keys come from the environment or from where the vendor's own tools look for them. Writes are never sent
-twice by the library: a second sending of a write that was done would be refused, and look like a loss.
+Keys come from the environment (``AWS_ACCESS_KEY_ID`` and the like) or from the role of the machine, not from
+the files of the vendors' own tools. Writes are never sent twice by the library: a second sending of a write
+that was done would be refused, and look like a loss.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class ObjectStore(Store):
         if found is None:
             if not create:
                 raise LakeNotFound(
-                    f"there is no lake at {self.url}; 'penstock init {self.url}' makes one", url=self.url
+                    f"there is no lake at {self.url}; make one with: penstock init '{self.url}'", url=self.url
                 )
             await self._check_empty()
             if not await keeps_conditions(self._bucket):

@@ -109,12 +109,14 @@ class Store(ABC):
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         """Rows of one kind in the order of their names, after the name ``after``, without reading others.
 
-        Each row is as it was at some moment of the call, not necessarily all of them at the same one.
+        Each row is as it was at some moment of the call, not necessarily all of them at the same one. A row
+        that is there all the while is never missed, not even just after it was made.
         """
 
     @abstractmethod
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
-        """Some objects, and the token from which to go on; an empty token begins, and says it ended."""
+        """Some objects, and the token from which to go on, here or in another process; an empty token begins,
+        and says it ended."""
 
     @abstractmethod
     def delete(self, objects: Sequence[Stored]) -> int:

@@ -49,6 +49,12 @@ class ObjectContract:
         assert store.fetch([one]) == {one: b"first"}
         assert other.fetch([one]) == {one: b"first"}
 
+    def test_an_object_stored_again_keeps_its_size(self, store: Store) -> None:
+        one = sha256(b"receipt").digest()
+        store.store({one: b"first"})
+        store.store({one: b"second, and longer"})
+        assert [found.size for found in scan_all(store)] == [len(b"first")]
+
     def test_ids_and_bytes_are_binary_safe(self, store: Store) -> None:
         objects = {bytes([byte]) * 32: bytes(range(256)) + bytes([byte]) for byte in range(256)}
         objects[b"\x00" * 31 + b"\x01"] = b""
@@ -85,6 +91,16 @@ class ObjectContract:
         found = scan_all(store, page)
         assert Counter(one.id for one in found) == Counter(list(objects))
         assert {one.id: one.size for one in found} == {one: len(data) for one, data in objects.items()}
+
+    def test_a_scan_is_gone_on_with_by_another_handle(self, store: Store, other: Store) -> None:
+        """A copy that was interrupted goes on in another process."""
+        objects = sample(30)
+        store.store(objects)
+        found, token = store.scan(b"", 11)
+        while token:
+            page, token = other.scan(token, 11)
+            found += page
+        assert Counter(one.id for one in found) == Counter(list(objects))
 
     def test_a_page_of_a_scan_is_not_larger_than_asked(self, store: Store) -> None:
         store.store(sample(30))

@@ -171,6 +171,22 @@ class RowContract:
             found += part
         assert found == every
 
+    def test_rows_that_were_there_are_listed_while_others_come_and_go(
+        self, store: Store, other: Store
+    ) -> None:
+        """Whoever lists must not miss what nobody touches: the sweep would remove what it leads to."""
+        lasting = [f"b{number}" for number in range(10)]
+        for name in lasting:
+            swap(store, row(name))
+        found: list[str] = []
+        while part := names(store, "branch", "", found[-1] if found else "", 3):
+            found += part
+            swap(other, row(f"{found[-1]}-new"))
+            swap(other, row(lasting[0], data=b"moved"))
+            if len(found) > 5:
+                swap(other, None, f"{found[-1]}-new")
+        assert [name for name in found if name in lasting] == lasting
+
     def test_a_removed_row_is_not_listed(self, store: Store) -> None:
         swap(store, row("a"))
         swap(store, row("b"))
