@@ -1,21 +1,27 @@
 """The next batch is written while the swap of the one before it is in flight; nobody is answered by that."""
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from threading import current_thread
+from typing import Any
 
 import pytest
 
 from penstock.errors import Denied, OutcomeUnknown, ReferenceChanged, Unavailable
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.queue import Outcome
+from penstock.kernel.queue import Outcome, Ticket, _Batch
 from penstock.kernel.settings import Settings
 from penstock.stores.memory import MemoryStore
+from penstock.testing.threads import at_once
 from tests.queue.hooks import (
     Arrivals,
     Caller,
     Gate,
     HookedStore,
     Once,
+    gather,
     head,
     history,
     messages,
@@ -215,3 +221,148 @@ def test_more_batches_follow_one_another() -> None:
     heads = {caller.result().head for caller in callers}
     assert len(heads) == 200
     assert sorted(messages(kernel)) == sorted(f"t{number}" for number in range(200))
+
+
+class HookedLock:
+    """A lock that a test is told of before it is taken."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.before: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> None:
+        self.before()
+        self._inner.__enter__()
+
+    def __exit__(self, *problem: object) -> None:
+        self._inner.__exit__(*problem)
+
+
+def test_who_is_answered_while_others_are_dismissed_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader behind dismisses the answered just when the one in flight answers its own."""
+    store = HookedStore(MemoryStore())
+    kernel = new_kernel(store)
+    put(kernel, "zero")
+    queue = kernel._queue("main")
+    lock = HookedLock(queue._lock)
+    monkeypatch.setattr(queue, "_lock", lock)
+    swap, first = Gate(), Once()
+    store.before_swap = lambda: swap.pass_through() if first() else None
+    leader, beside = gather(kernel, store, lambda: put(kernel, "a"), lambda: put(kernel, "t"))
+    swap.wait_until_reached()
+    before = store.advances
+    behind = Caller(lambda: put(kernel, "b"))
+    wait_until(lambda: store.advances == before + 1)
+    answering, dismissing, answered = Gate(), Gate(), Gate()
+    answer = _Batch._answer
+
+    def slowly(batch: _Batch) -> None:
+        if current_thread() is leader:
+            answering.pass_through()
+        answer(batch)
+        if current_thread() is leader:
+            answered.pass_through()
+
+    monkeypatch.setattr(_Batch, "_answer", slowly)
+
+    def hold() -> None:
+        if current_thread() is behind and sys._getframe(2).f_code.co_name == "_lead":
+            dismissing.pass_through()
+
+    lock.before = hold
+    swap.open()
+    answering.wait_until_reached()
+    dismissing.wait_until_reached()
+    answering.open()
+    answered.wait_until_reached()
+    dismissing.open()
+    behind.result()
+    answered.open()
+    leader.result()
+    beside.result()
+
+
+def _interrupt_next_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = Ticket.wait
+
+    def interrupted(ticket: Ticket) -> None:
+        monkeypatch.setattr(Ticket, "wait", wait)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ticket, "wait", interrupted)
+
+
+def test_a_request_behind_its_own_interrupted_self_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped while it waited, then sent again under the same key: it leads a batch it is not part of."""
+    store = HookedStore(MemoryStore())
+    kernel = new_kernel(store)
+    put(kernel, "zero")
+    queue = kernel._queue("main")
+    gate, first = Gate(), Once()
+    store.before_turn = lambda _: gate.pass_through() if first() else None
+    leader = Caller(lambda: put(kernel, "leader"))
+    gate.wait_until_reached()
+    _interrupt_next_wait(monkeypatch)
+    stopped = Caller(lambda: put(kernel, "x", key="x"))
+    assert isinstance(stopped.error, KeyboardInterrupt)
+    again = Caller(lambda: put(kernel, "x", key="x"))
+    wait_until(lambda: len(queue._waiting) == 3)
+    gate.open()
+    leader.result()
+    again.result()
+    assert messages(kernel).count("x") == 1
+
+
+def test_a_thread_that_is_stopped_on_its_way_back_leaves_no_row_that_does_not_exist(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = HookedStore(MemoryStore())
+    kernel = new_kernel(store, settings=Settings(backoff_min_ms=0.01))
+    put(kernel, "zero")
+    queue = kernel._queue("main")
+    gate, first = Gate(), Once()
+
+    def before_swap() -> None:
+        if first():
+            gate.pass_through()
+            raise Unavailable("away for a moment")
+
+    store.before_swap = before_swap
+    ahead = Caller(lambda: put(kernel, "first", key="first"))
+    gate.wait_until_reached()
+    held, once = Gate(), Once()
+    next_batch = queue._next_batch
+
+    def hold() -> list[Ticket]:
+        if once():
+            held.pass_through()
+        return next_batch()
+
+    monkeypatch.setattr(queue, "_next_batch", hold)
+    behind = Caller(lambda: put(kernel, "second", key="second"))
+    held.wait_until_reached()
+    _interrupt_next_wait(monkeypatch)
+    gate.open()
+    assert isinstance(ahead.error, KeyboardInterrupt)
+    held.open()
+    behind.result()
+    elsewhere = Kernel(store.inner)
+    assert put(elsewhere, "second", key="second").repeated
+    assert messages(elsewhere).count("second") == 1
+
+
+def test_a_crowd_that_never_rests_is_served_to_the_last() -> None:
+    """Batches overlap all the while, and some requests are refused."""
+    kernel = new_kernel(MemoryStore())
+
+    def work(number: int) -> int:
+        landed = 0
+        for turn in range(40):
+            with suppress(ReferenceChanged):
+                expected = head(kernel) if turn % 8 == 0 else None
+                put(kernel, f"t{number}-{turn}", expected_head=expected)
+                landed += 1
+        return landed
+
+    landed = at_once(*(partial(work, number) for number in range(32)))
+    assert len(messages(kernel)) == sum(landed)

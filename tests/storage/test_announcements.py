@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
 
+import msgspec
 import pytest
 
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.storage import announcements
 from penstock.storage.buckets import Unanswered
+from penstock.storage.local import LocalBucket
 from penstock.stores import objectstore
 from penstock.stores.objectstore import ObjectStore
 from penstock.stores.port import Row
@@ -264,3 +267,22 @@ def test_a_lost_swap_leaves_no_mark(sweeper: Handle, writer: Handle) -> None:
         assert not turn.advance({}, row("name", "branch")).swapped
     assert not list((root / "kinds" / "branch").iterdir())
     assert len(list((root / "kinds" / "tag").iterdir())) == 1
+
+
+def test_a_withdrawn_announcement_does_not_make_a_write_early(tmp_path: Path) -> None:
+    """Another writer of the process has looked since; what this one went by was announced all the same."""
+
+    async def ask() -> tuple[bool, bool]:
+        mine = announcements.Announcements(bucket, 0.2)
+        await bucket.put("sweep/a", msgspec.msgpack.encode(["objects/k"]))
+        view = await mine.anew()
+        assert "objects/k" in view.keys
+        await asyncio.sleep(0.5)  # far beyond the second look
+        before = await mine.were_early(view, {"objects/k"})
+        await bucket.delete(["sweep/a"])
+        await mine.anew()
+        return before, await mine.were_early(view, {"objects/k"})
+
+    bucket = LocalBucket(tmp_path)
+    assert asyncio.run(ask()) == (False, False)
+    bucket.close()

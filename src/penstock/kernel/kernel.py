@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import TypeVar
+from uuid import uuid4
 
 import msgspec
 
@@ -37,7 +38,7 @@ from penstock.kernel.queue import BranchQueue, Outcome, outcome_of
 from penstock.kernel.rebase import NotMoved, Rebase
 from penstock.kernel.references import Move, References
 from penstock.kernel.reflog import RefLog, made_before
-from penstock.kernel.request import Request, position_in, request_key
+from penstock.kernel.request import MadeKey, Request, request_key
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, state_of
@@ -224,12 +225,12 @@ class Kernel:
 
     def _landed_before(self, branch: str, request: Request) -> Outcome | None:
         """What a request came to under a key that Penstock made; from now on, the queue looks."""
-        position = position_in(request.key) if request.key_is_given else None
-        if position is None:
+        made = MadeKey.read(request.key)
+        if made is None:
             return None
         with suppress(ReferenceNotFound):
             request.doubt_from = self._branch(branch).position
-            if position > request.doubt_from:
+            if made.position > request.doubt_from:
                 raise InvalidRequest(
                     f"idempotency key '{request.key}' was not made for '{branch}' as it is", name=branch
                 )
@@ -384,7 +385,7 @@ class Kernel:
     ) -> MergeResult:
         """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
         self.references.require_kept(onto)
-        key_is_given, key = key is not None, request_key(key)
+        key_is_given, key = key is not None, request_key(key) or uuid4().hex
         rebased = Rebase(self, onto, meta, options, key)
 
         def decide(row: Row | None) -> Move:

@@ -38,7 +38,7 @@ from penstock.kernel.chain import Chain
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, key_reused, receipt, receipt_id
-from penstock.kernel.request import NextBatch, Request, made_key, position_in
+from penstock.kernel.request import MADE_KEY_CHARS, MadeKey, NextBatch, Request
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.metrics.meter import SILENT, Meter
@@ -78,6 +78,8 @@ class Ticket:
         self.is_abandoned = False
         self.in_doubt_from: int | None = request.doubt_from
         """The log position from which an earlier try may have landed it."""
+        self.was_sent = False
+        """Whether it was part of a batch that was sent to the store."""
         self.receipt_number = 0
         self.receipt_is_ours = False
         self._incarnation: bytes | None = None
@@ -183,11 +185,8 @@ class BranchQueue:
             _Batch(self, ticket, batch).run()
         finally:
             self._end_flight(ticket)
-            for one in list(self._waiting):
-                if one.is_answered:
-                    one.wake()
             with self._lock:
-                self._waiting = deque(one for one in self._waiting if not one.is_answered)
+                self._dismiss()
                 if self._leader is None:
                     self._choose_leader(None)
 
@@ -208,7 +207,7 @@ class BranchQueue:
             free = (ticket for ticket in self._waiting if not self._is_ahead(ticket))
             for ticket in islice(free, self._settings.batch_max):
                 batch.append(ticket)
-                room -= len(ticket.request.key) + len(ticket.request.author)
+                room -= (len(ticket.request.key) or MADE_KEY_CHARS) + len(ticket.request.author)
                 if room <= 0:
                     break
         return batch
@@ -223,15 +222,32 @@ class BranchQueue:
             if self._leader is ticket or self._leader is None:
                 self._choose_leader(ticket)
 
+    def _dismiss(self) -> None:
+        """Let those go that are answered; called with the lock held.
+
+        Each is looked at once, since another thread may be answering it: who is not woken stays.
+        """
+        staying: deque[Ticket] = deque()
+        for one in self._waiting:
+            if one.is_answered:
+                one.wake()
+            else:
+                staying.append(one)
+        self._waiting = staying
+
     def _choose_leader(self, leaving: Ticket | None) -> None:
         """The one whose batch came back, else the next in line; called with the lock held."""
+        self._dismiss()
         if self._ahead is not None and self._ahead.wants_back and self._ahead.leader is not leaving:
             heir: Ticket | None = self._ahead.leader
         else:
             heirs = (one for one in self._waiting if one is not leaving and not one.is_abandoned)
             heir = next((one for one in heirs if not self._is_ahead(one)), None)
         if heir is None:
-            self._waiting = deque(one for one in self._waiting if self._is_ahead(one))
+            # Nobody is left to lead those whose threads are gone.
+            self._waiting = deque(
+                one for one in self._waiting if self._is_ahead(one) or not one.is_abandoned
+            )
             self._meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.name)
         else:
             heir.wake()
@@ -269,13 +285,17 @@ class BranchQueue:
             return True
 
     def _end_flight(self, leader: Ticket) -> None:
-        """Nobody flies any more, if it was the batch of this one."""
-        flight = self._ahead
-        if flight is not None and flight.leader is leader:
-            flight.is_over.set()
-            with self._lock:
-                if self._ahead is flight:
-                    self._ahead = None
+        """Nobody flies any more, if it was the batch of this one.
+
+        What did not land is forgotten first: who finds nobody ahead takes what is remembered as settled.
+        """
+        with self._lock:
+            flight = self._ahead
+            if flight is not None and flight.leader is leader:
+                if not flight.has_landed:
+                    self.forget()
+                flight.is_over.set()
+                self._ahead = None
 
     # -- the head in memory ------------------------------------------------------------------------------
 
@@ -350,7 +370,8 @@ class _Batch:
     def _give_up(self, problem: PenstockError) -> None:
         self._queue.forget()
         for ticket in self._open:
-            ticket.error = self._doubt(ticket, problem) if self._in_doubt else copy(problem)
+            is_in_doubt = self._in_doubt and ticket.was_sent
+            ticket.error = self._doubt(ticket, problem) if is_in_doubt else copy(problem)
         self._open = []
 
     def _doubt(self, ticket: Ticket, problem: PenstockError) -> OutcomeUnknown:
@@ -411,7 +432,7 @@ class _Batch:
             found = self._log.find(reference, ticket.request.key, since)
             if found is not None:
                 known = outcome_of(self._queue._objects, found[1], ticket.request.key)
-                ticket.outcome = known._replace(repeated=ticket.request.doubt_from is not None)
+                ticket.outcome = known._replace(repeated=not ticket.was_sent)
             ticket.in_doubt_from = reference.position
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
@@ -427,8 +448,10 @@ class _Batch:
         keys: dict[str, Ticket] = {}
         for ticket in self._open:
             request = ticket.request
-            if not request.key_is_given and position_in(request.key) is None:
-                request.key = made_key(self._settled_position(reference), request.key)
+            if not request.key_is_given and not request.key:
+                request.key = str(
+                    MadeKey.of(self._settled_position(reference), self._queue._clock(), request.digest)
+                )
             first = keys.setdefault(request.key, ticket)
             if first is not ticket:
                 if first.request.digest != request.digest:
@@ -494,7 +517,7 @@ class _Batch:
 
         turn.written = written
         for ticket, _ in self._accepted:
-            ticket.in_doubt_from = position
+            ticket.in_doubt_from, ticket.was_sent = position, True
         advanced = turn.advance({**chain.objects.fresh, one: data, **receipts}, row, receipts.keys())
         if advanced.swapped:
             if self._flight is None:
@@ -520,14 +543,14 @@ class _Batch:
     def _receipts(self, reference: Reference, position: int, time_us: int) -> dict[ObjectId, bytes]:
         """The receipts to be stored with a batch; a key whose receipt is there already was used before.
 
-        A key that Penstock made needs none: it tells itself from where in the log to look.
+        A key that Penstock makes needs none: it tells itself from where in the log to look.
         """
         for ticket, _ in self._accepted:
             ticket.meet(reference.incarnation)
         return {
             self._receipt_id(ticket, reference): receipt(ticket.request.digest, position, time_us)
             for ticket, _ in self._accepted
-            if not ticket.receipt_is_ours and position_in(ticket.request.key) is None
+            if not ticket.receipt_is_ours and ticket.request.key_is_given
         }
 
     def _receipt_id(self, ticket: Ticket, reference: Reference) -> ObjectId:

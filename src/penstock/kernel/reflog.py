@@ -13,7 +13,7 @@ from penstock.errors import Damaged, IdempotencyKeyReused
 from penstock.kernel import skips
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.objects import Objects, check_object
-from penstock.kernel.request import position_in
+from penstock.kernel.request import MadeKey
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest, encode, object_id
 from penstock.model.objects import Landed, LogEntry, Receipt
 from penstock.model.references import Event, Reference
@@ -102,7 +102,12 @@ class RefLog:
             newest = entry.previous
 
     def find(
-        self, reference: Reference, key: str, after: int, not_after_us: int | None = None
+        self,
+        reference: Reference,
+        key: str,
+        after: int,
+        not_after_us: int | None = None,
+        incarnation: bytes | None = None,
     ) -> tuple[ObjectId, LogEntry] | None:
         """The entry after a position that landed the request with an idempotency key, and its id.
 
@@ -116,7 +121,8 @@ class RefLog:
             for found, entry in self.walk(one):
                 if entry.position <= start:
                     break
-                if entry.key == key or any(landed.key == key for landed in entry.landed):
+                is_it = entry.key == key or any(landed.key == key for landed in entry.landed)
+                if is_it and incarnation in (None, entry.incarnation):
                     return found, entry
                 oldest = entry
             if not_after_us is not None and oldest is not None and oldest.time_us > not_after_us:
@@ -124,15 +130,17 @@ class RefLog:
             start, width = stop, width * 4
         return None
 
-    def find_made(self, reference: Reference, key: str, position: int) -> tuple[ObjectId, LogEntry] | None:
-        """The entry that landed a request whose key names the log's position when it was made."""
-        if position >= reference.position:
+    def find_made(self, reference: Reference, made: MadeKey) -> tuple[ObjectId, LogEntry] | None:
+        """The entry that landed a request under a key that Penstock made: soon after it was made."""
+        if made.position >= reference.position:
             return None
-        _, first = skips.back_to_depth(self._link, reference.log, position + 1)
-        until_us = first.time_us + RECEIPT_WINDOW_US if first is not None else None
-        found = self.find(reference, key, position, until_us)
-        is_this_branch = found is not None and found[1].incarnation == reference.incarnation
-        return found if is_this_branch else None
+        _, first = skips.back_to_depth(self._link, reference.log, made.position + 1)
+        since_us = max(made.time_us, first.time_us if first is not None else 0)
+        _, before = skips.back_to(
+            self._link, reference.log, lambda entry: entry.time_us <= made.time_us - RECEIPT_WINDOW_US
+        )
+        start = max(made.position, before.depth if before is not None else 0)
+        return self.find(reference, str(made), start, since_us + RECEIPT_WINDOW_US, reference.incarnation)
 
 
 def receipt_id(scope: bytes, key: str, number: int) -> ObjectId:
@@ -148,9 +156,12 @@ def made_before(
     ``IdempotencyKeyReused`` if the key was used for another ``request``.
     """
     number = 0
-    position = position_in(key)
-    if position is not None and reference is not None and scope == reference.incarnation:
-        return log.find_made(reference, key, position), number
+    made = MadeKey.read(key)
+    if made is not None and reference is not None and scope == reference.incarnation:
+        if request is not None and not made.is_for(request):
+            raise key_reused(key)
+        if (first := log.find_made(reference, made)) is not None:
+            return first, number
     while True:
         one = receipt_id(scope, key, number)
         data = store.fetch((one,)).get(one)

@@ -6,6 +6,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from typing import NamedTuple
 
 from penstock.errors import InvalidRequest, ReferenceChanged
 from penstock.kernel.chain import Chain, Draft
@@ -13,7 +14,9 @@ from penstock.model.encoding import ObjectId
 from penstock.model.references import Event, Reference
 
 KEY_MAX_CHARS = 200
-_MADE_KEY = re.compile(r"(\d{1,18})~[0-9a-f]{32}")
+MADE_KEY_CHARS = 75
+"""So long is a key that Penstock makes, at most."""
+_MADE_KEY = re.compile(r"(\d{1,18})~(\d{1,18})~([0-9a-f]{16})~([0-9a-f]{16})")
 
 
 class Request(ABC):
@@ -21,7 +24,8 @@ class Request(ABC):
 
     event: Event
     key: str
-    """The idempotency key: the same key and the same wish have the same outcome, however often repeated."""
+    """The idempotency key: the same key and the same wish have the same outcome, however often repeated.
+    One that the caller does not give is made at the first turn."""
     key_is_given: bool = False
     """Whether the caller chose the key, so that the request may be a repetition."""
     doubt_from: int | None = None
@@ -75,15 +79,32 @@ class Request(ABC):
         )
 
 
-def made_key(position: int, key: str) -> str:
-    """A key that Penstock makes: it tells from where in the ref log to look for its request."""
-    return f"{position}~{key}"
+class MadeKey(NamedTuple):
+    """A key that Penstock makes when a request comes to its first turn, if the caller gave none.
 
+    It tells what a receipt would: where the ref log was then, when that was, and what the request was.
+    """
 
-def position_in(key: str) -> int | None:
-    """The log position in a key that Penstock made, ``None`` if the caller made it."""
-    found = _MADE_KEY.fullmatch(key)
-    return int(found[1]) if found else None
+    position: int
+    time_us: int
+    request: str
+    random: str
+
+    @classmethod
+    def of(cls, position: int, time_us: int, digest: bytes) -> MadeKey:
+        return cls(position, time_us, digest[:8].hex(), os.urandom(8).hex())
+
+    @classmethod
+    def read(cls, key: str) -> MadeKey | None:
+        """The key that Penstock made, ``None`` if a caller did."""
+        found = _MADE_KEY.fullmatch(key)
+        return cls(int(found[1]), int(found[2]), found[3], found[4]) if found else None
+
+    def __str__(self) -> str:
+        return f"{self.position}~{self.time_us}~{self.request}~{self.random}"
+
+    def is_for(self, digest: bytes) -> bool:
+        return self.request == digest[:8].hex()
 
 
 class NextBatch(Exception):
@@ -91,9 +112,9 @@ class NextBatch(Exception):
 
 
 def request_key(key: str | None) -> str:
-    """The caller's idempotency key, or a new one."""
+    """The caller's idempotency key; nothing if there is none, then it gets one at its first turn."""
     if key is None:
-        return os.urandom(16).hex()
+        return ""
     if not isinstance(key, str) or not 0 < len(key) <= KEY_MAX_CHARS or not key.isprintable():
         raise InvalidRequest(f"an idempotency key has 1 to {KEY_MAX_CHARS} printable characters")
     return key

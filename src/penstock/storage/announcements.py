@@ -74,6 +74,8 @@ class View(NamedTuple):
     """All that is announced."""
     announcements: dict[str, int]
     """Every announcement, and when it was made by the storage's clock."""
+    contents: dict[str, frozenset[str]]
+    """What each of them announces."""
 
 
 class Announcements:
@@ -117,7 +119,8 @@ class Announcements:
         # One that is gone already was withdrawn: all its deletions are done.
         here = {key: keys for key, keys in zip(found, contents, strict=True) if keys is not None}
         self._contents = here
-        self._view = View(taken_s, frozenset().union(*here.values()), {key: found[key] for key in here})
+        times_us = {key: found[key] for key in here}
+        self._view = View(taken_s, frozenset().union(*here.values()), times_us, here)
         return self._view
 
     async def _content(self, key: str) -> frozenset[str] | None:
@@ -158,7 +161,7 @@ class Announcements:
         return all(
             now_us - made_us < latest_us
             for key, made_us in view.announcements.items()
-            if not self._contents.get(key, frozenset()).isdisjoint(keys)
+            if not view.contents[key].isdisjoint(keys)
         )
 
     async def _storage_time_us(self) -> int:

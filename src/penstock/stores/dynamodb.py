@@ -232,7 +232,8 @@ class _DynamoTurn(Turn):
         new = [create_object(one, objects.get(one), now_us, write_id) for one in fresh]
         old = [store_object(one, objects[one], now_us) for one in objects.keys() - set(fresh)]
         parts = transactions([*swap, *new, *old])
-        if len(parts) > 1:
+        comes_after = len(parts) > 1
+        if comes_after:
             store._write(old)
             parts = transactions([*swap, *new])
         last, *before = parts
@@ -241,7 +242,8 @@ class _DynamoTurn(Turn):
         for part in reversed(before):
             if not store._create_all(part, write_id):
                 return Advanced(False, store._present(fresh, write_id))
-        self.written()
+        if comes_after:  # in one transaction with the swap, nothing is written before it
+            self.written()
         return self._finish(last, fresh, write_id)
 
     def _finish(self, actions: list[Action], fresh: Collection[ObjectId], write_id: str) -> Advanced:

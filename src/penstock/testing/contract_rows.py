@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
+from penstock.model.encoding import ObjectId
 from penstock.stores.port import Advanced, Row, Store
 from penstock.testing.samples import row, sample
 
@@ -75,6 +78,64 @@ class RowContract:
                 assert handle.reference("main") == row("main", data=b"1")
                 assert names(handle, "branch") == ["main"]
             assert turn.advance({}, row("main", data=b"2")).swapped
+
+    @pytest.mark.parametrize("count", [5, 300])
+    def test_what_is_written_before_the_swap_can_be_read(
+        self, store: Store, other: Store, count: int
+    ) -> None:
+        """The next batch is applied to it while the swap is in flight."""
+        objects, fresh = sample(count), sample(3, "fresh")
+        found: list[dict[ObjectId, bytes]] = []
+        with store.turn("main") as turn:
+            turn.written = lambda: found.extend(handle.fetch(list(objects)) for handle in (store, other))
+            assert turn.advance(objects | fresh, row("main"), list(fresh)).swapped
+        assert all(one == objects for one in found)
+
+    def test_an_error_before_the_swap_swaps_nothing(self, store: Store, other: Store) -> None:
+        swap(store, row("main", data=b"1"))
+        calls: list[str] = []
+
+        def fail() -> None:
+            calls.append("written")
+            raise ZeroDivisionError
+
+        with suppress(ZeroDivisionError), store.turn("main") as turn:
+            turn.written = fail
+            assert turn.advance(sample(300), row("main", data=b"2")).swapped
+        assert other.reference("main") == row("main", data=b"1" if calls else b"2")
+        assert swap(other, row("main", data=b"3")).swapped
+
+    @pytest.mark.parametrize("by_other", [False, True])
+    def test_a_row_may_be_remembered_before_it_is_stored(
+        self, store: Store, other: Store, by_other: bool
+    ) -> None:
+        """A batch goes by the row of the one before it, whose swap is in flight."""
+        swap(store, row("main", data=b"1"))
+        calls: list[str] = []
+
+        def land() -> None:
+            calls.append("written")
+            assert swap(other if by_other else store, row("main", data=b"2")).swapped
+
+        with store.turn("main", row("main", data=b"2")) as turn:
+            if turn.is_certain:
+                assert turn.row == row("main", data=b"1")
+                return
+            assert turn.row == row("main", data=b"2")
+            turn.written = land
+            advanced = turn.advance(sample(300), row("main", data=b"3"))
+        assert advanced == Advanced(bool(calls))
+        assert store.reference("main") == other.reference("main") == row("main", data=b"3" if calls else b"1")
+
+    def test_a_row_that_is_remembered_and_is_not_so_is_not_replaced(self, store: Store, other: Store) -> None:
+        swap(store, row("main", data=b"1"))
+        swap(other, row("main", data=b"2"))
+        with store.turn("main", row("main", data=b"1")) as turn:
+            if turn.is_certain:
+                assert turn.row == row("main", data=b"2")
+                return
+            assert not turn.advance(sample(3), row("main", data=b"3")).swapped
+        assert store.reference("main") == row("main", data=b"2")
 
     def test_a_fresh_object_that_is_there_prevents_the_swap(self, store: Store, other: Store) -> None:
         """K7: an idempotency key that was used before."""
