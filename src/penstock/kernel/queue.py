@@ -245,9 +245,7 @@ class BranchQueue:
             heir = next((one for one in heirs if not self._is_ahead(one)), None)
         if heir is None:
             # Nobody is left to lead those whose threads are gone.
-            self._waiting = deque(
-                one for one in self._waiting if self._is_ahead(one) or not one.is_abandoned
-            )
+            self._waiting = deque(one for one in self._waiting if self._is_ahead(one) or not one.is_abandoned)
             self._meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.name)
         else:
             heir.wake()
