@@ -11,15 +11,14 @@ import pytest
 from penstock.bench.load import TABLES, Load, Shape, put
 from penstock.bench.site import Site
 from penstock.bench.tally import TallyStore
-from penstock.bench.ways import META, GroupCommit, Naive, NaiveStore, Way
+from penstock.bench.ways import META, Naive, Way
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.kernel.kernel import Kernel
-from penstock.model.objects import Receipt, decode_object
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Advanced, Row, Store, Turn
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wrapped import Advance
-from penstock.testing.samples import sample, scan_all
+from penstock.testing.samples import scan_all
 
 FAMILIES: dict[str, Callable[[Path], Store]] = {
     "objects first, then a swap": lambda _: MemoryStore(),
@@ -42,11 +41,6 @@ def store(inner: Store) -> TallyStore:
 def depth(store: Store, branch: str) -> int:
     kernel = Kernel(store)
     return kernel.history.commit(kernel.references.get(branch).head).depth
-
-
-def receipts(store: Store) -> int:
-    found = store.fetch([one.id for one in scan_all(store)])
-    return sum(isinstance(decode_object(data), Receipt) for data in found.values())
 
 
 @pytest.mark.parametrize("way", Way)
@@ -124,28 +118,7 @@ def test_a_naive_writer_who_got_no_answer_begins_anew(inner: Store) -> None:
     branch, *_ = Site(inner).branches(1)
     store, at_first = Silent(inner), depth(inner, branch)
     assert Naive(store, 1, Event()).commit(0, branch, put(0, 1))
-    assert depth(inner, branch) == at_first + 2, "without a receipt nobody can tell that it had landed"
-
-
-def test_a_naive_commit_leaves_no_receipt(inner: Store) -> None:
-    branch, *_ = Site(inner).branches(1)
-    store, before = TallyStore(inner), receipts(inner)
-    assert Naive(store, 1, Event()).commit(0, branch, put(0, 1))
-    assert receipts(inner) == before
-    assert GroupCommit(store, 1).commit(0, branch, put(0, 2))
-    assert receipts(inner) == before + 1
-
-
-def test_a_naive_swap_leaves_receipts_out_and_does_not_look_for_them(store: TallyStore) -> None:
-    naive, (kept,), (left_out,) = NaiveStore(store), sample(1, "kept"), sample(1, "left out")
-    objects = {**sample(1, "kept"), **sample(1, "left out")}
-    with naive.turn("main") as turn:
-        assert turn.advance(objects, Row("main", "branch", b"row"), [left_out]).swapped
-    before = store.tally
-    assert naive.fetch([left_out]) == {}
-    assert (store.tally - before).calls == 0
-    assert naive.fetch([kept, left_out]).keys() == {kept}
-    assert (store.tally - before).calls == 1
+    assert depth(inner, branch) == at_first + 2, "nobody can tell it that it had landed"
 
 
 def test_a_row_from_memory_costs_no_call() -> None:

@@ -47,6 +47,7 @@ def test_fsck_finds_an_object_that_is_missing(forked: Terminal) -> None:
 
 
 def test_a_sweep_counts_first_and_removes_then(forked: Terminal) -> None:
+    forked.put("sales.more", "more-1", "--branch", "dev", "--key", "once")
     forked("branch", "delete", "dev")
     told = ["--grace-s", "0", "--idempotency-days", "0", "--tombstone-days", "0"]
     would = forked("sweep", "--dry-run", *told)
@@ -67,6 +68,7 @@ def test_a_sweep_counts_first_and_removes_then(forked: Terminal) -> None:
 
 
 def test_what_is_young_is_not_swept(forked: Terminal) -> None:
+    forked.put("sales.more", "more-1", "--branch", "dev", "--key", "once")
     forked("branch", "delete", "dev")
     found = forked.json("sweep")
     assert found["removed"] == 0

@@ -92,24 +92,15 @@ class Naive(Committing):
 
 
 class NaiveStore(WrappedStore):
-    """Reads the row without a lock and compares it at the swap. Keeps no receipts: a commit has no key.
-
-    For one writer.
-    """
+    """Reads the row without a lock and compares it at the swap. For one writer."""
 
     def __init__(self, inner: TallyStore) -> None:
         super().__init__(inner)
         self.tallied = inner
-        self.left_out: Collection[ObjectId] = ()
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - it reads
         yield _NaiveTurn(self, name, self.inner.reference(name))
-
-    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        if all(one in self.left_out for one in ids):
-            return {}
-        return self.inner.fetch(ids)
 
 
 class _NaiveTurn(Turn):
@@ -119,12 +110,10 @@ class _NaiveTurn(Turn):
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
     ) -> Advanced:
-        self._store.left_out = fresh
-        kept = {one: data for one, data in objects.items() if one not in fresh}
         tallied = self._store.tallied
         with tallied.turn(self._name, self.row) as turn:
             if turn.row == self.row:
-                return turn.advance(kept, row)
+                return turn.advance(objects, row, fresh)
         lost = Advanced(False)
         tallied.note(lost)
         return lost
