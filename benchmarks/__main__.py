@@ -12,7 +12,7 @@ from typing import cast
 
 from benchmarks.lakes import Workshop
 from benchmarks.machine import Observation
-from benchmarks.page import PAGE, write_page
+from benchmarks.page import PAGE, write_choice, write_page
 from benchmarks.report import Findings, Report, as_text
 
 HERE = Path(__file__).parent
@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     if chosen.docs:
         write_page(chosen.results or RESULTS)
+        write_choice(chosen.results or RESULTS)
         return 0
     results: Path = chosen.results or (chosen.work / "quick" if chosen.quick else RESULTS)
     chosen.work.mkdir(parents=True, exist_ok=True)
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reports = [ask(name, workshop, results) for name in NAMES if name in (chosen.names or NAMES)]
     if results == RESULTS:
         write_page(RESULTS)
+        write_choice(RESULTS)
     missed = sum(not goal.met for report in reports for goal in report.goals)
     print(f"{len(reports)} questions asked, {missed} goals not met", file=sys.stderr)
     return 0

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.report import Report, Table, is_numeric, read_report, shown
+from benchmarks.report import Cell, Report, Table, is_numeric, read_report, shown
 
-PAGE = Path(__file__).parent.parent / "docs" / "reference" / "performance.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = DOCS / "reference" / "performance.md"
+CHOICE = DOCS / "guide" / "stores.md"
+BEGIN = "<!-- figures: written by `python -m benchmarks --docs` -->\n"
+END = "<!-- end of figures -->\n"
+WRITERS = (1, 16, 64)
 
 HEAD = """\
 # Performance
@@ -24,6 +29,45 @@ def write_page(results: Path, page: Path = PAGE) -> None:
     """Write the page from all results in a directory."""
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(as_page(read_all(results)), "utf-8")
+
+
+def write_choice(results: Path, page: Path = CHOICE) -> None:
+    """Write the figures of the stores into the page about choosing one."""
+    page.write_text(with_choice(page.read_text("utf-8"), read_all(results)), "utf-8")
+
+
+def with_choice(text: str, reports: Sequence[Report]) -> str:
+    """A page with the figures of the stores between its two marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{_choice(reports)}{END}{after}"
+
+
+def _choice(reports: Sequence[Report]) -> str:
+    """Commits a second on one branch, by store and writers, and how much the queue gains."""
+    (one_branch, *_), *_ = [report.tables for report in reports if report.name == "stores"]
+    found: dict[str, dict[tuple[object, object], Sequence[Cell]]] = {}
+    for row in one_branch.rows:
+        cells = dict(zip(one_branch.columns, row, strict=True))
+        found.setdefault(str(cells["store"]), {})[cells["writers"], cells["way"]] = row
+    columns = list(one_branch.columns)
+
+    def cell(store: str, writers: int, name: str) -> str:
+        return shown(found[store][writers, "group commit"][columns.index(name)])
+
+    rows = [
+        [
+            store,
+            *(cell(store, writers, "commits/s") for writers in WRITERS),
+            *(cell(store, writers, "times naive") for writers in WRITERS[1:]),
+            cell(store, WRITERS[-1], "p99 ms"),
+        ]
+        for store in found
+    ]
+    heads = [
+        "one branch: commits a second", "1 writer", "16", "64", "of the naive loop, 16", "64", "p99 ms, 64",
+    ]  # fmt: skip
+    return _grid(heads, rows, [False, *[True] * 6])
 
 
 def read_all(results: Path) -> list[Report]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import HERE, NAMES, RESULTS, main
-from benchmarks.page import PAGE, as_page, read_all
+from benchmarks.page import CHOICE, PAGE, as_page, read_all, with_choice
 from benchmarks.report import Goal, at_least, at_most, read_report, shown
 
 MACHINE = {"date", "cores", "python", "sqlite", "system", "sync_ms", "others_busy_percent"}
@@ -41,6 +41,12 @@ def test_an_unknown_question_is_refused_by_name(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit, match="2"):
         main(["no_such_question"])
     assert "no_such_question" in capsys.readouterr().err
+
+
+def test_the_page_about_stores_shows_what_the_kept_results_say() -> None:
+    text = CHOICE.read_text("utf-8")
+    assert text == with_choice(text, read_all(RESULTS)), "run: python -m benchmarks --docs"
+    assert "| PostgreSQL |" in text
 
 
 def test_the_performance_page_is_what_the_kept_results_say() -> None:
