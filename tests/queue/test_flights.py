@@ -366,3 +366,25 @@ def test_a_crowd_that_never_rests_is_served_to_the_last() -> None:
 
     landed = at_once(*(partial(work, number) for number in range(32)))
     assert len(messages(kernel)) == sum(landed)
+
+
+def test_who_stood_beside_a_stopped_leader_is_told_of_the_doubt_if_the_store_stays_away(
+    store: HookedStore,
+) -> None:
+    """The try that was stopped may have landed, though none of those after it reached the store."""
+    kernel = new_kernel(store, settings=Settings(tries_max=2, backoff_min_ms=0.01))
+    is_away = False
+
+    def stop(_: object) -> Any:
+        nonlocal is_away
+        is_away = True
+        raise KeyboardInterrupt
+
+    def before_turn(_: str) -> None:
+        if is_away:
+            raise Unavailable("away")
+
+    store.around_advance, store.before_turn = stop, before_turn
+    leader, beside = gather(kernel, store, lambda: put(kernel, "a"), lambda: put(kernel, "t"))
+    assert isinstance(leader.error, KeyboardInterrupt)
+    assert isinstance(beside.error, OutcomeUnknown)

@@ -80,6 +80,10 @@ class Ticket:
         """The log position from which an earlier try may have landed it."""
         self.was_sent = False
         """Whether it was part of a batch that was sent to the store."""
+        self.may_have_landed = False
+        """Whether it was, and nothing has told yet what came of it."""
+        self.tried_at = 0
+        """The log's position at the last try."""
         self.receipt_number = 0
         self.receipt_is_ours = False
         self._incarnation: bytes | None = None
@@ -325,7 +329,6 @@ class _Batch:
         self._flight: _Flight | None = None
         self._open = [ticket for ticket in tickets if not ticket.is_answered]
         self._store, self._log = queue._store, queue._log
-        self._in_doubt = False
         self._accepted: list[tuple[Ticket, int]] = []
         self._answers: list[tuple[Ticket, BaseException | Outcome]] = []
 
@@ -346,7 +349,7 @@ class _Batch:
                     return
                 continue
             except OutcomeUnknown as unknown:
-                self._in_doubt, lost = True, str(unknown)
+                lost = str(unknown)
             except Unavailable as unavailable:
                 lost = unavailable
             except PenstockError as problem:
@@ -368,8 +371,7 @@ class _Batch:
     def _give_up(self, problem: PenstockError) -> None:
         self._queue.forget()
         for ticket in self._open:
-            is_in_doubt = self._in_doubt and ticket.was_sent
-            ticket.error = self._doubt(ticket, problem) if is_in_doubt else copy(problem)
+            ticket.error = self._doubt(ticket, problem) if ticket.may_have_landed else copy(problem)
         self._open = []
 
     def _doubt(self, ticket: Ticket, problem: PenstockError) -> OutcomeUnknown:
@@ -431,6 +433,8 @@ class _Batch:
             if found is not None:
                 known = outcome_of(self._queue._objects, found[1], ticket.request.key)
                 ticket.outcome = known._replace(repeated=not ticket.was_sent)
+            if reference.position > ticket.tried_at:
+                ticket.may_have_landed = False  # others moved the branch, so that this cannot any more
             ticket.in_doubt_from = reference.position
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
@@ -514,9 +518,19 @@ class _Batch:
             self._queue.take_off(self._flight)
 
         turn.written = written
+        doubts = [(ticket, ticket.may_have_landed) for ticket, _ in self._accepted]
         for ticket, _ in self._accepted:
-            ticket.in_doubt_from, ticket.was_sent = position, True
-        advanced = turn.advance({**chain.objects.fresh, one: data, **receipts}, row, receipts.keys())
+            ticket.in_doubt_from, ticket.tried_at = position, reference.position
+            ticket.was_sent = ticket.may_have_landed = True
+        try:
+            advanced = turn.advance({**chain.objects.fresh, one: data, **receipts}, row, receipts.keys())
+        except OutcomeUnknown:
+            raise
+        except (PenstockError, _Overtaken):
+            _restore(doubts)
+            raise
+        if not advanced.swapped:
+            _restore(doubts)
         if advanced.swapped:
             if self._flight is None:
                 keep()
@@ -588,6 +602,12 @@ class _Batch:
             else:
                 ticket.error = answer
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
+
+
+def _restore(doubts: list[tuple[Ticket, bool]]) -> None:
+    """This try surely came to nothing; what is not known of earlier ones is still not known."""
+    for ticket, may_have_landed in doubts:
+        ticket.may_have_landed = may_have_landed
 
 
 def live(row: Row | None) -> Reference | None:
