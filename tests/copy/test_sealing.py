@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 
 from penstock.errors import LakeMoved, ReferenceNotFound
-from penstock.kernel.queue import decoded_reference
+from penstock.kernel.rows import decoded_reference
 from penstock.lake.lake import Lake, open_lake
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore

@@ -10,8 +10,8 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.kernel.description import read_description
 from penstock.kernel.objects import check_object
-from penstock.kernel.queue import decoded_reference
 from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
+from penstock.kernel.rows import decoded_reference
 from penstock.kernel.shapes import Trees, flaws
 from penstock.kernel.skips import Link
 from penstock.model.encoding import NO_COMMIT, ObjectId

@@ -40,6 +40,7 @@ from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, RefLog, key_reused, receipt, receipt_id
 from penstock.kernel.request import MADE_KEY_CHARS, MadeKey, NextBatch, Request
 from penstock.kernel.retry import Tries
+from penstock.kernel.rows import live, row_of
 from penstock.kernel.settings import Settings
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import BATCH_REQUESTS, QUEUE_DEPTH, QUEUE_WAIT_SECONDS, SWAPS_LOST, TRIES
@@ -47,7 +48,7 @@ from penstock.model.clock import Clock
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import CommitObject, Landed, LogEntry, Receipt
 from penstock.model.references import Event as LogEvent
-from penstock.model.references import Kind, Reference, decode_reference, encode_reference
+from penstock.model.references import Kind, Reference
 from penstock.stores.port import Row, Store, Turn
 
 ENTRY_MAX_CHARS: Final = 32 * 1024
@@ -529,8 +530,6 @@ class _Batch:
         except (PenstockError, _Overtaken):
             _restore(doubts)
             raise
-        if not advanced.swapped:
-            _restore(doubts)
         if advanced.swapped:
             if self._flight is None:
                 keep()
@@ -540,6 +539,7 @@ class _Batch:
             self._answers += outcomes
             self._answer()
             return None
+        _restore(doubts)
         if self._flight is None:
             self._wait_for_the_one_before()
             self._queue.forget()
@@ -608,28 +608,6 @@ def _restore(doubts: list[tuple[Ticket, bool]]) -> None:
     """This try surely came to nothing; what is not known of earlier ones is still not known."""
     for ticket, may_have_landed in doubts:
         ticket.may_have_landed = may_have_landed
-
-
-def live(row: Row | None) -> Reference | None:
-    """The branch or tag in a row, if it is one and is not deleted."""
-    if row is None or row.kind not in (Kind.BRANCH, Kind.TAG):
-        return None
-    return decoded_reference(row)
-
-
-def decoded_reference(row: Row) -> Reference:
-    """The reference in a row of any kind but the lake's own."""
-    try:
-        found: Reference = decode_reference(row.data)
-    except (msgspec.MsgspecError, ValueError) as problem:
-        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
-    if (found.name, found.kind) != (row.name, row.kind):
-        raise Damaged(f"the row of '{row.name}' holds {found.kind} '{found.name}'", name=row.name)
-    return found
-
-
-def row_of(reference: Reference) -> Row:
-    return Row(reference.name, reference.kind.value, encode_reference(reference))
 
 
 def outcome_of(objects: Objects, entry: LogEntry, key: str) -> Outcome:

@@ -25,10 +25,10 @@ from penstock.kernel.description import HistoryRule, find_description, lake_move
 from penstock.kernel.history import History
 from penstock.kernel.measure import measured
 from penstock.kernel.objects import Objects
-from penstock.kernel.queue import decoded_reference, live, row_of
 from penstock.kernel.reflog import RefLog, made_before, receipt, receipt_id
 from penstock.kernel.request import request_key
 from penstock.kernel.retry import Tries
+from penstock.kernel.rows import decoded_reference, live, row_of
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock

@@ -21,8 +21,8 @@ from penstock.kernel.description import (
     lake_moved,
     read_description,
 )
-from penstock.kernel.queue import decoded_reference
 from penstock.kernel.references import Move
+from penstock.kernel.rows import decoded_reference
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import LogEntry
 from penstock.model.references import Event, Kind

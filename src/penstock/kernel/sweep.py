@@ -18,8 +18,8 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.kernel.description import HistoryRule, change_description, read_description
 from penstock.kernel.objects import check_object
-from penstock.kernel.queue import decoded_reference
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
+from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import DAY_US
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import AnyObject, LogEntry, Receipt, decode_object

@@ -17,15 +17,15 @@ from typing import Final
 
 from penstock.errors import (
     InvalidRequest,
-    LakeNotFound,
     OutcomeUnknown,
     PenstockError,
     Unavailable,
-    UnsupportedFormat,
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
+from penstock.stores.checks import check_sizes, check_version
 from penstock.stores.dynamodb_items import (
+    ITEM_MAX_BYTES,
     KIND,
     LAKE,
     LAST,
@@ -33,7 +33,6 @@ from penstock.stores.dynamodb_items import (
     ROW,
     Action,
     Item,
-    check_sizes,
     create_object,
     delete_object,
     found_object,
@@ -79,15 +78,7 @@ class DynamoStore(Store):
         if version is None and create:
             self._mark()
             version = self._version()
-        if version is None:
-            raise LakeNotFound(f"there is no lake at {self.url}; make one with: penstock init '{self.url}'")
-        if version > SCHEMA_VERSION:
-            raise UnsupportedFormat(
-                f"{self.url} has schema version {version}; this Penstock knows up to {SCHEMA_VERSION}. "
-                "Use a newer Penstock.",
-                found=version,
-                known=SCHEMA_VERSION,
-            )
+        check_version(self.url, version, SCHEMA_VERSION)
 
     def _version(self) -> int | None:
         """The version in the lake's mark; ``None`` if the table has no mark."""
@@ -113,7 +104,7 @@ class DynamoStore(Store):
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._table.check_open()
-        check_sizes(objects)
+        check_sizes(objects, None, ITEM_MAX_BYTES, "DynamoDB")
         now_us = self._clock()
         self._write([store_object(one, data, now_us) for one, data in objects.items()])
 
@@ -225,7 +216,7 @@ class _DynamoTurn(Turn):
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
     ) -> Advanced:
-        check_sizes(objects, row)
+        check_sizes(objects, row, ITEM_MAX_BYTES, "DynamoDB")
         store, write_id, now_us = self._store, token_hex(16), self._store._clock()
         fresh = sorted(set(fresh), reverse=True)
         swap = swap_row(self._name, self.row, row, write_id)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from penstock.errors import InvalidRequest
 from penstock.model.encoding import ObjectId
 from penstock.stores.port import Row, Stored
 
@@ -137,19 +136,6 @@ def transactions(actions: Iterable[Action]) -> list[list[Action]]:
         parts[-1].append(action)
         room -= action.size
     return parts
-
-
-def check_sizes(objects: Mapping[ObjectId, bytes], row: Row | None = None) -> None:
-    """Refuse what DynamoDB does not take as one item, before anything is written."""
-    for one, data in objects.items():
-        if len(data) > ITEM_MAX_BYTES:
-            raise InvalidRequest(
-                f"object {one.hex()} has {len(data)} bytes; DynamoDB takes {ITEM_MAX_BYTES} at most"
-            )
-    if row is not None and len(row.data) > ITEM_MAX_BYTES:
-        raise InvalidRequest(
-            f"the row of '{row.name}' has {len(row.data)} bytes; DynamoDB takes {ITEM_MAX_BYTES} at most"
-        )
 
 
 def found_object(item: Item) -> Stored:

@@ -40,14 +40,13 @@ from penstock.errors import (
     Damaged,
     Denied,
     InvalidRequest,
-    LakeNotFound,
     OutcomeUnknown,
     PenstockError,
     Unavailable,
-    UnsupportedFormat,
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
+from penstock.stores.checks import check_sizes, check_version
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 from penstock.stores.urls import split_url
 
@@ -129,15 +128,7 @@ class MongoStore(Store):
         if version is None and create:
             self._mark()
             version = self._version()
-        if version is None:
-            raise LakeNotFound(f"there is no lake at {self.url}; make one with: penstock init '{self.url}'")
-        if version > SCHEMA_VERSION:
-            raise UnsupportedFormat(
-                f"{self.url} has schema version {version}; this Penstock knows up to {SCHEMA_VERSION}. "
-                "Use a newer Penstock.",
-                found=version,
-                known=SCHEMA_VERSION,
-            )
+        check_version(self.url, version, SCHEMA_VERSION)
 
     def _version(self) -> int | None:
         """The version in the lake's mark; ``None`` if there is no mark."""
@@ -231,7 +222,7 @@ class MongoStore(Store):
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._check_open()
-        _check_sizes(objects)
+        check_sizes(objects, None, DOCUMENT_MAX_BYTES, "MongoDB")
         self._write([(one, data, None) for one, data in objects.items()])
 
     def _write(self, objects: Iterable[_Wish]) -> bool:
@@ -318,7 +309,7 @@ class _MongoTurn(Turn):
     ) -> Advanced:
         store, write_id = self._store, token_hex(16)
         store._check_open()
-        _check_sizes(objects, row)
+        check_sizes(objects, row, DOCUMENT_MAX_BYTES, "MongoDB")
         # In the order of their ids: of two advances that want the same fresh objects, the second meets the
         # first at the lowest, and has not taken any of the others yet.
         new, old = sorted(set(fresh)), objects.keys() - set(fresh)
@@ -397,19 +388,6 @@ def _shown(url: str) -> str:
     kept = [f"{name}={value}" for name, value in parse_qsl(parts.query) if name in _SHOWN]
     query = f"?{'&'.join(kept)}" if kept else ""
     return f"{parts.scheme}://{user.partition(':')[0]}{at}{hosts}{parts.path}{query}"
-
-
-def _check_sizes(objects: Mapping[ObjectId, bytes], row: Row | None = None) -> None:
-    """Refuse what MongoDB does not take as one document, before anything is written."""
-    for one, data in objects.items():
-        if len(data) > DOCUMENT_MAX_BYTES:
-            raise InvalidRequest(
-                f"object {one.hex()} has {len(data)} bytes; MongoDB takes {DOCUMENT_MAX_BYTES} at most"
-            )
-    if row is not None and len(row.data) > DOCUMENT_MAX_BYTES:
-        raise InvalidRequest(
-            f"the row of '{row.name}' has {len(row.data)} bytes; MongoDB takes {DOCUMENT_MAX_BYTES} at most"
-        )
 
 
 def _messages(objects: Iterable[_Wish]) -> Iterator[list[_Wish]]:
