@@ -9,9 +9,9 @@ from threading import Event, Lock, Thread
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.errors import CommitConflict
+from penstock.kernel.batch import Outcome
 from penstock.kernel.description import new_description, read_description, write_description
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.queue import Outcome
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.model.clock import Clock, now_us

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import Denied, OutcomeUnknown, ReferenceChanged, Unavailable
+from penstock.kernel.batch import Batch, Outcome, Ticket
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.queue import Outcome, Ticket, _Batch
 from penstock.kernel.settings import Settings
 from penstock.stores.memory import MemoryStore
 from penstock.testing.threads import at_once
@@ -254,16 +254,16 @@ def test_who_is_answered_while_others_are_dismissed_is_woken(monkeypatch: pytest
     behind = Caller(lambda: put(kernel, "b"))
     wait_until(lambda: store.advances == before + 1)
     answering, dismissing, answered = Gate(), Gate(), Gate()
-    answer = _Batch._answer
+    answer = Batch._answer
 
-    def slowly(batch: _Batch) -> None:
+    def slowly(batch: Batch) -> None:
         if current_thread() is leader:
             answering.pass_through()
         answer(batch)
         if current_thread() is leader:
             answered.pass_through()
 
-    monkeypatch.setattr(_Batch, "_answer", slowly)
+    monkeypatch.setattr(Batch, "_answer", slowly)
 
     def hold() -> None:
         if current_thread() is behind and sys._getframe(2).f_code.co_name == "_lead":

@@ -10,9 +10,9 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest
+from penstock.kernel.batch import Outcome
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.queue import Outcome
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import sweep
 from penstock.model.commits import CommitMeta

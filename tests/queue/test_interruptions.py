@@ -4,22 +4,26 @@ import linecache
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
-from penstock.errors import OutcomeUnknown, PenstockError
+from penstock.errors import OutcomeUnknown, PenstockError, Unavailable
+from penstock.kernel import batch as batch_module
 from penstock.kernel import queue as queue_module
+from penstock.kernel.batch import Outcome
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.queue import Outcome
 from penstock.kernel.request import Request
+from penstock.kernel.settings import Settings
 from penstock.model.references import Event, Reference
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Advanced
 from tests.queue.hooks import (
+    WAIT_S,
     Arrivals,
     Caller,
     Gate,
@@ -31,6 +35,7 @@ from tests.queue.hooks import (
     messages,
     new_kernel,
     put,
+    wait_until,
 )
 
 
@@ -251,11 +256,14 @@ def _stop_leader(number: int, codes: set[Any]) -> tuple[Stopping, Caller[Outcome
     return stopping, leader, other, kernel
 
 
-def _stop_everywhere(codes: set[Any], least: int) -> None:
+Stop: TypeAlias = Callable[[int, set[Any]], tuple[Stopping, Caller[Outcome], Caller[Outcome], Kernel]]
+
+
+def _stop_everywhere(codes: set[Any], least: int, stop: Stop = _stop_leader) -> None:
     """Stop a leader before each line in turn; nobody else hangs, and nothing lands twice or is lost."""
     number, stopped = 1, True
     while stopped:
-        stopping, leader, other, kernel = _stop_leader(number, codes)
+        stopping, leader, other, kernel = stop(number, codes)
         left_by = leader.error
         stopped = stopping.stopped_at is not None
         where = f"stopped at {stopping.stopped_at}"
@@ -271,10 +279,53 @@ def _stop_everywhere(codes: set[Any], least: int) -> None:
 
 
 def test_a_leader_stopped_at_any_line_of_its_batch_leaves_nobody_waiting() -> None:
-    methods = [one for one in vars(queue_module._Batch).values() if hasattr(one, "__code__")]
+    methods = [one for one in vars(batch_module.Batch).values() if hasattr(one, "__code__")]
     _stop_everywhere({method.__code__ for method in methods}, least=50)
 
 
 def test_a_thread_stopped_at_any_line_around_its_batch_leaves_nobody_waiting() -> None:
     methods = [one for one in vars(queue_module.BranchQueue).values() if hasattr(one, "__code__")]
     _stop_everywhere({method.__code__ for method in methods}, least=15)
+
+
+def _stop_in_flight(
+    number: int, codes: set[Any]
+) -> tuple[Stopping, Caller[Outcome], Caller[Outcome], Kernel]:
+    """A leader that is stopped before a line, and whose swap fails while a batch is written behind it."""
+    store = HookedStore(MemoryStore())
+    kernel = new_kernel(store, settings=Settings(backoff_min_ms=0.01))
+    put(kernel, "opener")
+    stopping, first = Stopping(number, codes), Once()
+    behind: list[Caller[Outcome]] = []
+
+    def send_behind() -> None:
+        behind.append(Caller(lambda: put(kernel, "other", key="other")))
+
+    def fail_first() -> None:
+        if first():
+            before = store.advances
+            send_behind()
+            wait_until(lambda: store.advances > before)
+            raise Unavailable("away for a moment")
+
+    def traced() -> Outcome:
+        sys.settrace(stopping)
+        try:
+            return put(kernel, "leader", key="leader")
+        finally:
+            sys.settrace(None)
+
+    store.before_swap = fail_first
+    leader = Caller(traced)
+    leader.join(WAIT_S)
+    if not behind:
+        first()
+        send_behind()
+    return stopping, leader, behind[0], kernel
+
+
+@pytest.mark.parametrize("of", ["batch", "queue"])
+def test_a_leader_stopped_at_any_line_of_a_flight_that_fails_leaves_nobody_waiting(of: str) -> None:
+    kind = batch_module.Batch if of == "batch" else queue_module.BranchQueue
+    codes = {one.__code__ for one in vars(kind).values() if hasattr(one, "__code__")}
+    _stop_everywhere(codes, least=30, stop=_stop_in_flight)

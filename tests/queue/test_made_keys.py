@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 
 from penstock.errors import IdempotencyKeyReused, InvalidRequest, OutcomeUnknown
+from penstock.kernel.batch import Outcome
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.queue import Outcome
 from penstock.kernel.request import MadeKey
 from penstock.kernel.settings import Settings
 from penstock.model.commits import CommitMeta

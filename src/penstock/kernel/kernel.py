@@ -20,6 +20,7 @@ from penstock.errors import (
     ReferenceNotFound,
     RequestError,
 )
+from penstock.kernel.batch import Outcome, outcome_of
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain
 from penstock.kernel.commit import CommitRequest
@@ -34,7 +35,7 @@ from penstock.kernel.history import History
 from penstock.kernel.measure import measured
 from penstock.kernel.merge import MergeRequest
 from penstock.kernel.objects import Objects
-from penstock.kernel.queue import BranchQueue, Outcome, outcome_of
+from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import NotMoved, Rebase
 from penstock.kernel.references import Move, References
 from penstock.kernel.reflog import RefLog, made_before

@@ -11,10 +11,11 @@ import msgspec
 
 from penstock.errors import CommitConflict
 from penstock.kernel import tree
+from penstock.kernel.batch import Batch, Outcome
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.commit import CommitRequest, _Base
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.queue import BranchQueue, Outcome, _Batch
+from penstock.kernel.queue import BranchQueue
 from penstock.kernel.reachable import Reach
 from penstock.kernel.request import Request
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -109,7 +110,7 @@ def takes_any_receipt() -> Iterator[None]:
 @contextmanager
 def forgets_receipts() -> Iterator[None]:
     """A repeated request is not recognised."""
-    with patch.object(_Batch, "_receipts", lambda *_: {}):
+    with patch.object(Batch, "_receipts", lambda *_: {}):
         yield
 
 
@@ -117,11 +118,11 @@ def forgets_receipts() -> Iterator[None]:
 def never_looks_back() -> Iterator[None]:
     """After a lost answer the request is simply applied again, under a new receipt."""
 
-    def broken(batch: _Batch, reference: Any) -> None:  # noqa: ARG001
+    def broken(batch: Batch, reference: Any) -> None:  # noqa: ARG001
         for ticket in batch._open:
             ticket.receipt_number += ticket.in_doubt_from is not None
 
-    with patch.object(_Batch, "_find_landed", broken):
+    with patch.object(Batch, "_find_landed", broken):
         yield
 
 

@@ -12,7 +12,7 @@ from penstock.cli.declaration import branch_option, command
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import NotFound, ReferenceNotFound
-from penstock.kernel.queue import Outcome, outcome_of
+from penstock.kernel.batch import Outcome, outcome_of
 from penstock.kernel.settings import DAY_US
 from penstock.lake.lake import Lake
 

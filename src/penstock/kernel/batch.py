@@ -1,0 +1,414 @@
+"""A batch: the requests that one swap lands together.
+
+They are applied one after the other to the head in memory, their objects are stored, the branch is swapped,
+and each is answered; again where another process was faster, looking first for what landed after all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from copy import copy
+from threading import Event, Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from penstock.errors import (
+    Damaged,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    ReferenceNotFound,
+    TryAgainError,
+    Unavailable,
+)
+from penstock.kernel.chain import Chain
+from penstock.kernel.format import PrepareAgain
+from penstock.kernel.objects import Objects, check_object
+from penstock.kernel.reflog import RECEIPT_WINDOW_US, key_reused, receipt, receipt_id
+from penstock.kernel.request import MadeKey, NextBatch, Request
+from penstock.kernel.retry import Tries
+from penstock.kernel.rows import live, row_of
+from penstock.metrics.table import SWAPS_LOST, TRIES
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import CommitObject, Landed, LogEntry, Receipt
+from penstock.model.references import Event as LogEvent
+from penstock.model.references import Kind, Reference
+from penstock.stores.port import Turn
+
+if TYPE_CHECKING:
+    from penstock.kernel.queue import BranchQueue
+
+
+class Outcome(NamedTuple):
+    """What became of a request: its commits, oldest first, and the branch's head after them.
+
+    ``repeated`` says that an earlier request with the same idempotency key had done it.
+    """
+
+    commits: tuple[ObjectId, ...]
+    head: ObjectId
+    repeated: bool = False
+    newest: CommitObject | None = None
+    """The newest of the commits, where it is at hand."""
+
+
+class Ticket:
+    """A request in the queue, and its answer once there is one."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.arrived_s = time.perf_counter()
+        self.outcome: Outcome | None = None
+        self.error: BaseException | None = None
+        self.is_abandoned = False
+        self.in_doubt_from: int | None = request.doubt_from
+        """The log position from which an earlier try may have landed it."""
+        self.was_sent = False
+        """Whether it was part of a batch that was sent to the store."""
+        self.may_have_landed = False
+        """Whether it was, and nothing has told yet what came of it."""
+        self.tried_at = 0
+        """The log's position at the last try."""
+        self.receipt_number = 0
+        self.receipt_is_ours = False
+        self._incarnation: bytes | None = None
+        self._asleep = Lock()
+        self._asleep.acquire()
+
+    def meet(self, incarnation: bytes) -> None:
+        """Forget receipts that were written for a branch which has been created anew since."""
+        if incarnation != self._incarnation:
+            self._incarnation, self.receipt_number, self.receipt_is_ours = incarnation, 0, False
+
+    @property
+    def is_answered(self) -> bool:
+        return self.outcome is not None or self.error is not None
+
+    def wait(self) -> None:
+        """Until it is answered, or its thread is to lead."""
+        self._asleep.acquire()
+
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # nobody sleeps on it: its thread was interrupted
+            self._asleep.release()
+
+
+class Flight:
+    """A batch whose objects are durable and whose swap is in flight, while the next one is being written."""
+
+    def __init__(self, leader: Ticket, tickets: Collection[Ticket], position: int) -> None:
+        self.leader, self.tickets = leader, frozenset(tickets)
+        self.position = position
+        """Of the log before it."""
+        self.has_landed = False
+        self.wants_back = False
+        """It did not land, and its leader waits to lead again."""
+        self.is_over = Event()
+
+
+class Overtaken(Exception):
+    """The batch before this one did not land, so what this one was applied to does not exist."""
+
+
+class Batch:
+    """One batch: apply, store, swap, answer; again where another process was faster."""
+
+    def __init__(self, queue: BranchQueue, leader: Ticket, tickets: list[Ticket]) -> None:
+        self._queue, self._leader = queue, leader
+        self._before: Flight | None = None
+        """The batch in flight that this one goes by."""
+        self._flight: Flight | None = None
+        self._open = [ticket for ticket in tickets if not ticket.is_answered]
+        self._store, self._log = queue.store, queue.log
+        self._accepted: list[tuple[Ticket, int]] = []
+        self._answers: list[tuple[Ticket, BaseException | Outcome]] = []
+
+    def run(self) -> None:
+        tries = Tries(self._queue.settings)
+        lost: str | Unavailable | None
+        while self._open:
+            try:
+                lost = self._attempt()
+                if lost is None:
+                    if self._flight is None:
+                        continue
+                    if self._flight.has_landed:
+                        return  # others lead since it was written
+            except Overtaken:
+                self._queue.forget()
+                if self._queue.give_way():
+                    return
+                continue
+            except OutcomeUnknown as unknown:
+                lost = str(unknown)
+            except Unavailable as unavailable:
+                lost = unavailable
+            except PenstockError as problem:
+                self._give_up(problem)
+                return
+            except BaseException:
+                self._queue.forget()
+                raise
+            if self._flight is not None:
+                self._queue.come_back(self._flight)
+                self._flight = None
+            self._queue.forget()
+            try:
+                if lost is not None:
+                    tries.again(lost)
+            except TryAgainError as exhausted:
+                self._give_up(exhausted)
+
+    def _give_up(self, problem: PenstockError) -> None:
+        self._queue.forget()
+        for ticket in self._open:
+            ticket.error = self._doubt(ticket, problem) if ticket.may_have_landed else copy(problem)
+        self._open = []
+
+    def _doubt(self, ticket: Ticket, problem: PenstockError) -> OutcomeUnknown:
+        key = ticket.request.key
+        return OutcomeUnknown(
+            f"{self._store.url} did not answer while committing to '{self._queue.name}': {problem}\n"
+            f"  It is not known yet whether request {key} was applied.\n"
+            f"  Repeating the request with idempotency key {key} is safe and tells.",
+            key=key,
+            name=self._queue.name,
+        )
+
+    def _attempt(self) -> str | None:
+        """One try at moving the branch; says why if it was lost, else it answered at least one request."""
+        queue = self._queue
+        queue.meter.count(TRIES, branch=queue.name)
+        self._before, remembered = queue.ahead, queue.remembered
+        if remembered is None or any(ticket.in_doubt_from is not None for ticket in self._open):
+            self._wait_for_the_one_before()
+        with self._store.turn(queue.name, remembered) as turn:
+            reference = live(turn.row)
+            if turn.row is None or reference is None:
+                raise ReferenceNotFound(f"there is no branch '{queue.name}'", name=queue.name)
+            if reference.kind is not Kind.BRANCH:
+                raise InvalidRequest(f"'{queue.name}' is a tag; only branches take commits", name=queue.name)
+            self._find_landed(reference)
+            chain = queue.chain_at(turn.row, reference)
+            self._apply(chain, reference)
+            if self._accepted:
+                return self._advance(turn, chain, reference)
+            is_certain = turn.is_certain
+        if not is_certain:
+            self._wait_for_the_one_before()
+            queue.forget()  # a refusal must not rest on a row that is only remembered
+            if self._refuses:
+                return self._attempt()
+        self._answer()
+        return None
+
+    def _wait_for_the_one_before(self) -> None:
+        """Until the batch that this one goes by has landed; ``Overtaken`` if it has not."""
+        before, self._before = self._before, None
+        if before is not None:
+            before.is_over.wait()
+            if not before.has_landed:
+                raise Overtaken
+
+    @property
+    def _refuses(self) -> bool:
+        return not all(isinstance(answer, PrepareAgain) for _, answer in self._answers)
+
+    def _find_landed(self, reference: Reference) -> None:
+        """Answer those that an earlier try landed after all."""
+        for ticket in self._open:
+            since = ticket.in_doubt_from
+            if since is None or since >= reference.position:
+                continue
+            found = self._log.find(reference, ticket.request.key, since)
+            if found is not None:
+                known = outcome_of(self._queue.objects, found[1], ticket.request.key)
+                ticket.outcome = known._replace(repeated=not ticket.was_sent)
+            if reference.position > ticket.tried_at:
+                ticket.may_have_landed = False  # others moved the branch, so that this cannot any more
+            ticket.in_doubt_from = reference.position
+        self._open = [ticket for ticket in self._open if not ticket.is_answered]
+
+    def _apply(self, chain: Chain, reference: Reference) -> None:
+        """Apply the requests one after the other; each is accepted or refused on its own.
+
+        Nobody is answered yet: a refusal may rest on a request before it that has not landed.
+        """
+        self._accepted, self._answers = [], []
+        if chain.is_cold:
+            with suppress(Damaged):  # whoever needs what is damaged is told at its turn
+                chain.warm({key for ticket in self._open for key in ticket.request.touched})
+        keys: dict[str, Ticket] = {}
+        for ticket in self._open:
+            request = ticket.request
+            if not request.key_is_given and not request.key:
+                request.key = str(
+                    MadeKey.of(self._settled_position(reference), self._queue.clock(), request.digest)
+                )
+            first = keys.setdefault(request.key, ticket)
+            if first is not ticket:
+                if first.request.digest != request.digest:
+                    self._answers.append((ticket, key_reused(request.key)))
+                continue  # the same request twice: once the first has landed, the second finds it
+            try:
+                request.check_reference(reference, chain)
+                drafts = request.apply(chain, reference)
+            except NextBatch:
+                continue
+            except Unavailable:
+                raise  # of the store, not of the request: the whole batch is tried again
+            except (PenstockError, PrepareAgain) as refused:
+                self._answers.append((ticket, refused))
+                continue
+            except Exception as bug:  # noqa: BLE001 - it goes to whoever asked, and to nobody else
+                self._answers.append((ticket, bug))
+                continue
+            if not drafts:
+                self._answers.append((ticket, Outcome((), reference.head)))
+                continue
+            for draft in drafts:
+                chain.add(draft)
+            self._accepted.append((ticket, len(drafts)))
+
+    def _advance(self, turn: Turn, chain: Chain, reference: Reference) -> str | None:
+        """Store what was accepted and swap the branch."""
+        now_us = self._queue.clock()
+        sealed = iter(chain.seal(now_us))
+        landed, outcomes = [], []
+        for ticket, count in self._accepted:
+            commits = [next(sealed) for _ in range(count)]
+            head, newest = commits[-1]
+            request = ticket.request
+            landed.append(Landed(request.event.value, request.key, request.author, head, count))
+            outcomes.append((ticket, Outcome(tuple(one for one, _ in commits), head, newest=newest)))
+        kinds = {each.kind for each in landed}
+        one, data, entry = self._log.entry(
+            reference,
+            LogEvent(kinds.pop()) if len(kinds) == 1 else LogEvent.COMMIT,
+            name=reference.name,
+            incarnation=reference.incarnation,
+            head=chain.tip,
+            now_us=now_us,
+            who=landed[0].author,
+            landed=tuple(landed),
+        )
+        row = row_of(msgspec.structs.replace(reference, head=chain.tip, log=one, position=entry.position))
+        position = self._settled_position(reference)
+        receipts = self._receipts(reference, position, entry.time_us)
+
+        def keep() -> None:
+            self._queue.objects.remember(one, entry, len(data))
+            self._queue.keep(row, chain)
+
+        def written() -> None:
+            """All that can be is written: the next batch can be while this one is swapped."""
+            self._wait_for_the_one_before()
+            self._open = [ticket for ticket, _ in (*self._accepted, *self._answers)]
+            self._flight = Flight(self._leader, self._open, reference.position)
+            keep()
+            self._queue.take_off(self._flight)
+
+        turn.written = written
+        doubts = [(ticket, ticket.may_have_landed) for ticket, _ in self._accepted]
+        for ticket, _ in self._accepted:
+            ticket.in_doubt_from, ticket.tried_at = position, reference.position
+            ticket.was_sent = ticket.may_have_landed = True
+        try:
+            advanced = turn.advance({**chain.objects.fresh, one: data, **receipts}, row, receipts.keys())
+        except OutcomeUnknown:
+            raise
+        except (PenstockError, Overtaken):
+            _restore(doubts)
+            raise
+        if advanced.swapped:
+            if self._flight is None:
+                keep()
+            else:
+                self._flight.has_landed = True
+                self._flight.is_over.set()
+            self._answers += outcomes
+            self._answer()
+            return None
+        _restore(doubts)
+        if self._flight is None:
+            self._wait_for_the_one_before()
+            self._queue.forget()
+        if not advanced.present:
+            self._queue.meter.count(SWAPS_LOST, branch=reference.name)
+        self._look_at_receipts(reference, receipts.keys(), advanced.present)
+        return None if advanced.present else f"another process moved '{reference.name}'"
+
+    def _settled_position(self, reference: Reference) -> int:
+        """From where in the log to look for these requests: not from what another batch is still to add."""
+        return self._before.position if self._before is not None else reference.position
+
+    def _receipts(self, reference: Reference, position: int, time_us: int) -> dict[ObjectId, bytes]:
+        """The receipts to be stored with a batch; a key whose receipt is there already was used before.
+
+        A key that Penstock makes needs none: it tells itself from where in the log to look.
+        """
+        for ticket, _ in self._accepted:
+            ticket.meet(reference.incarnation)
+        return {
+            self._receipt_id(ticket, reference): receipt(ticket.request.digest, position, time_us)
+            for ticket, _ in self._accepted
+            if not ticket.receipt_is_ours and ticket.request.key_is_given
+        }
+
+    def _receipt_id(self, ticket: Ticket, reference: Reference) -> ObjectId:
+        return receipt_id(reference.incarnation, ticket.request.key, ticket.receipt_number)
+
+    def _look_at_receipts(
+        self, reference: Reference, tried: Collection[ObjectId], present: Collection[ObjectId]
+    ) -> None:
+        """After a swap that was not done: settle keys used before, remember receipts left behind."""
+        stored = self._store.fetch(tried)
+        for ticket, _ in self._accepted:
+            one = self._receipt_id(ticket, reference)
+            if one in present and one in stored:
+                self._resolve(ticket, stored[one], one, reference)
+            elif one in stored:
+                ticket.receipt_is_ours = True
+        self._open = [ticket for ticket in self._open if not ticket.is_answered]
+
+    def _resolve(self, ticket: Ticket, data: bytes, one: ObjectId, reference: Reference) -> None:
+        """The key was used before: by this very request, then that is the answer, or by another one."""
+        known = check_object(one, data)
+        assert isinstance(known, Receipt)
+        key = ticket.request.key
+        if known.request != ticket.request.digest:
+            ticket.error = key_reused(key)
+            return
+        found = self._log.find(reference, key, known.position, known.time_us + RECEIPT_WINDOW_US)
+        if found is not None:
+            ticket.outcome = outcome_of(self._queue.objects, found[1], key)._replace(repeated=True)
+        else:
+            ticket.receipt_number += 1  # that try came to nothing; this one gets a receipt of its own
+
+    def _answer(self) -> None:
+        for ticket, answer in self._answers:
+            if isinstance(answer, Outcome):
+                ticket.outcome = answer
+            else:
+                ticket.error = answer
+        self._open = [ticket for ticket in self._open if not ticket.is_answered]
+
+
+def _restore(doubts: list[tuple[Ticket, bool]]) -> None:
+    """This try surely came to nothing; what is not known of earlier ones is still not known."""
+    for ticket, may_have_landed in doubts:
+        ticket.may_have_landed = may_have_landed
+
+
+def outcome_of(objects: Objects, entry: LogEntry, key: str) -> Outcome:
+    """What a request came to, from the log entry that landed it."""
+    for landed in entry.landed:
+        if landed.key == key:
+            commits = [landed.commit]
+            while len(commits) < landed.count:
+                commits.append(objects.commit(commits[-1]).parent)
+            return Outcome(tuple(reversed(commits)), landed.commit)
+    return Outcome((), entry.after)
