@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from penstock.kernel.settings import Settings
     from penstock.lake.copy import copy_lake as copy
     from penstock.lake.lake import Lake
-    from penstock.lake.lake import init_lake as init
-    from penstock.lake.lake import open_lake as open  # noqa: A004 - `penstock.open` is the way in
+    from penstock.lake.opening import init_lake as init
+    from penstock.lake.opening import open_lake as open  # noqa: A004 - `penstock.open` is the way in
     from penstock.model.commits import Commit
     from penstock.model.content import (
         DeltaTable,
@@ -53,8 +53,8 @@ _HOMES = {
     "Unchanged": "penstock.model.operations",
     "Unknown": "penstock.model.content",
     "copy": "penstock.lake.copy:copy_lake",
-    "init": "penstock.lake.lake:init_lake",
-    "open": "penstock.lake.lake:open_lake",
+    "init": "penstock.lake.opening:init_lake",
+    "open": "penstock.lake.opening:open_lake",
 }
 
 __all__ = [  # noqa: RUF022 - in the order in which a reader needs them

@@ -12,10 +12,15 @@
     │   ├── LocationRefused         a location outside the lake's configured roots
     │   ├── HistoryExpired          the commit lies behind the history horizon
     │   ├── LakeMoved               the lake is moving to another place, or has moved; write there
+    │   ├── TooLarge                a request's body is larger than the server takes
+    │   ├── UnsupportedMediaType    a request's body is of a type that the server does not read
+    │   ├── MethodNotAllowed        there is such an address, but not for this method
     │   └── NotFound
     │       ├── ReferenceNotFound
     │       ├── CommitNotFound
     │       ├── KeyNotFound
+    │       ├── TokenNotFound
+    │       ├── RouteNotFound       the server has no such address
     │       └── LakeNotFound
     ├── ConflictError               look at what changed, then decide
     │   ├── CommitConflict          keys changed since the base the writer read
@@ -26,9 +31,11 @@
     ├── TryAgainError               nothing was changed; the same request may work later
     │   ├── Unavailable             the store does not answer
     │   ├── RetriesExhausted        the branch moved faster than the request could be applied
-    │   └── Throttled               too much waits already
+    │   ├── Throttled               too much waits already
+    │   └── TimedOut                the server took longer than a request may
     ├── OutcomeUnknown              find out what happened: repeat with the same key, or look it up
     └── AdministratorError          somebody with more rights must act
+        ├── Unauthenticated         no token, or none that is known
         ├── Denied
         ├── Damaged                 stored bytes are not what was written
         └── UnsupportedFormat       the lake was written by a newer Penstock
@@ -128,6 +135,27 @@ class LakeMoved(RequestError):
     http_status = 410
 
 
+class TooLarge(RequestError):
+    """The request's body is larger than the server takes."""
+
+    code = "too_large"
+    http_status = 413
+
+
+class UnsupportedMediaType(RequestError):
+    """The request's body is of a type that the server does not read."""
+
+    code = "unsupported_media_type"
+    http_status = 415
+
+
+class MethodNotAllowed(RequestError):
+    """The server has such an address, but not for this method."""
+
+    code = "method_not_allowed"
+    http_status = 405
+
+
 class NotFound(RequestError):
     """Something the request names does not exist."""
 
@@ -152,6 +180,18 @@ class KeyNotFound(NotFound):
     """The key holds nothing at that commit."""
 
     code = "key_not_found"
+
+
+class TokenNotFound(NotFound):
+    """There is no token with that id."""
+
+    code = "token_not_found"
+
+
+class RouteNotFound(NotFound):
+    """The server has no such address."""
+
+    code = "route_not_found"
 
 
 class LakeNotFound(NotFound):
@@ -239,6 +279,13 @@ class Throttled(TryAgainError):
     http_status = 429
 
 
+class TimedOut(TryAgainError):
+    """The server took longer than a request may. A write may still be applied: repeat it with its key."""
+
+    code = "timed_out"
+    http_status = 408
+
+
 class OutcomeUnknown(PenstockError):
     """The store did not say whether the request was applied.
 
@@ -254,6 +301,14 @@ class AdministratorError(PenstockError):
     """Only somebody with access to the lake's store or settings can mend this."""
 
     code = "administrator"
+
+
+class Unauthenticated(AdministratorError):
+    """The caller gave no token, or none that is known and still holds."""
+
+    code = "unauthenticated"
+    exit_code = 6
+    http_status = 401
 
 
 class Denied(AdministratorError):

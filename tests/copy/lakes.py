@@ -10,7 +10,8 @@ from typing import TypeVar
 from penstock.errors import MergeConflict
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake
-from penstock.lake.lake import Lake, open_lake
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
 from penstock.model.content import IcebergTable
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Kind

@@ -12,9 +12,10 @@ import pytest
 from penstock.errors import IdempotencyKeyReused, LakeMoved
 from penstock.kernel import copy as copying
 from penstock.kernel.description import Description, read_description
+from penstock.lake.answers import LogLine
 from penstock.lake.copy import copy_lake
-from penstock.lake.lake import Lake, open_lake
-from penstock.lake.views import LogLine
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
 from penstock.model.encoding import ObjectId, decoder
 from penstock.model.keys import Key
 from penstock.model.operations import Put

@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import InvalidRequest, LakeExists, LakeMoved, LakeNotFound, Unavailable
 from penstock.kernel.description import Phase, read_description
 from penstock.lake.copy import cancel_copy, copy_lake
-from penstock.lake.lake import open_lake
+from penstock.lake.opening import open_lake
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
 from penstock.testing.faults import FaultyStore, Point

@@ -10,7 +10,8 @@ import pytest
 
 from penstock.errors import LakeMoved, ReferenceNotFound
 from penstock.kernel.rows import decoded_reference
-from penstock.lake.lake import Lake, open_lake
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Gate, Point

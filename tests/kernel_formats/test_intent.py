@@ -28,7 +28,7 @@ def fork(lake: Lake, *lines: str) -> None:
 
 
 def intents_of(lake: Lake, revision: str = "main") -> tuple[Intent, ...]:
-    return lake.kernel.objects.intents(lake.show(revision).stored)
+    return lake.kernel.objects.intents(lake.kernel.history.commit(lake.show(revision).object_id))
 
 
 def test_k1_a_commit_stores_the_intent_of_every_change(lake: Lake) -> None:

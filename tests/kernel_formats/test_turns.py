@@ -16,6 +16,7 @@ from penstock.errors import (
 )
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
+from penstock.lake.embedded import Embedded
 from penstock.model.clock import Clock, now_us
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
@@ -278,4 +279,4 @@ def _lake_on(
     settings: Settings | None = None,
 ) -> Lake:
     new_lake(store)
-    return Lake(Kernel(store, [journals], settings, clock), read_description(store), "tester")
+    return Lake(Embedded(Kernel(store, [journals], settings, clock), read_description(store)), "tester")

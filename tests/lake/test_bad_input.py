@@ -177,11 +177,6 @@ REQUESTS: dict[str, Case] = {
         InvalidRequest,
         "",
     ),
-    "a message that is none": (
-        lambda lake: lake.branch().commit([Put(Key("x"), table())], message=None),
-        InvalidRequest,
-        "message",
-    ),
     "properties that are numbers": (
         lambda lake: lake.branch().put("x", table(), properties={"a": 5}),
         InvalidRequest,

@@ -103,7 +103,7 @@ def test_a_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
         assert len(lake.log()) == 1
 
 
-@pytest.mark.parametrize("scheme", ["mysql", "http", "ftp"])
+@pytest.mark.parametrize("scheme", ["mysql", "ws", "ftp"])
 def test_an_unknown_kind_of_store_is_refused_by_name(scheme: str) -> None:
     for do in (penstock.open, penstock.init):
         with pytest.raises(InvalidRequest, match=f"'{scheme}://'") as caught:

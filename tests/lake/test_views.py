@@ -214,7 +214,7 @@ def test_commits_tell_who_when_what_and_why(lake: Lake) -> None:
     assert (commit.message, commit.author, commit.parents) == ("why", "anna", ())
     assert commit.properties == {"job": ("nightly",), "tables": ("a", "b")}
     assert before - timedelta(seconds=1) < commit.time < datetime.now(UTC) + timedelta(seconds=1)
-    assert commit.stored.committer == "tester"
+    assert commit.committer == "tester"
     assert lake.show() == lake.show("main") == lake.show(commit.id) == commit
     assert lake.at(commit).id == commit.id
     second = lake.branch().put("b", table())

@@ -136,6 +136,7 @@ ROWS: dict[str, Reference | Description] = {
         roots=("s3://b",),
         expired=(ONE,),
         history=(HistoryRule("job/*", 100, None, 7), HistoryRule("*", None, 30.5, 8)),
+        settings={"a": "b"},
     ),
 }
 

@@ -96,8 +96,16 @@ def test_exit_codes_are_as_documented(kind: type[PenstockError], exit_code: int)
 
 def test_http_statuses_tell_whose_turn_it_is() -> None:
     for kind in CLASSES:
-        blames_the_caller = issubclass(kind, errors.RequestError | errors.ConflictError | errors.Throttled)
-        expected = 4 if blames_the_caller or kind is errors.Denied else 5
+        blames_the_caller = issubclass(
+            kind,
+            errors.RequestError
+            | errors.ConflictError
+            | errors.Throttled
+            | errors.TimedOut
+            | errors.Unauthenticated
+            | errors.Denied,
+        )
+        expected = 4 if blames_the_caller else 5
         assert kind.http_status // 100 == expected, kind
 
 

@@ -13,6 +13,7 @@ from penstock.kernel.batch import Outcome
 from penstock.kernel.description import new_description, read_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
+from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
@@ -205,7 +206,7 @@ def new_kernel(store: Store, clock: Clock = now_us, settings: Settings | None = 
 def new_lake(store: Store, clock: Clock = now_us, settings: Settings | None = None) -> Lake:
     """The same as a lake."""
     kernel = new_kernel(store, clock, settings)
-    return Lake(kernel, read_description(store), "tester")
+    return Lake(Embedded(kernel, read_description(store)), "tester")
 
 
 def keep_history(

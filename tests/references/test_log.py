@@ -7,8 +7,8 @@ import pytest
 from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.kernel import skips
 from penstock.kernel.kernel import Kernel
+from penstock.lake.answers import LogLine
 from penstock.lake.lake import Lake
-from penstock.lake.views import LogLine
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key

@@ -76,9 +76,9 @@ def test_a_star_goes_back_to_a_time(lake: Lake, clock: SetClock) -> None:
 
 def test_times_of_one_microsecond_apart_are_told_apart(lake: Lake) -> None:
     first, second = _commits(lake, 2)
-    time = lake.show(second).stored.time_us
-    assert lake.resolve(f"main*{_iso(datetime.fromtimestamp(time / 1_000_000, UTC))}") == second
-    assert lake.show(first).stored.time_us < time
+    time = lake.show(second).time
+    assert lake.resolve(f"main*{_iso(time)}") == second
+    assert lake.show(first).time < time
 
 
 def test_steps_chain_in_the_order_they_are_written(lake: Lake) -> None:

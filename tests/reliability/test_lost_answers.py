@@ -17,6 +17,7 @@ from penstock.kernel.description import read_description
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.sweep import sweep
+from penstock.lake.embedded import Embedded
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
 from penstock.stores.sqlite import SqliteStore
@@ -233,7 +234,7 @@ WRITES: list[Callable[[Lake, str], str]] = [
 
 
 def lake_on(store: Store, settings: Settings | None = None) -> Lake:
-    return Lake(Kernel(store, (), settings), read_description(store), "tester")
+    return Lake(Embedded(Kernel(store, (), settings), read_description(store)), "tester")
 
 
 def forked(data: Store) -> None:

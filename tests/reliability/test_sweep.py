@@ -17,6 +17,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.sweep import Swept
+from penstock.lake.embedded import Embedded
 from penstock.model.encoding import object_id
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
@@ -48,7 +49,7 @@ class Place:
         if history_max_commits is not None:  # as if it had been set long ago
             Kernel(self.data, clock=lambda: 0).keep_history("*", history_max_commits, None)
         kernel = Kernel(store, [JournalFormat()], Settings(grace_s=GRACE_S, **limits), self.clock)
-        return Lake(kernel, read_description(self.data), "tester")
+        return Lake(Embedded(kernel, read_description(self.data)), "tester")
 
     def check(self) -> None:
         damages = self.lake().fsck().damages

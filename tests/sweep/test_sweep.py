@@ -7,6 +7,7 @@ from penstock.kernel.description import read_description
 from penstock.kernel.format import Applied, Format, Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
+from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.content import AnyContent, DeltaTable, Unknown
 from penstock.model.encoding import encode, object_id
@@ -177,7 +178,7 @@ def test_what_a_content_holds_lives_as_long_as_the_content(
     is_folded: bool,
 ) -> None:
     kernel = Kernel(store, [Holding(kind, size)], lake.kernel.settings, clock)
-    lake = Lake(kernel, read_description(store), "tester")
+    lake = Lake(Embedded(kernel, read_description(store)), "tester")
     held, stray = encode(Blob(b"held")), encode(Blob(b"nobody holds this"))
     store.store({object_id(stray): stray})
     dev = lake.branch("dev").create()

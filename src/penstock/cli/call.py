@@ -55,7 +55,7 @@ class Call:
 
     def open(self, *, create: bool = True, settings: Settings | None = None) -> Lake:
         """The lake, until the command ends; a local one that is not there is made unless told otherwise."""
-        from penstock.lake.lake import open_lake
+        from penstock.lake.opening import open_lake
         from penstock.stores import DATABASE_FILE, is_local
 
         target = self.target

@@ -20,7 +20,7 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 @contextmanager
 def _lake(ctx: click.Context) -> Iterator[Lake]:
-    from penstock.lake.lake import open_lake
+    from penstock.lake.opening import open_lake
 
     lake = open_lake(ctx.ensure_object(Call).target, create=False)
     try:

@@ -18,8 +18,7 @@ from penstock.kernel.copy import Copied
 from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
-from penstock.lake.log import Difference
-from penstock.lake.views import LogLine
+from penstock.lake.answers import Difference, LogLine
 from penstock.model.commits import Commit as ModelCommit
 from penstock.model.conflicts import Conflict as ModelConflict
 from penstock.model.content import AnyContent
@@ -72,15 +71,14 @@ class Commit(Shape, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, commit: ModelCommit) -> Commit:
-        stored = commit.stored
         return cls(
             id=commit.id,
             parents=commit.parents,
             time=commit.time,
             author=commit.author,
-            authors=stored.authors,
-            committer=stored.committer,
-            signed_off_by=stored.signed_off_by,
+            authors=commit.authors,
+            committer=commit.committer,
+            signed_off_by=commit.signed_off_by,
             message=commit.message,
             properties=commit.properties,
             generation=commit.generation,

@@ -114,6 +114,8 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """How it came here, if it was not made here."""
     forked_from: str = ""
     """The id of the lake that this one is a copy of, and whose managed tables it may only read."""
+    settings: dict[str, str] = {}
+    """What programs noted with the lake, under names of their own."""
 
     def _matching(self, name: str) -> Iterator[HistoryRule]:
         """The rules for a reference, the one set last first."""

@@ -9,9 +9,9 @@ from penstock.kernel.copy import Copied, CopyProgress, copy, silent
 from penstock.kernel.description import Seal
 from penstock.kernel.seal import cancel
 from penstock.kernel.settings import Settings
-from penstock.lake.lake import open_lake, place_of
+from penstock.lake.opening import open_lake
 from penstock.model.clock import Clock, now_us
-from penstock.stores import open_store
+from penstock.stores import open_store, place_of
 from penstock.stores.port import Store
 
 

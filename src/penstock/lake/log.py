@@ -10,33 +10,11 @@ import msgspec
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.state import diff_commits, prefix_end
+from penstock.lake.answers import Difference
 from penstock.model.commits import Commit
-from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import CommitObject
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """A key that differs: what it held before and what it holds after, ``None`` for nothing."""
-
-    key: Key
-    before: AnyContent | None
-    after: AnyContent | None
-
-    @property
-    def sign(self) -> str:
-        """``+`` added, ``-`` removed, ``~`` changed."""
-        return "+" if self.before is None else "-" if self.after is None else "~"
-
-    @property
-    def type(self) -> str:
-        content = self.after if self.after is not None else self.before
-        assert content is not None
-        return content.type
-
-    def __repr__(self) -> str:
-        return f"<{self.sign} {self.key} {self.type}>"
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +29,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Only those whose message contains this, in any case."""
 
     def matches(self, kernel: Kernel, commit: Commit) -> bool:
-        if self.author is not None and self.author not in (commit.author, *commit.stored.authors):
+        if self.author is not None and self.author not in (commit.author, *commit.authors):
             return False
         if self.since is not None and commit.time < self.since:
             return False
@@ -59,7 +37,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.text is not None and self.text.lower() not in commit.message.lower():
             return False
-        return self.key is None or _touches(kernel, commit.stored, self.key)
+        return self.key is None or _touches(kernel, kernel.history.commit(commit.object_id), self.key)
 
 
 def _touches(kernel: Kernel, commit: CommitObject, key: Key) -> bool:
@@ -84,24 +62,31 @@ def walk(kernel: Kernel, start: ObjectId, chosen: Filter, all_parents: bool) -> 
 
 
 def differences(
-    kernel: Kernel, before: ObjectId, after: ObjectId, prefix: Key | None = None
-) -> list[Difference]:
-    """What differs between two commits, at a key and below it, or everywhere."""
-    if prefix is None:
-        changes = kernel.diff(before, after)
-    else:
-        stored = prefix.encode()
-        changes = kernel.diff(before, after, stored, stored + b"\0")
-        changes |= kernel.diff(before, after, stored + b"\0", prefix_end(stored + b"\0"))
-    return [
-        Difference(Key.decode(key), content_of(kernel.objects, old), content_of(kernel.objects, new))
-        for key, (old, new) in changes.items()
-        if not key.startswith(RESERVED)
-    ]
+    kernel: Kernel, before: ObjectId, after: ObjectId, prefix: Key | None = None, start: Key | None = None
+) -> Iterator[Difference]:
+    """What differs between two commits, at a key and below it, or everywhere; after a key, or all."""
+    begin = start.encode() + b"\0" if start is not None else b""
+    for first, stop in ranges(prefix):
+        if stop is not None and begin >= stop:
+            continue
+        changes = kernel.diff(before, after, max(first, begin), stop)
+        for key, (old, new) in changes.items():
+            if not key.startswith(RESERVED):
+                yield Difference(
+                    Key.decode(key), content_of(kernel.objects, old), content_of(kernel.objects, new)
+                )
 
 
-def changes_of(kernel: Kernel, commit: ObjectId) -> list[Difference]:
+def changes_of(kernel: Kernel, commit: ObjectId, start: Key | None = None) -> Iterator[Difference]:
     """What a commit changed, compared with its first parent."""
     if commit == NO_COMMIT:
-        return []
-    return differences(kernel, kernel.history.commit(commit).parent, commit)
+        return iter(())
+    return differences(kernel, kernel.history.commit(commit).parent, commit, start=start)
+
+
+def ranges(prefix: Key | None) -> list[tuple[bytes, bytes | None]]:
+    """Where stored keys lie: a key and what is below it, or all."""
+    if prefix is None:
+        return [(b"", None)]
+    stored = prefix.encode()
+    return [(stored, stored + b"\0"), (stored + b"\0", prefix_end(stored + b"\0"))]

@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from penstock.errors import InvalidRequest, KeyNotFound
-from penstock.kernel.conflict import content_of
-from penstock.kernel.state import prefix_end
+from penstock.errors import InvalidRequest, KeyNotFound, ReferenceNotFound
+from penstock.lake import calls
+from penstock.lake.answers import LogLine
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.content import AnyContent, Namespace
-from penstock.model.encoding import ObjectId
-from penstock.model.keys import RESERVED, Key
+from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
-from penstock.model.objects import LogEntry
 from penstock.model.operations import Delete, Operation, Put
 from penstock.model.references import Kind, Reference
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
-
-
-class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One event in the life of a reference."""
-
-    position: int
-    time: datetime
-    event: str
-    name: str
-    before: str
-    after: str
-    who: str
-    requests: int
-    """How many requests this one swap landed."""
-
-    @classmethod
-    def of(cls, entry: LogEntry) -> LogLine:
-        return cls(
-            position=entry.position,
-            time=datetime.fromtimestamp(entry.time_us / 1_000_000, UTC),
-            event=entry.kind,
-            name=entry.name,
-            before=entry.before.hex(),
-            after=entry.after.hex(),
-            who=entry.who,
-            requests=len(entry.landed),
-        )
 
 
 class _Named:
@@ -71,7 +39,7 @@ class _Named:
     @property
     def reference(self) -> Reference:
         """The stored reference as it is now."""
-        found = self._lake.kernel.references.get(self.name)
+        found = self._lake.do(calls.GetReference(name=self.name))
         if found.kind is not self.kind:
             raise InvalidRequest(f"'{self.name}' is a {found.kind.value}, not a {self.kind.value}")
         return found
@@ -83,42 +51,53 @@ class _Named:
 
     @property
     def exists(self) -> bool:
-        row = self._lake.kernel.store.reference(self.name)
-        return row is not None and row.kind == self.kind
+        try:
+            return self._lake.do(calls.GetReference(name=self.name)).kind is self.kind
+        except ReferenceNotFound:
+            return False
 
     def create(self, at: str | None = None, *, idempotency_key: str | None = None) -> Any:
         """Create it at a revision, the default branch's head if none is given."""
-        commit = self._lake._reachable(at)
-        self._lake.kernel.references.create(
-            self.name, self.kind, commit, who=self._lake.author, key=idempotency_key or ""
+        self._lake.do(
+            calls.CreateReference(
+                name=self.name,
+                kind=self.kind,
+                at=at,
+                who=self._lake.author,
+                idempotency_key=idempotency_key,
+            )
         )
         return self
 
     def assign(self, to: str, *, expected: str | None = None, idempotency_key: str | None = None) -> Any:
         """Let it name another commit, if it is where ``expected`` says."""
-        self._lake.kernel.references.assign(
-            self.name,
-            self._lake._reachable(to),
-            kind=self.kind,
-            expected=self._lake._commit(expected) if expected is not None else None,
-            who=self._lake.author,
-            key=idempotency_key or "",
+        self._lake.do(
+            calls.AssignReference(
+                name=self.name,
+                to=to,
+                kind=self.kind,
+                expected=expected,
+                who=self._lake.author,
+                idempotency_key=idempotency_key,
+            )
         )
         return self
 
     def delete(self, *, expected: str | None = None, idempotency_key: str | None = None) -> None:
         """Delete it, if it is where ``expected`` says. Its log can still be read for a while."""
-        self._lake.kernel.references.delete(
-            self.name,
-            kind=self.kind,
-            expected=self._lake._commit(expected) if expected is not None else None,
-            who=self._lake.author,
-            key=idempotency_key or "",
+        self._lake.do(
+            calls.DeleteReference(
+                name=self.name,
+                kind=self.kind,
+                expected=expected,
+                who=self._lake.author,
+                idempotency_key=idempotency_key,
+            )
         )
 
     def snapshot(self) -> Snapshot:
         """The lake as it is here now, pinned."""
-        return Snapshot(self._lake, self.reference.head)
+        return Snapshot(self._lake, self.head, self.name)
 
     def tables(self, prefix: str | Key | None = None) -> list[Table]:
         """The tables here now, below a namespace or all."""
@@ -196,49 +175,37 @@ class Tag(_Named):
 class Snapshot:
     """The lake at a commit. It never changes."""
 
-    def __init__(self, lake: Lake, commit: ObjectId) -> None:
-        self._lake, self._commit = lake, commit
-        self._state = lake.kernel.state(commit)
+    def __init__(self, lake: Lake, commit: str, via: str | None = None) -> None:
+        self._lake, self.id, self._via = lake, commit, via
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.id[:8]} of {self._lake.url}>"
 
-    @property
-    def id(self) -> str:
-        """The commit's id."""
-        return self._commit.hex()
-
     def get(self, key: str | Key) -> AnyContent | None:
         """What a key holds, ``None`` if nothing."""
-        return content_of(self._lake.kernel.objects, self._state.get(Key.parse(key).encode()))
+        return self.get_many([key]).get(Key.parse(key))
 
     def get_many(self, keys: Sequence[str | Key]) -> dict[Key, AnyContent]:
         """What those keys hold that hold something."""
-        paths = [Key.parse(key) for key in keys]
-        found = self._state.get_many([path.encode() for path in paths])
-        contents = {
-            Key.decode(key): content_of(self._lake.kernel.objects, value) for key, value in found.items()
-        }
-        return {key: content for key, content in contents.items() if content is not None}
+        paths = tuple(Key.parse(key) for key in keys)
+        found = self._lake.do(calls.GetContents(at=self.id, via=self._via, key=paths))
+        return {entry.key: entry.content for entry in found}
 
     def entries(
         self, prefix: str | Key | None = None, *, after: str | Key | None = None
     ) -> Iterator[tuple[Key, AnyContent]]:
         """Keys and contents in order: at and below a key or all, after a key or from the start."""
-        for start, stop in self._ranges(Key.parse(prefix) if prefix is not None else None):
-            begin = max(start, Key.parse(after).encode() + b"\0") if after is not None else start
-            if stop is not None and begin >= stop:
-                continue
-            for key, value in self._state.scan(begin, stop):
-                content = content_of(self._lake.kernel.objects, value)
-                if content is not None and not key.startswith(RESERVED):
-                    yield Key.decode(key), content
-
-    def _ranges(self, prefix: Key | None) -> list[tuple[bytes, bytes | None]]:
-        if prefix is None:
-            return [(b"", None)]
-        stored = prefix.encode()
-        return [(stored, stored + b"\0"), (stored + b"\0", prefix_end(stored + b"\0"))]
+        scope = Key.parse(prefix) if prefix is not None else None
+        last = Key.parse(after) if after is not None else None
+        while True:
+            page = self._lake.do(
+                calls.ListEntries(at=self.id, via=self._via, prefix=scope, after=last, limit=calls.PAGE_MAX)
+            )
+            for entry in page:
+                yield entry.key, entry.content
+            if len(page) < calls.PAGE_MAX:
+                return
+            last = page[-1].key
 
     def tables(self, prefix: str | Key | None = None) -> list[Table]:
         """Everything that is not a namespace, below a namespace or all."""
@@ -257,7 +224,7 @@ class Snapshot:
 
     def log(self, **chosen: Any) -> list[Commit]:
         """The commits that led here, newest first; takes what ``Lake.log`` takes."""
-        return self._lake.log(self.id, **chosen)
+        return self._lake.log(self.id, via=self._via, **chosen)
 
 
 class Table:

@@ -55,40 +55,61 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit with its id."""
 
     id: str
+    """64 hexadecimal digits."""
     parents: tuple[str, ...]
+    """The commit it follows first, then what it merged; none for a first commit."""
     time: datetime
+    """When it was committed."""
     author: str
+    """Its first author, or its committer if it names none."""
     message: str
     properties: dict[str, tuple[str, ...]]
+    """Further facts that its writer noted."""
     generation: int
+    """One more than the highest of its parents."""
+    depth: int
+    """How many commits lead here by first parents."""
     key: str
-    stored: CommitObject
+    """The idempotency key of the request."""
+    authors: tuple[str, ...]
+    """All authors."""
+    author_time: datetime
+    """When it was written."""
+    committer: str
+    """Who had it committed."""
+    signed_off_by: tuple[str, ...]
+    is_merge: bool
 
     @classmethod
     def of(cls, commit_id: ObjectId, stored: CommitObject) -> Commit:
         return cls(
             id=commit_id.hex(),
             parents=tuple(parent.hex() for parent in stored.parents),
-            time=datetime.fromtimestamp(stored.time_us / 1_000_000, UTC),
+            time=_moment(stored.time_us),
             author=stored.authors[0] if stored.authors else stored.committer,
             message=stored.message,
             properties=stored.properties,
             generation=stored.generation,
+            depth=stored.depth,
             key=stored.key,
-            stored=stored,
+            authors=stored.authors,
+            author_time=_moment(stored.author_time_us or stored.time_us),
+            committer=stored.committer,
+            signed_off_by=stored.signed_off_by,
+            is_merge=bool(stored.further_parents),
         )
 
     @property
     def object_id(self) -> ObjectId:
         return bytes.fromhex(self.id)
 
-    @property
-    def is_merge(self) -> bool:
-        return bool(self.stored.further_parents)
-
     def __repr__(self) -> str:
         title = self.message.partition("\n")[0]
         return f"<Commit {self.id[:8]} {title!r} by {self.author or 'nobody'}>"
+
+
+def _moment(time_us: int) -> datetime:
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC)
 
 
 EMPTY_COMMIT_ID: Final = NO_COMMIT.hex()

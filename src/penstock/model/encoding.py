@@ -8,11 +8,11 @@ SHA-256 of these bytes. Golden vectors in the test suite keep this from drifting
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-ObjectId = bytes
+ObjectId: TypeAlias = Annotated[bytes, "hexadecimal"]
 """32 bytes, SHA-256. People see them as 64 hexadecimal digits."""
 
 NO_COMMIT: ObjectId = hashlib.sha256(b"empty").digest()

@@ -18,6 +18,8 @@ class Kind(StrEnum):
     """A deleted branch or tag: it keeps its name's log until it expires."""
     LAKE = "lake"
     """The lake's own description."""
+    TOKEN = "token"
+    """Somebody's right to use a server."""
 
 
 class Event(StrEnum):

@@ -44,6 +44,11 @@ def is_local(target: str) -> bool:
     return not found or scheme == "sqlite" or (scheme in ADAPTERS and ADAPTERS[scheme].is_local)
 
 
+def place_of(store: Store) -> str:
+    """Where a store is, as people say it and without secrets."""
+    return store.url.removeprefix("sqlite://").removesuffix(f"/{DATABASE_FILE}")
+
+
 def open_store(target: str, create: bool, clock: Clock) -> Store:
     """The store behind a path or URL; it is made if ``create`` says so."""
     if not target or not target.isprintable():

@@ -21,7 +21,8 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
-from penstock.lake.lake import Lake, open_lake
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
 from penstock.model.content import DeltaTable, FilesTable, IcebergTable, LanceTable
 from penstock.model.keys import Key
 from penstock.model.operations import Put

@@ -18,8 +18,8 @@ from penstock.cli.rendering.columns import columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, moment
 from penstock.errors import HistoryExpired, KeyNotFound, ReferenceNotFound
+from penstock.lake.answers import Difference
 from penstock.lake.lake import Lake
-from penstock.lake.log import Difference
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 

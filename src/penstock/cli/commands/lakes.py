@@ -15,7 +15,8 @@ from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import counted, size
 from penstock.kernel.copy import Copied
 from penstock.lake.copy import cancel_copy, copy_lake
-from penstock.lake.lake import Lake, init_lake
+from penstock.lake.lake import Lake
+from penstock.lake.opening import init_lake
 
 
 @command(

@@ -214,7 +214,7 @@ def merge(
     def count(result: MergeResult) -> int:
         before = lake.show(result.head).parents[0] if result.applied else result.head
         assert result.source is not None
-        return len(lake.kernel.history.only_in(bytes.fromhex(result.source), bytes.fromhex(before)))
+        return lake.compare(result.source, before).ahead
 
     def done(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
@@ -294,7 +294,7 @@ def transplant(
 
     def fork() -> str:
         last = lake.resolve(commits.rpartition("..")[2])
-        return lake.kernel.history.merge_bases(*map(bytes.fromhex, (lake.resolve(target), last)))[0].hex()
+        return lake.compare(target, last).base
 
     bringing = _Bringing(call, lake, commits, target, bring, base=fork)
     bringing.run(

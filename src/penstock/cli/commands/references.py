@@ -15,8 +15,9 @@ from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
+from penstock.lake.answers import LogLine
 from penstock.lake.lake import Lake
-from penstock.lake.views import Branch, LogLine, Tag
+from penstock.lake.views import Branch, Tag
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.references import Kind, Reference
 
@@ -31,14 +32,14 @@ def names_at(lake: Lake) -> dict[str, list[str]]:
     """Which branches and tags are at a commit; where there are thousands, the first of each kind."""
     found: dict[str, list[str]] = {}
     for kind in (Kind.BRANCH, Kind.TAG):
-        for reference in lake.kernel.references.list(kind, limit=NAMES_READ_MAX):
+        for reference in lake.references(kind, limit=NAMES_READ_MAX):
             found.setdefault(reference.id, []).append(reference.name)
     return found
 
 
 def _list(call: Call, kind: Kind, prefix: str, limit: int, after: str) -> None:
     lake = call.open()
-    found = lake.kernel.references.list(kind, prefix, after, limit + 1)
+    found = lake.references(kind, prefix, after, limit + 1)
     page, more = found[:limit], len(found) > limit
     following = page[-1].name if more else None
     call.answer(

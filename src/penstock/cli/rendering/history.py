@@ -10,7 +10,7 @@ from penstock.cli.rendering.contents import SIGN_STYLES, changes
 from penstock.cli.rendering.graph import graph
 from penstock.cli.rendering.screen import Screen, cells, pad, printable
 from penstock.cli.rendering.times import ago, iso
-from penstock.lake.log import Difference
+from penstock.lake.answers import Difference
 from penstock.model.commits import Commit
 
 NAMES_MAX = 3
@@ -100,17 +100,16 @@ def commit_page(
     screen: Screen, commit: Commit, changed: Sequence[Difference] | None, names: Collection[str]
 ) -> Iterator[str]:
     """One commit with all that is known about it."""
-    stored = commit.stored
     yield f"commit {screen.paint(commit.id, 'id')}"
     rows: list[Row] = [
         ["at", Cell(", ".join(names), "name")],
-        ["author", ", ".join(printable(author) for author in stored.authors)],
-        ["committer", printable(stored.committer) if stored.authors[:1] != (stored.committer,) else ""],
-        ["signed off by", ", ".join(printable(one) for one in stored.signed_off_by)],
+        ["author", ", ".join(printable(author) for author in commit.authors)],
+        ["committer", printable(commit.committer) if commit.authors[:1] != (commit.committer,) else ""],
+        ["signed off by", ", ".join(printable(one) for one in commit.signed_off_by)],
         ["time", f"{iso(commit.time)} ({ago(commit.time, screen.now)})"],
         ["parents", Cell(", ".join(short(parent) for parent in commit.parents) or "none", "id")],
         ["key", printable(commit.key)],
-        *([printable(name), printable(", ".join(values))] for name, values in stored.properties.items()),
+        *([printable(name), printable(", ".join(values))] for name, values in commit.properties.items()),
     ]
     known = [row for row in rows if (row[1].text if isinstance(row[1], Cell) else row[1])]
     yield from columns(screen, known, indent="  ")

@@ -1,0 +1,154 @@
+"""Tokens in a store: one row for each, beside those of references and of a kind of their own.
+
+They belong to the lake at its place: a move takes them along, a fork has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from penstock.errors import ConflictError, Damaged, OutcomeUnknown, TokenNotFound, TryAgainError, Unavailable
+from penstock.kernel.description import find_description, lake_moved, require_unmoved
+from penstock.kernel.retry import Tries
+from penstock.kernel.settings import Settings
+from penstock.model.references import Kind
+from penstock.model.tokens import Token, decode_token, encode_token
+from penstock.stores.port import Row, Store, Turn
+
+PREFIX: Final = "@token/"
+"""No branch or tag has a name that begins so."""
+
+PAGE: Final = 1000
+
+
+def tokens(store: Store) -> list[Token]:
+    """All tokens by id."""
+    return [decoded_token(row) for row in token_rows(store)]
+
+
+def find_token(store: Store, id: str) -> Token | None:  # noqa: A002
+    """The token with an id, if there is one."""
+    row = store.reference(PREFIX + id)
+    return decoded_token(row) if row is not None else None
+
+
+def put_token(store: Store, settings: Settings, token: Token) -> Token:
+    """Let a token be used, and return it as the lake has it.
+
+    The same one sent again is answered by what is there. ``ConflictError`` if another token has its id,
+    ``LakeMoved`` if the lake is moving: then the token may or may not go along.
+    """
+    mine = _row(token.check())
+
+    def decide(turn: Turn, _: bool) -> Token | None:
+        if turn.row is not None:
+            return _same(decoded_token(turn.row), token)
+        return token if turn.advance({}, mine).swapped else None
+
+    made = _swap(store, settings, token.id, decide)
+    if _row(made) == mine:
+        _withdraw_if_moved(store, mine)
+    return made
+
+
+def revoke_token(store: Store, settings: Settings, id: str) -> Token:  # noqa: A002
+    """Let a token not be used any more, and return what it was.
+
+    ``TokenNotFound`` if there is none, ``LakeMoved`` if the lake is moving: it may have gone along.
+    """
+    last: Token | None = None
+
+    def decide(turn: Turn, in_doubt: bool) -> Token | None:
+        nonlocal last
+        if turn.row is None:
+            if in_doubt and last is not None:
+                return last  # it was removed, and only the answer was lost
+            raise TokenNotFound(f"there is no token '{id}'", id=id)
+        last = decoded_token(turn.row)
+        return last if turn.advance({}, None).swapped else None
+
+    gone = _swap(store, settings, id, decide)
+    require_unmoved(store)
+    return gone
+
+
+def token_rows(store: Store) -> Iterator[Row]:
+    """The rows of all tokens, as they are stored."""
+    after = ""
+    while page := store.references(Kind.TOKEN.value, after=after, limit=PAGE):
+        yield from page
+        after = page[-1].name
+
+
+def decoded_token(row: Row) -> Token:
+    """The token in a row; ``Damaged`` if there is none."""
+    try:
+        found: Token = decode_token(row.data)
+    except (msgspec.MsgspecError, ValueError) as problem:
+        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
+    if (PREFIX + found.id, Kind.TOKEN) != (row.name, row.kind):
+        raise Damaged(f"the row of '{row.name}' holds token '{found.id}'", name=row.name)
+    return found
+
+
+def _row(token: Token) -> Row:
+    return Row(PREFIX + token.id, Kind.TOKEN.value, encode_token(token))
+
+
+def _same(found: Token, wanted: Token) -> Token:
+    """What is there already, if it is the same but for when it was made."""
+    if msgspec.structs.replace(found, created=wanted.created) != wanted:
+        raise ConflictError(
+            f"there is another token '{found.id}' already; make one with a new id", id=found.id
+        )
+    return found
+
+
+def _swap(
+    store: Store,
+    settings: Settings,
+    id: str,  # noqa: A002
+    decide: Callable[[Turn, bool], Token | None],
+) -> Token:
+    """Move a token's row, again where another process was faster or the store did not say what happened."""
+    tries, in_doubt = Tries(settings), False
+    lost: str | Unavailable
+    while True:
+        try:
+            with store.turn(PREFIX + id) as turn:
+                require_unmoved(store)
+                if (done := decide(turn, in_doubt)) is not None:
+                    return done
+            lost = f"another process changed token '{id}'"
+        except OutcomeUnknown as unknown:
+            in_doubt, lost = True, str(unknown)
+        except Unavailable as unavailable:
+            lost = unavailable
+        try:
+            tries.again(lost)
+        except TryAgainError:
+            if not in_doubt:
+                raise
+            raise OutcomeUnknown(
+                f"{store.url} did not answer while changing token '{id}'\n"
+                "  'penstock token list' tells as soon as it does; repeating the request is safe.",
+                id=id,
+            ) from None
+
+
+def _withdraw_if_moved(store: Store, made: Row) -> None:
+    """Take back a token that was put while the lake was being sealed: it may have been overlooked.
+
+    Whoever moves the lake reads its tokens after the seal is set. So who finds no seal after the row was put
+    knows that the token goes along.
+    """
+    lake = find_description(store)
+    if lake is None or lake.sealed is None:
+        return
+    with store.turn(made.name) as turn:
+        if turn.row == made:
+            turn.advance({}, None)
+    raise lake_moved(lake.sealed, store)

@@ -1,0 +1,116 @@
+"""Answers: the values that calls come back with, beside those of the model."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.kernel.description import HistoryRule
+from penstock.model.content import AnyContent
+from penstock.model.keys import Key
+from penstock.model.objects import LogEntry
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lake is."""
+
+    id: str
+    """The lake's own id, which stays when it moves to another store."""
+    url: str
+    """Where it is, without secrets."""
+    default_branch: str
+    created: datetime
+    warehouse: str = ""
+    """Where tables are that have no location of their own."""
+    roots: tuple[str, ...] = ()
+    """All places where tables may be, the warehouse first."""
+    forked_from: str = ""
+    """The id of the lake that this one is a fork of; empty if it is none."""
+    moving_to: str = ""
+    """Where the lake is moving, or has moved, so that it takes no more writes here; empty if it stays."""
+    history_rules: tuple[HistoryRule, ...] = ()
+    """How much history is kept, by patterns of names. Of several that match, the last one holds."""
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """What a revision names."""
+
+    commit: str
+    """The id of the commit."""
+    name: str | None = None
+    """The reference that the revision starts from, if it names one."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A key and what it holds."""
+
+    key: Key
+    content: AnyContent
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A key that differs: what it held before and what it holds after, ``None`` for nothing."""
+
+    key: Key
+    before: AnyContent | None
+    after: AnyContent | None
+
+    @property
+    def sign(self) -> str:
+        """``+`` added, ``-`` removed, ``~`` changed."""
+        return "+" if self.before is None else "-" if self.after is None else "~"
+
+    @property
+    def type(self) -> str:
+        content = self.after if self.after is not None else self.before
+        assert content is not None
+        return content.type
+
+    def __repr__(self) -> str:
+        return f"<{self.sign} {self.key} {self.type}>"
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One event in the life of a reference."""
+
+    position: int
+    time: datetime
+    event: str
+    name: str
+    before: str
+    after: str
+    who: str
+    requests: int
+    """How many requests this one swap landed."""
+
+    @classmethod
+    def of(cls, entry: LogEntry) -> LogLine:
+        return cls(
+            position=entry.position,
+            time=datetime.fromtimestamp(entry.time_us / 1_000_000, UTC),
+            event=entry.kind,
+            name=entry.name,
+            before=entry.before.hex(),
+            after=entry.after.hex(),
+            who=entry.who,
+            requests=len(entry.landed),
+        )
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """How one revision is related to another."""
+
+    base: str
+    """Their common ancestor; the empty lake's id if there is no other."""
+    ahead: int
+    """How many commits only the first one has."""
+    behind: int
+    """How many commits only the second one has."""
+
+
+class Landing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request came to: its commits, oldest first, and the head after them."""
+
+    commits: tuple[str, ...]
+    head: str

@@ -1,0 +1,460 @@
+"""Answering calls from a kernel in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from penstock.errors import InvalidRequest, NotFound, ReferenceNotFound
+from penstock.kernel import tokens
+from penstock.kernel.batch import Outcome, outcome_of
+from penstock.kernel.bring import MergeOptions
+from penstock.kernel.conflict import content_of
+from penstock.kernel.description import (
+    Description,
+    change_description,
+    read_description,
+    require_unmoved,
+)
+from penstock.kernel.fsck import fsck
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.settings import DAY_US
+from penstock.kernel.state import Overlay
+from penstock.kernel.sweep import sweep
+from penstock.lake import calls
+from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved
+from penstock.lake.log import Filter, changes_of, differences, ranges, walk
+from penstock.model.commits import Commit, CommitMeta
+from penstock.model.content import AnyContent, ManagedTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import RESERVED, Key
+from penstock.model.merges import KeyMerge, MergeResult
+from penstock.model.operations import Put
+from penstock.model.references import Reference
+from penstock.model.tokens import Token
+from penstock.storage.locations import check_under, is_under, normalise
+from penstock.stores import place_of
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+SETTINGS_MAX: Final = 100
+SETTING_MAX_CHARS: Final = 16_384
+
+
+class Embedded:
+    """A catalogue over a kernel."""
+
+    page_max: int | None = None
+
+    def __init__(self, kernel: Kernel, description: Description) -> None:
+        self.kernel = kernel
+        self._default_branch = description.default_branch
+        self._places = _places(description)
+        self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
+            calls.GetAbout: self._about,
+            calls.ChangeRoots: self._change_roots,
+            calls.GetSetting: self._get_setting,
+            calls.PutSetting: self._put_setting,
+            calls.KeepHistory: self._keep_history,
+            calls.ListTokens: self._tokens,
+            calls.PutToken: self._put_token,
+            calls.RevokeToken: self._revoke_token,
+            calls.ListReferences: self._references,
+            calls.GetReference: self._reference,
+            calls.GetReferenceLog: self._reference_log,
+            calls.CreateReference: self._create,
+            calls.AssignReference: self._assign,
+            calls.DeleteReference: self._delete,
+            calls.Resolve: self._resolve,
+            calls.GetContents: self._contents,
+            calls.ListEntries: self._entries,
+            calls.GetCommit: self._get_commit,
+            calls.GetChanges: self._changes,
+            calls.ListCommits: self._log,
+            calls.Diff: self._diff,
+            calls.Compare: self._compare,
+            calls.GetOutcome: self._outcome,
+            calls.CommitOperations: self._commit_operations,
+            calls.Merge: self._merge,
+            calls.Transplant: self._transplant,
+            calls.Revert: self._revert,
+            calls.Rebase: self._rebase,
+        }
+
+    def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
+        if isinstance(call, calls.Sweep):
+            if not call.dry_run:
+                require_unmoved(self.kernel.store)
+            return cast("R", sweep(self.kernel, dry_run=call.dry_run, progress=progress))
+        if isinstance(call, calls.Fsck):
+            return cast("R", fsck(self.kernel, progress))
+        return cast("R", self._ways[type(call)](call))
+
+    def close(self) -> None:
+        self.kernel.close()
+
+    # -- the lake itself -----------------------------------------------------------------------------------
+
+    def _about(self, _: calls.GetAbout) -> About:
+        return self._told(read_description(self.kernel.store))
+
+    def _told(self, description: Description) -> About:
+        return About(
+            id=description.id,
+            url=place_of(self.kernel.store),
+            default_branch=description.default_branch,
+            created=datetime.fromtimestamp(description.created_us / 1_000_000, UTC),
+            warehouse=description.warehouse,
+            roots=_places(description),
+            forked_from=description.forked_from,
+            moving_to=description.sealed.target if description.sealed is not None else "",
+            history_rules=tuple(rule for rule in description.history if rule.ended_us is None),
+        )
+
+    def _change_roots(self, call: calls.ChangeRoots) -> About:
+        added = [normalise(root) for root in call.add]
+        removed = {normalise(root) for root in call.remove}
+
+        def change(lake: Description) -> Description:
+            if lake.warehouse in removed:
+                raise InvalidRequest(f"{lake.warehouse} is the lake's warehouse, which stays")
+            if missing := removed - set(lake.roots):
+                raise InvalidRequest(f"{', '.join(sorted(missing))} is no root of the lake")
+            roots = dict.fromkeys((*(one for one in lake.roots if one not in removed), *added))
+            return msgspec.structs.replace(lake, roots=tuple(roots))
+
+        changed = change_description(self.kernel.store, self.kernel.settings, change)
+        self._places = _places(changed)
+        return self._told(changed)
+
+    def _get_setting(self, call: calls.GetSetting) -> str | None:
+        return read_description(self.kernel.store).settings.get(call.name)
+
+    def _put_setting(self, call: calls.PutSetting) -> str | None:
+        if not 0 < len(call.name) <= 100 or not call.name.isprintable():
+            raise InvalidRequest("a setting's name has 1 to 100 printable characters")
+        if call.value is not None and len(call.value) > SETTING_MAX_CHARS:
+            raise InvalidRequest(f"a setting has at most {SETTING_MAX_CHARS} characters")
+        before: str | None = None
+
+        def change(lake: Description) -> Description:
+            nonlocal before
+            before = lake.settings.get(call.name)
+            settings = {name: value for name, value in lake.settings.items() if name != call.name}
+            if call.value is not None:
+                settings[call.name] = call.value
+            if len(settings) > SETTINGS_MAX:
+                raise InvalidRequest(f"a lake has at most {SETTINGS_MAX} settings")
+            return msgspec.structs.replace(lake, settings=settings)
+
+        change_description(self.kernel.store, self.kernel.settings, change)
+        return before
+
+    def _keep_history(self, call: calls.KeepHistory) -> None:
+        self.kernel.keep_history(call.pattern, call.max_commits, call.max_days)
+
+    def _tokens(self, _: calls.ListTokens) -> tuple[Token, ...]:
+        return tuple(tokens.tokens(self.kernel.store))
+
+    def _put_token(self, call: calls.PutToken) -> Token:
+        token = Token(
+            id=call.id,
+            name=call.name,
+            secret_hash=call.secret_hash,
+            grants=call.grants,
+            created=datetime.fromtimestamp(self.kernel.clock() / 1_000_000, UTC),
+            expires=call.expires,
+        )
+        return tokens.put_token(self.kernel.store, self.kernel.settings, token)
+
+    def _revoke_token(self, call: calls.RevokeToken) -> Token:
+        return tokens.revoke_token(self.kernel.store, self.kernel.settings, call.id)
+
+    # -- references ----------------------------------------------------------------------------------------
+
+    def _references(self, call: calls.ListReferences) -> tuple[Reference, ...]:
+        references = self.kernel.references
+        if call.limit is None:
+            return tuple(references.all(call.kind, call.prefix, call.after))
+        return tuple(references.list(call.kind, call.prefix, call.after, call.limit))
+
+    def _reference(self, call: calls.GetReference) -> Reference:
+        return self.kernel.references.get(call.name)
+
+    def _reference_log(self, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
+        entries = (entry for _, entry in self.kernel.references.log(call.name))
+        if call.before is not None:
+            before = call.before
+            entries = (entry for entry in entries if entry.position < before)
+        return tuple(LogLine.of(entry) for entry in _first(entries, call.limit))
+
+    def _create(self, call: calls.CreateReference) -> Reference:
+        return self.kernel.references.create(
+            call.name, call.kind, self._reachable(call.at), who=call.who, key=call.idempotency_key or ""
+        )
+
+    def _assign(self, call: calls.AssignReference) -> Reference:
+        return self.kernel.references.assign(
+            call.name,
+            self._reachable(call.to),
+            kind=call.kind,
+            expected=self._maybe(call.expected),
+            who=call.who,
+            key=call.idempotency_key or "",
+        )
+
+    def _delete(self, call: calls.DeleteReference) -> Reference:
+        return self.kernel.references.delete(
+            call.name,
+            kind=call.kind,
+            expected=self._maybe(call.expected),
+            who=call.who,
+            key=call.idempotency_key or "",
+        )
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def _or_default(self, name: str | None) -> str:
+        return self._default_branch if name is None else name
+
+    def _commit(self, revision: str | None) -> ObjectId:
+        return self.kernel.resolve(self._or_default(revision))[0]
+
+    def _maybe(self, revision: str | None) -> ObjectId | None:
+        return self._commit(revision) if revision is not None else None
+
+    def _reachable(self, revision: str | None) -> ObjectId:
+        """As ``_commit``, but a commit named by its id alone must be on some branch or tag."""
+        commit, reference = self.kernel.resolve(self._or_default(revision))
+        if reference is None:
+            self.kernel.references.require_reachable(commit)
+        return commit
+
+    def _resolve(self, call: calls.Resolve) -> Resolved:
+        commit, reference = self.kernel.resolve(self._or_default(call.revision))
+        return Resolved(commit=commit.hex(), name=reference.name if reference is not None else None)
+
+    def _state(self, at: str | None) -> Overlay:
+        return self.kernel.state(self._commit(at))
+
+    def _contents(self, call: calls.GetContents) -> tuple[Entry, ...]:
+        found = self._state(call.at).get_many([key.encode() for key in call.key])
+        contents = ((key, self._content(found.get(key.encode()))) for key in dict.fromkeys(call.key))
+        return tuple(Entry(key, content) for key, content in contents if content is not None)
+
+    def _content(self, value: Any) -> AnyContent | None:
+        return content_of(self.kernel.objects, value)
+
+    def _entries(self, call: calls.ListEntries) -> tuple[Entry, ...]:
+        return tuple(_first(self._scan(self._state(call.at), call.prefix, call.after), call.limit))
+
+    def _scan(self, state: Overlay, prefix: Key | None, after: Key | None) -> Iterator[Entry]:
+        for start, stop in ranges(prefix):
+            begin = max(start, after.encode() + b"\0") if after is not None else start
+            if stop is not None and begin >= stop:
+                continue
+            for key, value in state.scan(begin, stop):
+                content = self._content(value)
+                if content is not None and not key.startswith(RESERVED):
+                    yield Entry(Key.decode(key), content)
+
+    def _get_commit(self, call: calls.GetCommit) -> Commit:
+        commit = self._commit(call.revision)
+        if commit == NO_COMMIT:
+            raise InvalidRequest(f"'{call.revision}' has no commits yet")
+        return Commit.of(commit, self.kernel.history.commit(commit))
+
+    def _changes(self, call: calls.GetChanges) -> tuple[Difference, ...]:
+        changes = changes_of(self.kernel, self._commit(call.revision), call.after)
+        return tuple(_first(changes, call.limit))
+
+    def _diff(self, call: calls.Diff) -> tuple[Difference, ...]:
+        before, after = self._commit(call.before), self._commit(call.to)
+        changes = differences(self.kernel, before, after, call.prefix, call.after)
+        return tuple(_first(changes, call.limit))
+
+    def _log(self, call: calls.ListCommits) -> tuple[Commit, ...]:
+        chosen = Filter(
+            key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
+        )
+        start = self._commit(call.ref)
+        if call.after is None:
+            commits = walk(self.kernel, start, chosen, call.all_parents)
+        else:
+            commits = self._log_after(self._commit(call.after), start, chosen, call.all_parents)
+        return tuple(_first(commits, call.limit))
+
+    def _log_after(
+        self, last: ObjectId, start: ObjectId, chosen: Filter, all_parents: bool
+    ) -> Iterator[Commit]:
+        """The commits of a log that come after a given one."""
+        history = self.kernel.history
+        if not all_parents and history.is_on_line(last, start):
+            return walk(self.kernel, history.commit(last).parent, chosen, all_parents)
+        whole = walk(self.kernel, start, Filter(since=chosen.since), all_parents)
+        if not any(commit.object_id == last for commit in whole):
+            raise InvalidRequest(f"commit {last.hex()} is not in the log to go on from")
+        return (commit for commit in whole if chosen.matches(self.kernel, commit))
+
+    def _compare(self, call: calls.Compare) -> Comparison:
+        history = self.kernel.history
+        one, other = self._commit(call.one), self._commit(call.other)
+        bases = history.merge_bases(one, other)
+        return Comparison(
+            base=(bases[0] if bases else NO_COMMIT).hex(),
+            ahead=len(history.only_in(one, other)),
+            behind=len(history.only_in(other, one)),
+        )
+
+    def _outcome(self, call: calls.GetOutcome) -> Landing | None:
+        name = self._or_default(call.branch)
+        found: Outcome | None = None
+        with suppress(ReferenceNotFound):  # its log may still tell
+            found = self.kernel.outcome(name, call.key)
+        found = found or self._moved(name, call.key)
+        if found is None:
+            return None
+        return Landing(commits=tuple(one.hex() for one in found.commits), head=found.head.hex())
+
+    def _moved(self, name: str, key: str) -> Outcome | None:
+        """What a request about the reference itself came to: that is in its log, also after it was deleted."""
+        kernel = self.kernel
+        oldest_us = kernel.clock() - int(kernel.settings.idempotency_days * DAY_US)
+        for _, entry in kernel.references.log(name):
+            if entry.key == key:
+                return outcome_of(kernel.objects, entry, key)
+            if entry.time_us < oldest_us:
+                break
+        return None
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def _commit_operations(self, call: calls.CommitOperations) -> Commit:
+        for operation in call.operations:
+            if isinstance(operation, Put):
+                self._check_location(operation.content)
+        outcome = self.kernel.commit(
+            self._or_default(call.branch),
+            call.operations,
+            _meta(call.said, call.who, ""),
+            base=self._maybe(call.base),
+            expected_head=self._maybe(call.expected_head),
+            incarnation=call.incarnation,
+            create_namespaces=call.create_namespaces,
+            key=call.idempotency_key,
+        )
+        return Commit.of(outcome.head, outcome.newest or self.kernel.history.commit(outcome.head))
+
+    def _check_location(self, content: AnyContent | None) -> None:
+        """Penstock reads and writes at a managed table's location, so that must lie below a root."""
+        if isinstance(content, ManagedTable) and content.location:
+            if not any(is_under(content.location, root) for root in self._places):
+                self._places = _places(read_description(self.kernel.store))  # one may have been added
+            check_under(content.location, self._places)
+
+    def _merge(self, call: calls.Merge) -> MergeResult:
+        target = self._or_default(call.into)
+        try:
+            commit = self._reachable(call.source)
+        except NotFound:  # a repetition is answered even if its source is gone by now
+            known = self.kernel.outcome(target, call.idempotency_key) if call.idempotency_key else None
+            if known is None:
+                raise
+            ids = tuple(one.hex() for one in known.commits)
+            return MergeResult(commits=ids, head=known.head.hex(), applied=True)
+        return self.kernel.merge(
+            commit,
+            target,
+            _meta(call.said, call.who, f"merge {call.source} into {target}"),
+            self._options(call),
+            expected_head=self._maybe(call.expected_head),
+            dry_run=call.dry_run,
+            key=call.idempotency_key,
+        )
+
+    def _transplant(self, call: calls.Transplant) -> MergeResult:
+        return self.kernel.transplant(
+            self._commits(call.commits),
+            self._or_default(call.onto),
+            _meta(call.said, call.who, ""),
+            self._options(call),
+            expected_head=self._maybe(call.expected_head),
+            dry_run=call.dry_run,
+            key=call.idempotency_key,
+        )
+
+    def _commits(self, commits: Sequence[str]) -> list[ObjectId]:
+        if len(commits) != 1 or ".." not in commits[0]:
+            return [self._reachable(one) for one in commits]
+        start, _, end = commits[0].partition("..")
+        first, last = self._commit(start), self._reachable(end)
+        found: list[ObjectId] = []
+        for one, _ in self.kernel.walk(last):
+            if one == first:
+                return found[::-1]
+            found.append(one)
+        if first == NO_COMMIT:
+            return found[::-1]
+        raise InvalidRequest(f"'{end}' does not come after '{start}' by first parents")
+
+    def _revert(self, call: calls.Revert) -> MergeResult:
+        found = self._commit(call.commit)
+        if found == NO_COMMIT:
+            raise InvalidRequest(f"'{call.commit}' has no commits yet")
+        text = f"revert {found.hex()[:8]}: {self.kernel.history.commit(found).message}".rstrip(": ")
+        return self.kernel.revert(
+            found,
+            self._or_default(call.on),
+            _meta(call.said, call.who, text),
+            self._options(call),
+            expected_head=self._maybe(call.expected_head),
+            dry_run=call.dry_run,
+            key=call.idempotency_key,
+        )
+
+    def _rebase(self, call: calls.Rebase) -> MergeResult:
+        if call.branch == self._default_branch:
+            raise InvalidRequest(f"the default branch '{call.branch}' is not rebased; rebase others onto it")
+        return self.kernel.rebase(
+            call.branch,
+            self._reachable(call.onto),
+            _meta(calls.Said(), call.who, ""),
+            self._options(call),
+            expected_head=self._maybe(call.expected_head),
+            dry_run=call.dry_run,
+            key=call.idempotency_key,
+        )
+
+    def _options(self, call: calls.Bring) -> MergeOptions:
+        chosen: Mapping[Key, KeyMerge] = {Key.parse(key): how for key, how in call.keys.items()}
+        for each in chosen.values():
+            self._check_location(each.content)
+        return MergeOptions(dict(chosen), call.default)
+
+
+def _places(description: Description) -> tuple[str, ...]:
+    return tuple(place for place in (description.warehouse, *description.roots) if place)
+
+
+def _meta(said: calls.Said, who: str, message: str) -> CommitMeta:
+    return CommitMeta(
+        message=message if said.message is None else said.message,
+        authors=said.authors or ((who,) if who else ()),
+        author_time_us=said.author_time_us,
+        signed_off_by=said.signed_off_by,
+        properties=said.properties,
+        committer=who,
+    )
+
+
+def _first(items: Iterable[T], limit: int | None) -> Iterator[T]:
+    if limit is not None and limit < 0:
+        raise InvalidRequest(f"a limit is not below nothing: {limit}")
+    return islice(items, limit)

@@ -1,0 +1,108 @@
+"""Tokens: who may use a server, and for what.
+
+A token is written ``penstock_<id>_<secret>``. Whoever makes it keeps the secret; the lake keeps its hash.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.model.commits import AUTHOR_MAX_CHARS
+from penstock.model.encoding import ObjectId, decoder, encode
+
+EVERYTHING: Final = "*"
+"""The one pattern that stands for all references, or all keys."""
+
+PATTERN_MAX_CHARS: Final = 600
+"""Longer than any key."""
+GRANTS_MAX: Final = 100
+HASH_BYTES: Final = 32
+
+_ID = re.compile(r"[0-9a-f]{12}")
+
+
+class Role(StrEnum):
+    """What a grant allows; each one includes those before it."""
+
+    READ = "read"
+    WRITE = "write"
+    """Commit, merge, create, assign and delete references."""
+    ADMIN = "admin"
+    """Tokens, roots, history rules, sweep and check."""
+
+    def includes(self, other: Role) -> bool:
+        """Whether who has this role may do what the other one allows."""
+        return _RANKS[self] >= _RANKS[other]
+
+
+_RANKS: Final = {role: rank for rank, role in enumerate(Role)}
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A role, for references and keys whose names match the patterns.
+
+    Patterns have ``*`` (any text), ``?`` (any character) and ``[abc]`` in them; upper and lower case differ.
+    A pattern of keys that ends with ``.*`` stands for the namespace before it as well.
+    """
+
+    role: Role
+    references: str = EVERYTHING
+    keys: str = EVERYTHING
+
+    def __str__(self) -> str:
+        """As people write it: ``write:dev/*:sales.*``."""
+        if self.keys != EVERYTHING:
+            return f"{self.role}:{self.references}:{self.keys}"
+        return f"{self.role}:{self.references}" if self.references != EVERYTHING else str(self.role)
+
+    def check(self) -> Grant:
+        """Return ``self`` if it can be granted."""
+        for what, pattern in (("references", self.references), ("keys", self.keys)):
+            if not pattern.isprintable() or not 0 < len(pattern) <= PATTERN_MAX_CHARS:
+                raise InvalidRequest(f"{pattern[:40]!a} is not a pattern of {what}")
+        if self.role is Role.ADMIN and (self.references, self.keys) != (EVERYTHING, EVERYTHING):
+            raise InvalidRequest(
+                f"'{self}': who administers a lake does so for all of it; grant just 'admin'"
+            )
+        return self
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as the lake knows it."""
+
+    id: str
+    name: str
+    """Who it was made for; commits made with it say so."""
+    secret_hash: ObjectId
+    """SHA-256 of the secret."""
+    grants: tuple[Grant, ...]
+    created: datetime
+    expires: datetime | None = None
+
+    def check(self) -> Token:
+        """Return ``self`` if a lake can keep it."""
+        if not _ID.fullmatch(self.id):
+            raise InvalidRequest(
+                f"a token's id has 12 hexadecimal digits in lower case, not {self.id[:40]!a}"
+            )
+        if not self.name.strip() or not self.name.isprintable() or len(self.name) > AUTHOR_MAX_CHARS:
+            raise InvalidRequest(f"a token's name has 1 to {AUTHOR_MAX_CHARS} printable characters")
+        if len(self.secret_hash) != HASH_BYTES:
+            raise InvalidRequest(f"the hash of a token's secret has {HASH_BYTES} bytes")
+        if not 0 < len(self.grants) <= GRANTS_MAX:
+            raise InvalidRequest(f"a token has 1 to {GRANTS_MAX} grants, such as 'read' or 'write:dev/*'")
+        if self.expires is not None and self.expires.tzinfo is None:
+            raise InvalidRequest("the moment at which a token expires needs a time zone")
+        for grant in self.grants:
+            grant.check()
+        return self
+
+
+encode_token = encode
+decode_token = decoder(Token).decode
