@@ -5,9 +5,10 @@ SHELL := /bin/bash
 BIN := .venv/bin
 STAMP := .venv/.up-to-date
 SERVERS := build/servers/.up-to-date
+INTEROP := build/interop/.up-to-date
 TYPED := $(wildcard src tests benchmarks docs/*.py)
 
-.PHONY: help setup servers check format test reliability bench demo docs lock clean
+.PHONY: help setup servers interop check format test reliability bench demo docs lock clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -20,8 +21,14 @@ $(STAMP): pyproject.toml requirements/bootstrap.txt requirements/dev.txt scripts
 
 servers: $(SERVERS) ## Install the servers that tests and benchmarks run against
 
-$(SERVERS): tests/servers/pom.xml tests/servers/Launcher.java scripts/servers.sh
+$(SERVERS): tests/servers/pom.xml tests/servers/Launcher.java tests/servers/nessie-java.txt scripts/servers.sh
 	@bash scripts/servers.sh
+
+interop: $(INTEROP) ## Install other people's clients, which tests drive against the server
+
+$(INTEROP): scripts/interop.sh $(wildcard requirements/interop-*.txt tests/interop/java/* tests/interop/spark/pom.xml) \
+		| $(STAMP) $(SERVERS)
+	@bash scripts/interop.sh
 
 check: setup ## Format, lint, types and layers; takes seconds
 	$(BIN)/ruff format --check .
@@ -33,7 +40,7 @@ format: setup ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-test: setup servers ## Run the whole test suite, the documents' examples included
+test: setup servers interop ## Run the whole test suite, the documents' examples included
 	$(BIN)/pytest -n 2
 
 reliability: setup servers ## Run the long tests that hunt for rare failures
@@ -55,6 +62,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 
 lock: setup ## Pin the newest versions of all tools and libraries
 	echo uv | $(COMPILE) --no-annotate -o requirements/bootstrap.txt -
 	$(COMPILE) --all-extras -o requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) -o requirements/interop-pynessie.txt requirements/interop-pynessie.in
+	$(COMPILE) -o requirements/interop-spark.txt requirements/interop-spark.in
 
 clean: ## Remove everything that the other commands made
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

@@ -19,7 +19,17 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 WORK = HERE / ".work"
 
-NAMES = ("commit_cost", "group_commit", "merge_cost", "merge_base", "references", "start", "stores", "sweep")
+NAMES = (
+    "commit_cost",
+    "group_commit",
+    "merge_cost",
+    "merge_base",
+    "references",
+    "server",
+    "start",
+    "stores",
+    "sweep",
+)
 """One module each, with a ``QUESTION`` and a function ``ask``."""
 
 

@@ -104,6 +104,16 @@ class Workshop:
             shutil.rmtree(place)
 
     @contextmanager
+    def place(self) -> Iterator[Path]:
+        """An empty directory, removed at the end."""
+        place = self.directory / f"place{next(self._numbers)}"
+        place.mkdir()
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place)
+
+    @contextmanager
     def kernel(
         self, lake: Path, *, synchronous: str = "FULL", settings: Settings | None = None
     ) -> Iterator[Kernel]:

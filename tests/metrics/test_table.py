@@ -27,6 +27,9 @@ NAMES = {
     "penstock_store_written_bytes_total": (),
     "penstock_cache_objects_total": ("result",),
     "penstock_cache_bytes": (),
+    "penstock_http_requests_total": ("api", "route", "status"),
+    "penstock_http_request_seconds": ("api", "route"),
+    "penstock_http_open_requests": (),
 }
 """What dashboards are built on: a change here breaks them."""
 

@@ -22,7 +22,9 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.ReferenceExists: "Take another name, or move it with 'assign'.",
     errors.LakeExists: "Use it as it is: every command takes it by --lake.",
     errors.TryAgainError: "Nothing was changed; try again.",
-    errors.Denied: "Ask for access to the files, or use a place of your own.",
+    errors.Unauthenticated: "Set PENSTOCK_TOKEN to a token of the lake; 'penstock token create' makes one.",
+    errors.Denied: "Ask who owns the lake for access: to its files, or a token that allows this.",
+    errors.TokenNotFound: "'penstock token list' lists what there is.",
     errors.Damaged: "'penstock fsck' lists what is damaged; 'penstock doctor' looks at the rest.",
 }
 

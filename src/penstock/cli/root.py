@@ -43,6 +43,11 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "revert": ("merges", "Undo what a commit did."),
         "outcome": ("requests", "Find out what became of a request."),
     },
+    "Share": {
+        "serve": ("serve", "Serve the lake to programs on other machines."),
+        "token": ("tokens", "List, create and revoke the tokens that a server knows."),
+        "root": ("roots", "List, add and remove the places where tables may be."),
+    },
     "Care": {
         "doctor": ("doctor", "Check the lake and its surroundings."),
         "fsck": ("care", "Check every object that the lake needs."),

@@ -18,7 +18,7 @@ from penstock.kernel.copy import Copied
 from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
-from penstock.lake.answers import Difference, LogLine
+from penstock.lake.answers import About, Difference, LogLine
 from penstock.model.commits import Commit as ModelCommit
 from penstock.model.conflicts import Conflict as ModelConflict
 from penstock.model.content import AnyContent
@@ -26,6 +26,7 @@ from penstock.model.keys import Key
 from penstock.model.merges import MergedKey as ModelMergedKey
 from penstock.model.merges import MergeResult
 from penstock.model.references import Reference as ModelReference
+from penstock.model.tokens import Token as ModelToken
 
 Content: TypeAlias = dict[str, Any]
 
@@ -373,6 +374,77 @@ class Outcome(Shape, frozen=True, kw_only=True):
     """Ids of the commits that it made, oldest first."""
     head: str | None
     """The id of the commit that it left the branch at."""
+
+
+class Server(Shape, frozen=True, kw_only=True):
+    """A server that answers requests."""
+
+    lake: str
+    """The lake that it serves, without secrets."""
+    url: str
+    """Where it is."""
+    workers: int
+    """How many processes serve."""
+
+
+class Token(Shape, frozen=True, kw_only=True):
+    """A token, without its secret."""
+
+    id: str
+    """12 hexadecimal digits; the token itself contains them."""
+    name: str
+    """Whom it is for; commits made with it say so."""
+    grants: tuple[str, ...]
+    """What it allows: `role`, `role:references` or `role:references:keys`."""
+    created: datetime
+    """When it was created."""
+    expires: datetime | None
+    """From when on it cannot be used."""
+
+    @classmethod
+    def of(cls, token: ModelToken) -> Token:
+        return cls(
+            id=token.id,
+            name=token.name,
+            grants=tuple(map(str, token.grants)),
+            created=token.created,
+            expires=token.expires,
+        )
+
+
+class NewToken(Token, frozen=True, kw_only=True):
+    """A token that was just created."""
+
+    token: str
+    """The token itself, which is not shown again."""
+
+    @classmethod
+    def build(cls, token: ModelToken, text: str) -> NewToken:
+        return cls(**msgspec.structs.asdict(Token.of(token)), token=text)
+
+
+class Tokens(Shape, frozen=True, kw_only=True):
+    """All tokens that a server knows."""
+
+    tokens: tuple[Token, ...]
+    """By name."""
+
+    @classmethod
+    def of(cls, tokens: Iterable[ModelToken]) -> Tokens:
+        return cls(tokens=tuple(map(Token.of, tokens)))
+
+
+class Roots(Shape, frozen=True, kw_only=True):
+    """The places where tables may be."""
+
+    warehouse: str
+    """Where tables are that have no location of their own; empty if there is no such place."""
+    roots: tuple[str, ...]
+    """All places, the warehouse first."""
+
+    @classmethod
+    def of(cls, about: About) -> Roots:
+        return cls(warehouse=about.warehouse, roots=about.roots)
 
 
 class Lake(Shape, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import check_object
 from penstock.kernel.retry import Tries
 from penstock.kernel.seal import KINDS, finish, pages, require_sealed, seal, sealed_rows
+from penstock.kernel.tokens import token_rows
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store, Stored
 
@@ -226,24 +227,25 @@ class _Copy:
         self._note(phase=Phase.ROWS)
 
     def _copy_rows(self) -> None:
-        """Let the target have the source's references, and no others.
+        """Let the target have the source's references, and no others; of a lake that moves, its tokens too.
 
         Before the objects: what these rows lead to was stored before they were read, so a scan that begins
         now finds it.
         """
-        rows = self._rows_at_rest() if self._is_fork else sealed_rows(self._source, self._arrival.copy)
-        surplus = [row.name for row in _all_rows(self._target) if row.name not in rows]
+        references = self._rows_at_rest() if self._is_fork else sealed_rows(self._source, self._arrival.copy)
+        rows = references if self._is_fork else references | _tokens(self._source.store)
+        surplus = [name for name in _references(self._target) | _tokens(self._target) if name not in rows]
         for _ in self._workers.map(lambda name: self._put_row(name, None), surplus):
             pass
         for count, _ in enumerate(self._workers.map(lambda row: self._put_row(row.name, row), rows.values())):
             self._progress("copying references", count + 1, len(rows))
-        self._note(phase=Phase.OBJECTS, references=len(rows), token=b"", objects=0, size_bytes=0)
+        self._note(phase=Phase.OBJECTS, references=len(references), token=b"", objects=0, size_bytes=0)
 
     def _rows_at_rest(self) -> dict[str, Row]:
         """All rows as they were at one moment; if the lake never rests, each as it was at some moment."""
-        found = {row.name: row for row in _all_rows(self._source.store)}
+        found = _references(self._source.store)
         for _ in range(LOOKS_MAX):
-            before, found = found, {row.name: row for row in _all_rows(self._source.store)}
+            before, found = found, _references(self._source.store)
             if before == found:
                 break
         return found
@@ -300,8 +302,8 @@ class _Copy:
         self._note(commits=checked.commits)
 
     def _compare_rows(self) -> None:
-        wanted = sealed_rows(self._source, self._arrival.copy)
-        found = {row.name: row for row in _all_rows(self._target)}
+        wanted = sealed_rows(self._source, self._arrival.copy) | _tokens(self._source.store)
+        found = _references(self._target) | _tokens(self._target)
         if wanted != found:
             require_sealed(self._source.store, self._arrival.copy)
             names = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
@@ -358,10 +360,13 @@ def _as_arriving(lake: Description, identity: str, arrival: Arrival) -> Descript
     return msgspec.structs.replace(lake, id=identity, sealed=None, arrival=arrival)
 
 
-def _all_rows(store: Store) -> Iterator[Row]:
-    for kind in KINDS:
-        for page in pages(store, kind):
-            yield from page
+def _references(store: Store) -> dict[str, Row]:
+    return {row.name: row for kind in KINDS for page in pages(store, kind) for row in page}
+
+
+def _tokens(store: Store) -> dict[str, Row]:
+    """Who may use a server keeps that right where the lake goes on, and has none in a fork."""
+    return {row.name: row for row in token_rows(store)}
 
 
 def _chunks(page: Iterable[Stored]) -> Iterator[list[Stored]]:

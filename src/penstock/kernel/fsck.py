@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import Damaged
+from penstock.errors import Damaged, InvalidRequest
 from penstock.kernel.description import read_description
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.shapes import Trees, flaws
 from penstock.kernel.skips import Link
+from penstock.kernel.tokens import decoded_token, token_rows
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import BEGINNING, EMPTY_ROOT, AnyObject, CommitObject, LogEntry, Segment
 from penstock.model.references import Event, Kind, Reference
@@ -78,6 +79,7 @@ class _Checking:
                 self._damage(one.hex(), what)
         commits, objects = len(self._commits), len(reach.seen - {NO_COMMIT, EMPTY_ROOT})
         self._check_rest(reach.seen)
+        self._check_tokens()
         return Checked(len(references), commits, objects, tuple(self._damages))
 
     def _damage(self, name: str, what: str) -> None:
@@ -129,6 +131,13 @@ class _Checking:
             self._fetch([stored.id for stored in page if stored.id not in seen])
             if not token:
                 return
+
+    def _check_tokens(self) -> None:
+        for row in token_rows(self._kernel.store):
+            try:
+                decoded_token(row).check()
+            except (Damaged, InvalidRequest) as wrong:
+                self._damage(row.name, wrong.message)
 
     def _check_reference(self, reference: Reference) -> None:
         """A reference is what the newest entry of its log says: one swap made both."""

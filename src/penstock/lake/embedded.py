@@ -36,7 +36,7 @@ from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import KeyMerge, MergeResult
 from penstock.model.operations import Put
-from penstock.model.references import Reference
+from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
 from penstock.storage.locations import check_under, is_under, normalise
 from penstock.stores import place_of
@@ -180,6 +180,8 @@ class Embedded:
     # -- references ----------------------------------------------------------------------------------------
 
     def _references(self, call: calls.ListReferences) -> tuple[Reference, ...]:
+        if call.kind not in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
+            raise InvalidRequest(f"there are no references of the kind '{call.kind}'")
         references = self.kernel.references
         if call.limit is None:
             return tuple(references.all(call.kind, call.prefix, call.after))
@@ -324,7 +326,7 @@ class Embedded:
         return Landing(commits=tuple(one.hex() for one in found.commits), head=found.head.hex())
 
     def _moved(self, name: str, key: str) -> Outcome | None:
-        """What a request about the reference itself came to: that is in its log, also after it was deleted."""
+        """What a request about the reference itself came to: its log tells, also after it was deleted."""
         kernel = self.kernel
         oldest_us = kernel.clock() - int(kernel.settings.idempotency_days * DAY_US)
         for _, entry in kernel.references.log(name):

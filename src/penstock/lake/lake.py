@@ -83,6 +83,11 @@ class Lake:
             call = msgspec.structs.replace(call, **next_page(page[-1]))
 
     @property
+    def is_embedded(self) -> bool:
+        """Whether the lake is answered in this process, not by a server."""
+        return isinstance(self.catalogue, Embedded)
+
+    @property
     def kernel(self) -> Kernel:
         """The kernel of an embedded lake; ``InvalidRequest`` if the lake is behind a server."""
         if isinstance(self.catalogue, Embedded):

@@ -155,11 +155,37 @@ CACHE_BYTES: Final = Metric(
     "penstock_cache_bytes", Type.GAUGE, "Bytes of objects that the cache holds.", (), "By"
 )
 
+# --- a server ---
+
+HTTP_REQUESTS: Final = _counter(
+    "penstock_http_requests_total",
+    "requests",
+    "Requests that a server answered, by API, route ('GET /references/{name}'; empty if there is none such) "
+    "and HTTP status; 499 where the client went away before its request was complete.",
+    "api",
+    "route",
+    "status",
+)
+HTTP_SECONDS: Final = _seconds(
+    "penstock_http_request_seconds",
+    "How long requests took from their first line to the end of the answer.",
+    "api",
+    "route",
+)
+HTTP_OPEN_REQUESTS: Final = Metric(
+    "penstock_http_open_requests",
+    Type.GAUGE,
+    "Requests that a server is reading or working on, also those that took too long to be waited for.",
+    (),
+    "{requests}",
+)
+
 METRICS: Final = (
     *(REQUESTS, REQUEST_SECONDS, QUEUE_DEPTH, QUEUE_WAIT_SECONDS, BATCH_REQUESTS, TRIES, SWAPS_LOST),
     *(STORE_SECONDS, STORE_ERRORS, STORE_SWAPS),
     *(STORE_OBJECTS_READ, STORE_OBJECTS_WRITTEN, STORE_OBJECTS_DELETED),
     *(STORE_READ_BYTES, STORE_WRITTEN_BYTES),
     *(CACHE_OBJECTS, CACHE_BYTES),
+    *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_OPEN_REQUESTS),
 )
 """All of them."""

@@ -15,12 +15,12 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.model.commits import AUTHOR_MAX_CHARS
 from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.keys import LENGTH_MAX_CHARS
 
 EVERYTHING: Final = "*"
 """The one pattern that stands for all references, or all keys."""
 
-PATTERN_MAX_CHARS: Final = 600
-"""Longer than any key."""
+PATTERN_MAX_CHARS: Final = LENGTH_MAX_CHARS
 GRANTS_MAX: Final = 100
 HASH_BYTES: Final = 32
 

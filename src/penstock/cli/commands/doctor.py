@@ -47,8 +47,9 @@ def doctor(call: Call) -> None:
     """Check the lake and its surroundings, and say in one line each what is wrong and what to do.
 
     Looks at the versions, the store (readable, writable, sound), the disk, the clock, the default branch,
-    and whether the places for tables are there and keep a file that is there from being replaced. 'penstock
-    fsck' checks the lake's objects one by one. Exit status 1 if something failed.
+    and whether the places for tables are there and keep a file that is there from being replaced. Behind a
+    server, only at what can be seen from here. 'penstock fsck' checks the lake's objects one by one. Exit
+    status 1 if something failed.
     """
     checks = list(_examine(call))
     healthy = all(one.state != "failed" for one in checks)
@@ -89,6 +90,12 @@ def _examine(call: Call) -> Iterator[shapes.Check]:
 
 def _check(name: str, found: Finding) -> shapes.Check:
     return shapes.Check(name=name, state=found.state, finding=found.finding, advice=found.advice)
+
+
+def _server(lake: Lake) -> Finding:
+    if lake.moving_to:
+        return Finding("warning", f"{lake.url} answers, but takes no writes", f"write to {lake.moving_to}")
+    return Finding("ok", f"{lake.url} answers; what is behind it is looked at where it runs")
 
 
 def _store(lake: Lake) -> Finding:
@@ -144,6 +151,8 @@ def _default_branch(lake: Lake) -> Finding:
 
 def _looks(lake: Lake) -> list[tuple[str, Look]]:
     """What to look at, and how."""
+    if not lake.is_embedded:
+        return [("server", _server), ("clock", _clock), ("default branch", _default_branch)]
     roots = [("warehouse" if root == lake.warehouse else "root", partial(_root, root)) for root in lake.roots]
     return [
         ("store", _store),

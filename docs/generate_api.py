@@ -1,0 +1,181 @@
+"""The reference page of the native API, made from the calls: `python -m docs.generate_api` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import FieldInfo
+
+from penstock.lake.calls import CALLS, Call
+from penstock.model.content import TYPE_NAMES, AnyContent
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.operations import Operation
+from penstock.server.native import NATIVE, PREFIX
+from penstock.wire.descriptions import field_docs, prose
+from penstock.wire.requests import KEY_FIELD, form_of
+
+PAGE = Path(__file__).parent / "reference" / "api.md"
+GENERATED = "<!-- Written by docs/generate_api.py. Do not edit. -->\n"
+
+INTRODUCTION = f"""
+# The native API
+
+Everything that a lake can do, over HTTP, below `{PREFIX}`. `penstock.open` speaks it when it is given the
+address of a [server](../guide/server.md); see [a lake behind a server](../guide/remote.md). Every server
+has the same as a schema for tools at `/openapi.json`, and as a page at `/docs`.
+
+- **Fields** that a path names are in it, percent-encoded (`/references/dev%2Fx`). The others are the query
+  of a `GET` or `DELETE`, else a JSON object as the body. What is not given has its default; what is not
+  known is refused.
+- **Writes** take a header `Idempotency-Key` with up to 200 characters, percent-encoded. The same request
+  under the same key is done once and answered each time.
+- **Lists** are asked for page by page, up to the server's limit (1,000 unless it was set otherwise). A page
+  with less than `limit` items is the last one.
+- **Values**: a key is text (`sales.orders`), an id is hexadecimal digits, bytes are base64, a time is ISO
+  8601 with its zone. Fields may be added to answers later; ignore those that you do not know.
+- **Revisions** are written as [on the command line](cli.md): `main`, `main~3`, a commit's id.
+- **Errors** are `{{"error": {{"code", "message", "details"}}, "request_id"}}` with the status of the
+  [error](errors.md). 429 and 503 mean that nothing was changed. After 408, 504 and a lost connection,
+  repeat a write under its key.
+- **Long work** (`/sweep`, `/fsck`) is answered by lines of JSON: `{{"progress": [what, count]}}` now and
+  then, and `{{"result": …}}` or an error as the last one.
+
+## Calls
+"""
+
+_LEAVES: dict[Any, str] = {
+    AnyContent: "[content](#contents)",
+    Key: "key",
+    NoneType: "null",
+    ObjectId: "id",
+    Operation: "[operation](#operations)",
+    UUID: "UUID",
+    bool: "true or false",
+    bytes: "bytes",
+    datetime: "time",
+    float: "number",
+    int: "integer",
+    str: "text",
+}
+
+
+def api_page() -> Iterator[str]:
+    yield from INTRODUCTION.strip().splitlines()
+    yield ""
+    for kind, route in zip(CALLS, NATIVE.routes, strict=True):
+        yield f"### {route.method} {route.path}"
+        yield ""
+        yield from prose(kind.__doc__ or "").splitlines()
+        yield ""
+        yield from _fields(kind)
+        yield f"Answers {_type(kind.answer)}." if kind.answer is not None else "Answers nothing (204)."
+        yield ""
+    yield from _operations()
+    yield from _contents()
+    yield from _objects()
+
+
+def _fields(kind: type[Call[Any]]) -> Iterator[str]:
+    form, docs = form_of(kind), field_docs(kind)
+    rest = "query" if form.is_query else "body"
+    shown = [field for field in msgspec.structs.fields(kind) if field.name != KEY_FIELD]
+    if not shown:
+        return
+    yield from ("| field | in | meaning | type |", "|---|---|---|---|")
+    for field in shown:
+        place = "path" if field.name in form.in_path else rest
+        yield f"| `{field.name}` | {place} | {docs.get(field.name, '')} | {_with_default(field)} |"
+    yield ""
+
+
+def _with_default(field: FieldInfo) -> str:
+    text = _type(field.type)
+    default = field.default
+    if field.required:
+        return f"{text}, needed"
+    if default in (None, msgspec.NODEFAULT, (), "") or isinstance(default, msgspec.Struct):
+        return text
+    return f"{text}; {msgspec.json.encode(default).decode()}"
+
+
+def _operations() -> Iterator[str]:
+    yield from ("## Operations", "", "What a commit does. `operation` says which one it is.", "")
+    for kind in get_args(Operation):
+        yield from _struct(kind, f"`{kind.__name__.lower()}`")
+
+
+def _contents() -> Iterator[str]:
+    yield from ("## Contents", "", "What a key holds. `type` says which one it is.", "")
+    for kind, name in TYPE_NAMES.items():
+        yield from _struct(kind, f"`{name}`")
+
+
+def _objects() -> Iterator[str]:
+    yield from ("## Objects", "")
+    inside = (*get_args(Operation), *get_args(AnyContent))
+    for kind in sorted(set(_structs()) - set(inside), key=lambda kind: kind.__name__):
+        yield from _struct(kind, kind.__name__)
+
+
+def _struct(kind: type[msgspec.Struct], title: str) -> Iterator[str]:
+    docs = field_docs(kind)
+    yield from (f"### {title}", "", *prose(kind.__doc__ or "").splitlines(), "")
+    yield from ("| field | meaning | type |", "|---|---|---|")
+    for field in msgspec.structs.fields(kind):
+        yield f"| `{field.name}` | {docs.get(field.name, '')} | {_type(field.type)} |"
+    yield ""
+
+
+def _structs() -> Iterator[type[msgspec.Struct]]:
+    """The structs that calls and answers are made of."""
+    left: list[Any] = [form.type for kind in CALLS for form in msgspec.structs.fields(kind)]
+    left += [kind.answer for kind in CALLS]
+    seen: set[Any] = set()
+    while left:
+        kind = left.pop()
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            if kind not in seen:
+                seen.add(kind)
+                yield kind
+                left += [field.type for field in msgspec.structs.fields(kind)]
+        else:
+            left += get_args(kind)
+
+
+def _type(kind: Any) -> str:
+    """A type in words."""
+    if kind in _LEAVES:
+        return _LEAVES[kind]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return " or ".join(f"`{one.value}`" for one in kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    origin, members = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _type(members[0])
+    if origin in (Union, UnionType):
+        some = tuple(member for member in members if member is not NoneType)
+        whole: Any = Union[some]  # noqa: UP007 - it is made at run time
+        return f"{_type(whole)} or null" if len(some) < len(members) else " or ".join(map(_type, members))
+    if origin is tuple:
+        return f"list of {_type(members[0])}"
+    if origin is dict:
+        return f"object of {_type(members[1])} by {_type(members[0])}"
+    raise NotImplementedError(kind)
+
+
+def text() -> str:
+    """The page as it is written to its file."""
+    return GENERATED + "\n" + "\n".join(api_page()).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), "utf-8")

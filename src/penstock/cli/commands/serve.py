@@ -1,0 +1,174 @@
+"""Serving a lake to programs on other machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.declaration import command
+from penstock.cli.rendering.screen import Screen
+from penstock.errors import InvalidRequest
+from penstock.server.limits import Limits
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEV_LAKE: Final = "./lake"
+WORKERS_MAX: Final = 64
+DRAIN_MAX_S: Final = 3600
+VARIABLE: Final = "PENSTOCK_SERVE_"
+LIMITS: Final = {
+    "body_max_bytes": "Bytes of a request's body.",
+    "operations_max": "Operations of a request.",
+    "page_max": "Items that are asked for at once.",
+    "request_timeout_s": "Seconds until a request is answered.",
+    "body_timeout_s": "Seconds until a request has arrived.",
+    "open_requests_max": "Requests at the same time, in each worker.",
+}
+
+
+def _between(lowest: int, highest: int) -> Callable[[click.Context, click.Parameter, float], float]:
+    def check(ctx: click.Context, param: click.Parameter, value: float) -> float:
+        if not lowest <= value <= highest:
+            raise click.BadParameter(f"{value} is not from {lowest} to {highest:,}", ctx, param)
+        return value
+
+    return check
+
+
+def _limit_options(f: F) -> F:
+    """An option and a variable for every limit."""
+    default = Limits()
+    for name, what in reversed(LIMITS.items()):
+        value = getattr(default, name)
+        f = click.option(
+            f"--{name.replace('_', '-')}",
+            type=type(value),
+            default=value,
+            envvar=VARIABLE + name.upper(),
+            metavar="SECONDS" if name.endswith("_s") else "COUNT",
+            help=f"{what} [{value:g}]" if isinstance(value, float) else f"{what} [{value:,}]",
+        )(f)
+    return f
+
+
+@command(
+    "serve",
+    prints="Server",
+    examples="""
+$ penstock serve --dev --port 0 &
+$ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
+""",
+)
+@click.option("--dev", is_flag=True, help="Serve this machine only, without tokens. [the lake: ./lake]")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    envvar=f"{VARIABLE}HOST",
+    metavar="ADDRESS",
+    help="Where to listen. [127.0.0.1]",
+)
+@click.option(
+    "--port",
+    type=int,
+    callback=_between(0, 65535),
+    default=19120,
+    envvar=f"{VARIABLE}PORT",
+    metavar="PORT",
+    help="On which port; 0 for any that is free. [19120]",
+)
+@click.option(
+    "--workers",
+    type=int,
+    callback=_between(1, WORKERS_MAX),
+    default=1,
+    envvar=f"{VARIABLE}WORKERS",
+    metavar="COUNT",
+    help="Processes that serve. [1]",
+)
+@click.option("--insecure", is_flag=True, help="Let everybody do everything, without tokens.")
+@_limit_options
+@click.option(
+    "--drain-timeout-s",
+    type=float,
+    callback=_between(0, DRAIN_MAX_S),
+    default=30.0,
+    envvar=f"{VARIABLE}DRAIN_TIMEOUT_S",
+    metavar="SECONDS",
+    help="How long open requests are waited for at the end. [30]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(("debug", "info", "warning", "error")),
+    default="info",
+    envvar=f"{VARIABLE}LOG_LEVEL",
+    help="What is logged on standard error; a line for every request at 'info'. [info]",
+)
+@pass_call
+def serve(
+    call: Call,
+    /,
+    dev: bool,
+    host: str,
+    port: int,
+    workers: int,
+    insecure: bool,
+    drain_timeout_s: float,
+    log_level: str,
+    **limits: Any,
+) -> None:
+    """Serve a lake over HTTP: Penstock's own API, and Nessie's.
+
+    Programs use it by 'penstock.open("http://…")', commands by '--lake http://…', and Nessie clients by its
+    /api/v1 and /api/v2. The address itself is a page about all of it. SIGTERM and Ctrl-C let open requests
+    finish; a second one does not.
+
+    Callers need a token, which 'penstock token create' makes, unless you say --dev or --insecure. Options
+    with a value are also variables: PENSTOCK_SERVE_PORT is --port. TLS is for a proxy in front of it.
+    """
+    try:
+        from penstock.server import run
+        from penstock.server.logs import Level
+    except ModuleNotFoundError as missing:
+        raise InvalidRequest(
+            f"serving needs {missing.name}; 'pip install penstock[server]' installs it", extra="server"
+        ) from None
+    serving = run.Serving(
+        lake=(call.told or DEV_LAKE) if dev else call.target,
+        host=host,
+        port=port,
+        workers=workers,
+        is_dev=dev,
+        is_insecure=insecure,
+        limits=_limits(limits),
+        drain_timeout_s=drain_timeout_s,
+        log_level=Level(log_level),
+        logs_for_people=sys.stderr.isatty(),
+    )
+    run.serve(serving, lambda place, url: _announce(call, place, url, workers))
+
+
+def _limits(told: dict[str, Any]) -> Limits:
+    try:
+        return msgspec.convert(told, Limits)
+    except msgspec.ValidationError as problem:
+        expected, _, name = str(problem).partition(" - at `$.")
+        name = name.rstrip("`")
+        raise click.BadParameter(
+            f"{told[name]}: {expected.lower()}", param_hint=f"--{name.replace('_', '-')}"
+        ) from None
+
+
+def _announce(call: Call, place: str, url: str, workers: int) -> None:
+    """Say that it serves, in one line: whoever waits for it reads a line, since the output goes on."""
+    shape = shapes.Server(lake=place, url=url, workers=workers)
+    where = Screen.of(sys.stdout).paint(url, "strong")
+    print(
+        msgspec.json.encode(shape).decode() if call.json else f"Penstock serves {place} at {where}",
+        flush=True,
+    )

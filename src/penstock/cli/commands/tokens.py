@@ -1,0 +1,156 @@
+"""Tokens: who may use a server of the lake, and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import click
+
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.declaration import group
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import ago, moment
+from penstock.errors import InvalidRequest, PenstockError, TokenNotFound
+from penstock.lake.lake import Lake
+from penstock.lake.tokens import parse_token
+from penstock.model.names import parse_time_us
+from penstock.model.tokens import Token
+
+
+@group(
+    "token",
+    prints="Tokens",
+    examples="$ penstock token create etl --grant read --grant 'write:dev/*'\n$ penstock token",
+)
+@click.pass_context
+def token(ctx: click.Context) -> None:
+    """List, create and revoke tokens.
+
+    A token lets a program use a server of the lake (see 'penstock serve'). Without a subcommand, tokens are
+    listed.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Call))
+
+
+@token.command("list", prints="Tokens", examples="$ penstock token list")
+@pass_call
+def token_list(call: Call) -> None:
+    """List tokens: whom they are for and what they allow. Nobody can show their secrets."""
+    _list(call)
+
+
+def _list(call: Call) -> None:
+    found = sorted(call.open().tokens(), key=lambda one: (one.name, one.created))
+    call.answer(lambda: shapes.Tokens.of(found), lambda screen: _listing(screen, found))
+
+
+def _listing(screen: Screen, found: Sequence[Token]) -> Iterator[str]:
+    if not found:
+        yield "no tokens"
+    yield from columns(screen, [_row(screen, one) for one in found], flexible=2)
+
+
+def _row(screen: Screen, one: Token) -> Row:
+    return [
+        Cell(one.id, "id"),
+        Cell(printable(one.name), "name"),
+        printable(", ".join(map(str, one.grants))),
+        Cell(f"created {ago(one.created, screen.now)}", "dim"),
+        _end(screen, one),
+    ]
+
+
+def _end(screen: Screen, one: Token) -> Cell:
+    if one.expires is None:
+        return Cell("")
+    if one.expires <= screen.now:
+        return Cell(f"expired {ago(one.expires, screen.now)}", "bad")
+    return Cell(f"until {one.expires.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "dim")
+
+
+@token.command(
+    "create",
+    prints="NewToken",
+    examples="""
+$ penstock token create dashboards --grant read:main --expires 90d
+$ penstock token create sales-job --grant 'read:main:sales.*' --grant 'write:dev/*:sales.*'
+""",
+)
+@click.argument("name")
+@click.option(
+    "--grant",
+    "grants",
+    multiple=True,
+    required=True,
+    metavar="ROLE[:REFERENCES[:KEYS]]",
+    help="What it allows: read, write or admin; then, if not for all, a pattern of branches and tags and one "
+    "of keys. May be given several times.",
+)
+@click.option(
+    "--expires",
+    metavar="TIME",
+    help="When it ends: after 90d, 12h or 30min, or at a moment such as 2027-01-01. [never]",
+)
+@pass_call
+def token_create(call: Call, name: str, grants: tuple[str, ...], expires: str | None) -> None:
+    """Create a token for NAME, and print it.
+
+    It is shown this once: the lake keeps only a hash of it. NAME is what commits made with it say. Patterns
+    have * and ? in them; 'sales.*' is for what is in the namespace sales, and for sales itself.
+    """
+    end = _moment(expires) if expires is not None else None
+    lake = call.open()
+    text = lake.create_token(name, *grants, expires=end)
+    made = next(one for one in lake.tokens() if one.id == parse_token(text).id)
+    call.note("keep this token now; it is not shown again")
+    call.answer(lambda: shapes.NewToken.build(made, text), lambda _: [text])
+
+
+def _moment(text: str) -> datetime:
+    """The moment that a duration from now, or a date or time, names."""
+    now = datetime.now(UTC)
+    try:
+        found = moment(text, now)
+        if isinstance(found, datetime):
+            return now + (now - found)
+        return datetime.fromtimestamp(parse_time_us(found) / 1_000_000, UTC)
+    except (PenstockError, OverflowError, OSError, ValueError):
+        raise click.UsageError(
+            f"--expires {text!r} is no time; write it like 90d, 12h or 2027-01-01T00:00:00Z"
+        ) from None
+
+
+@token.command("revoke", prints="Token", examples="$ penstock token revoke dashboards")
+@click.argument("which", metavar="TOKEN")
+@pass_call
+def token_revoke(call: Call, which: str) -> None:
+    """Let TOKEN not be used any more.
+
+    TOKEN is its id, its name if only one has it, or the token itself. Servers notice within seconds.
+    """
+    lake = call.open()
+    gone = lake.revoke_token(_id(lake, which))
+    call.answer(
+        lambda: shapes.Token.of(gone),
+        lambda screen: [
+            f"revoked token {screen.paint(gone.id, 'id')} of {screen.paint(printable(gone.name), 'name')}"
+        ],
+    )
+
+
+def _id(lake: Lake, which: str) -> str:
+    if which.startswith("penstock_"):
+        return parse_token(which).id
+    known = lake.tokens()
+    if any(one.id == which for one in known):
+        return which
+    named = [one.id for one in known if one.name == which]
+    if not named:
+        raise TokenNotFound(f"there is no token '{which}'; 'penstock token' lists them", id=which)
+    if len(named) > 1:
+        raise InvalidRequest(f"several tokens are named '{which}'; say which by its id: {', '.join(named)}")
+    return named[0]

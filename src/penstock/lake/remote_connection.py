@@ -1,0 +1,265 @@
+"""The connection to a server: its address, the caller's token, and one exchange of a request and its answer.
+
+Nothing is repeated here, no redirect is followed, and no proxy is used: ``HTTP_PROXY`` and such are not read.
+Certificates are checked against those of the system, or of ``SSL_CERT_FILE``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import urllib3
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationParseError,
+    NewConnectionError,
+    SSLError,
+)
+
+from penstock.errors import InvalidRequest
+from penstock.kernel.reachable import Progress
+from penstock.wire.requests import Request
+
+PREFIX: Final = "/api/penstock/v1"
+LINES: Final = "application/x-ndjson"
+KEPT_MAX: Final = 64
+"""Connections that are kept open for the next request."""
+
+TOKEN: Final = "PENSTOCK_TOKEN"
+TOKEN_FILE: Final = "PENSTOCK_TOKEN_FILE"
+INSECURE: Final = "PENSTOCK_INSECURE"
+
+
+class NotSent(Exception):
+    """No connection was made: the server knows nothing of the request."""
+
+    def __init__(self, why: str, *, is_final: bool = False) -> None:
+        super().__init__(why)
+        self.is_final = is_final
+        """Whether trying again is of no use."""
+
+
+class Lost(Exception):
+    """The connection was lost before the whole answer came: the request may have been carried out."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server answered."""
+
+    status: int
+    headers: dict[str, str]
+    """By names in lower case."""
+    body: bytes
+
+    @property
+    def is_json(self) -> bool:
+        return "json" in self.headers.get("content-type", "")
+
+    @property
+    def retry_after_s(self) -> float:
+        """How long the server asks to wait; nothing if it does not say."""
+        text = self.headers.get("retry-after", "")
+        return float(text) if text.isascii() and text.isdecimal() else 0.0
+
+
+class _Line(msgspec.Struct):
+    """One line of a long answer: how far the work is, or what it came to."""
+
+    progress: tuple[str, int] | None = None
+    result: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class Connection:
+    """Connections to one server. May be used by many threads, and after a fork."""
+
+    def __init__(self, url: str, token: str | None, connect_timeout_s: float) -> None:
+        self._address = _parsed(url)
+        self.url = f"{self._address.scheme}://{self._address.netloc}{self._base}"
+        """The server's address, as errors name it."""
+        secret = _token(token, os.environ)
+        if secret:
+            _require_safe(self._address, os.environ)
+        self._headers = {"Accept": "application/json", "User-Agent": "penstock"}
+        if secret:
+            self._headers["Authorization"] = f"Bearer {secret}"
+        self._connect_timeout_s = connect_timeout_s
+        self._lock = threading.Lock()
+        self._pool, self._process = self._new_pool(), os.getpid()
+        self.has_answered = False
+        """Whether there ever was a server at the address."""
+
+    def __repr__(self) -> str:
+        return f"<Connection to {self.url}>"
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def exchange(self, request: Request, timeout_s: float) -> Reply:
+        """Send a request and wait for its whole answer; ``NotSent`` or ``Lost`` if there is none."""
+        with _losing(self.has_answered):
+            return _whole(self._open(request, timeout_s, preload=True))
+
+    def follow(self, request: Request, timeout_s: float, progress: Progress) -> Reply:
+        """As ``exchange``, for long work: tells how far it is; so long the server may say nothing."""
+        with _losing(self.has_answered):
+            response = self._open(request, timeout_s, preload=False)
+            try:
+                if LINES not in response.headers.get("content-type", ""):
+                    return _whole(response)
+                for text in _lines(response):
+                    line = msgspec.json.decode(text, type=_Line)
+                    if line.progress is not None:
+                        progress(*line.progress)
+                        continue
+                    is_error = bytes(line.error) != b""
+                    return Reply(
+                        status=500 if is_error else 200,
+                        headers={"content-type": "application/json"},
+                        body=text if is_error else bytes(line.result),
+                    )
+            except msgspec.MsgspecError as problem:
+                raise Lost(f"a line of the answer cannot be read: {problem}") from None
+            finally:
+                response.close()
+            raise Lost("the answer broke off")
+
+    @property
+    def _base(self) -> str:
+        return (self._address.path or "").rstrip("/").removesuffix(PREFIX)
+
+    def _open(self, request: Request, timeout_s: float, preload: bool) -> urllib3.BaseHTTPResponse:
+        response = self._own_pool().urlopen(
+            request.method,
+            self._base + PREFIX + request.target,
+            body=request.body,
+            headers={**self._headers, **request.headers},
+            retries=False,
+            redirect=False,
+            timeout=urllib3.Timeout(connect=self._connect_timeout_s, read=timeout_s),
+            preload_content=preload,
+        )
+        self.has_answered = True
+        return response
+
+    def _own_pool(self) -> urllib3.HTTPConnectionPool:
+        """The pool of this process: a connection that a fork inherited is still the parent's."""
+        if self._process != os.getpid():
+            with self._lock:
+                if self._process != os.getpid():
+                    self._pool, self._process = self._new_pool(), os.getpid()
+        return self._pool
+
+    def _new_pool(self) -> urllib3.HTTPConnectionPool:
+        host, port = self._address.host or "", self._address.port
+        if self._address.scheme == "http":
+            return urllib3.HTTPConnectionPool(host, port, maxsize=KEPT_MAX)
+        return urllib3.HTTPSConnectionPool(
+            host, port, maxsize=KEPT_MAX, ssl_context=ssl.create_default_context()
+        )
+
+
+def _whole(response: urllib3.BaseHTTPResponse) -> Reply:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(status=response.status, headers=headers, body=response.data)
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    left = b""
+    for chunk in response.stream():
+        *whole, left = (left + chunk).split(b"\n")
+        yield from (line for line in whole if line.strip())
+    if left.strip():
+        yield left
+
+
+@contextmanager
+def _losing(is_known: bool) -> Iterator[None]:
+    """Tell apart what never reached the server from what may have.
+
+    A server that is not known to be there may not exist at all: there is no use in waiting for it.
+    """
+    try:
+        yield
+    except (NewConnectionError, ConnectTimeoutError) as problem:
+        raise NotSent(_reason(problem), is_final=not is_known) from None
+    except SSLError as problem:
+        cause = problem.args[0] if problem.args else None
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = f"its certificate is not trusted ({cause.verify_message}); SSL_CERT_FILE may name others"
+            raise NotSent(why, is_final=True) from None
+        raise Lost(_reason(problem)) from None
+    except (HTTPError, OSError) as problem:
+        raise Lost(_reason(problem)) from None
+
+
+def _reason(problem: Exception) -> str:
+    """What went wrong, without the library's own words around it."""
+    cause: BaseException = problem.__cause__ or problem
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror.lower()
+    return str(problem).rpartition(": ")[2] or type(problem).__name__
+
+
+# -- address and token ---------------------------------------------------------------------------------
+
+
+def _parsed(url: str) -> urllib3.util.Url:
+    try:
+        address = urllib3.util.parse_url(url)
+    except LocationParseError:
+        raise InvalidRequest(
+            "the server's address cannot be read; write it like https://host:19120"
+        ) from None
+    if address.auth is not None:
+        raise InvalidRequest(
+            f"the address of {address.host} contains a user or password; a server is told a token, in {TOKEN}"
+        )
+    if address.scheme not in ("http", "https") or not address.host:
+        raise InvalidRequest(f"{url!r} is not the address of a server; write it like https://host:19120")
+    if address.query is not None or address.fragment is not None:
+        raise InvalidRequest("a server's address has neither '?' nor '#'; write it like https://host:19120")
+    return address
+
+
+def _token(given: str | None, environment: Mapping[str, str]) -> str:
+    """The caller's token: as given, else of the environment, else none."""
+    token = given if given is not None else environment.get(TOKEN, "")
+    if not token and given is None and (file := environment.get(TOKEN_FILE, "")):
+        try:
+            token = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else "it is not text"
+            raise InvalidRequest(f"{TOKEN_FILE} names {file}, which cannot be read: {why}") from None
+    token = token.strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidRequest("the token contains characters that no token has")
+    return token
+
+
+def _require_safe(address: urllib3.util.Url, environment: Mapping[str, str]) -> None:
+    """Whoever listens on the way could use a token that is sent in the open."""
+    if address.scheme == "https" or _is_loopback(address.host or "") or environment.get(INSECURE):
+        return
+    raise InvalidRequest(
+        f"the token would be sent to {address.host} for everybody on the way to read: use https://, or set "
+        f"{INSECURE}=1 if the network is safe"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,144 @@
+"""Verdicts: what an answer of a server, or a missing one, says about a request."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+import msgspec
+
+from penstock.errors import (
+    AdministratorError,
+    Denied,
+    InvalidRequest,
+    LakeNotFound,
+    OutcomeUnknown,
+    PenstockError,
+    Throttled,
+    TimedOut,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedFormat,
+)
+from penstock.lake.calls import Bring, Call, Fsck, KeepHistory, PutToken, Sweep, Write
+from penstock.lake.remote_connection import Lost, NotSent, Reply
+from penstock.wire import json
+from penstock.wire.errors import decode_error, kind_for
+
+
+class Manner(Enum):
+    """What it means to send a call once more."""
+
+    READ = auto()
+    """It changes nothing."""
+    KEYED = auto()
+    """The server knows it again by its idempotency key."""
+    SAME = auto()
+    """It is done again, and comes to the same."""
+    ONCE = auto()
+    """It might be done twice."""
+
+
+def manner_of(call: Call[Any]) -> Manner:
+    if call.method == "GET" or isinstance(call, Fsck) or (isinstance(call, Bring | Sweep) and call.dry_run):
+        return Manner.READ
+    if isinstance(call, Write):
+        return Manner.KEYED
+    return Manner.SAME if isinstance(call, PutToken | KeepHistory) else Manner.ONCE
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It was carried out."""
+
+    answer: Any
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """It was looked at, and not carried out."""
+
+    error: PenstockError
+
+
+class Unsettled(msgspec.Struct, frozen=True, kw_only=True):
+    """It got no answer that settles it."""
+
+    error: PenstockError
+    """What to raise if it is not tried again, and certainly was not carried out."""
+    in_doubt: bool
+    """Whether it may have been carried out."""
+    again: bool = True
+    """Whether another try may help."""
+    wait_s: float = 0.0
+    """How long the server asks to wait."""
+
+
+Verdict: TypeAlias = Done | Refused | Unsettled
+
+
+def judge(heard: Reply | Lost | NotSent, call: Call[Any], url: str) -> Verdict:
+    """What was heard of the server at an address, after a call was sent to it."""
+    if isinstance(heard, NotSent):
+        error = Unavailable(f"cannot connect to {url}: {heard}", url=url)
+        return Unsettled(error=error, in_doubt=False, again=not heard.is_final)
+    if isinstance(heard, Lost):
+        error = Unavailable(f"the connection to {url} was lost: {heard}", url=url)
+        is_long = isinstance(call, Sweep | Fsck)  # starting anew is for the caller to decide
+        return Unsettled(error=error, in_doubt=True, again=not is_long)
+    if 200 <= heard.status < 300:
+        return _of_success(heard, call, url)
+    told = decode_error(heard.status, heard.body) if heard.is_json else None
+    return _of_gateway(heard, url) if told is None else _of_error(told, heard, call)
+
+
+def _of_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
+    if call.answer is None and reply.status == HTTPStatus.NO_CONTENT:
+        return Done(None)
+    if not reply.is_json:
+        return Refused(_foreign(reply, url))
+    if call.answer is None:
+        return Done(None)
+    try:
+        return Done(json.read(reply.body, call.answer))
+    except UnsupportedFormat as problem:
+        error = UnsupportedFormat(f"{url} is newer than this Penstock, or none: {problem}", url=url)
+        return Refused(error)
+
+
+def _of_error(error: PenstockError, reply: Reply, call: Call[Any]) -> Verdict:
+    if isinstance(error, Unavailable | Throttled):
+        return Unsettled(error=error, in_doubt=False, wait_s=reply.retry_after_s)
+    if isinstance(error, OutcomeUnknown):
+        return Unsettled(error=error, in_doubt=True, wait_s=reply.retry_after_s)
+    if isinstance(error, TimedOut):
+        # A read that took too long would take as long again.
+        again = manner_of(call) is not Manner.READ
+        return Unsettled(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
+    if type(error) is AdministratorError:  # a fault of the server, before or after it was carried out
+        return Unsettled(error=error, in_doubt=True, again=False)
+    return Refused(error)
+
+
+def _of_gateway(reply: Reply, url: str) -> Verdict:
+    """The answer is of something in between, or there is no Penstock at that address."""
+    if reply.status in (502, 503, 504):
+        error = Unavailable(f"{url} answered {reply.status}, which came from something in between", url=url)
+        return Unsettled(error=error, in_doubt=True, wait_s=reply.retry_after_s)
+    if reply.status == Throttled.http_status:
+        busy = Throttled(f"{url} takes no more requests for now", url=url)
+        return Unsettled(error=busy, in_doubt=False, wait_s=reply.retry_after_s)
+    return Refused(_foreign(reply, url))
+
+
+def _foreign(reply: Reply, url: str) -> PenstockError:
+    if 300 <= reply.status < 400:
+        place = reply.headers.get("location", "somewhere else")
+        return InvalidRequest(f"{url} redirects to {place}; open that instead, if it is the lake's server")
+    if reply.status in (400, 414, 431):
+        return InvalidRequest(f"{url} cannot read the request ({reply.status}): it may be too long")
+    kind = kind_for(reply.status)
+    if kind in (Unauthenticated, Denied) or reply.status in (408, 413) or reply.status >= 500:
+        return kind(f"{url} answered {reply.status}, but not as Penstock does: is something in between?")
+    return LakeNotFound(
+        f"{url} is not a Penstock server: its answer ({reply.status}) is of something else", url=url
+    )

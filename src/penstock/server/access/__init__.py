@@ -1,0 +1,15 @@
+"""Access: who asks, and whether they may. The one check, for all APIs of the server.
+
+- ``gate``: from the headers of a request to its caller, by a token or without one.
+- ``caller``: what the grants of a caller allow.
+- ``guarded``: a catalogue that answers a caller only what they may ask; every call has a rule there.
+- ``rights``: what the rules share: revisions that are read, keys that are left out.
+- ``reading``, ``writing``: the rules themselves.
+- ``locations``: where contents may say that tables are.
+"""
+
+from penstock.server.access.caller import Caller
+from penstock.server.access.gate import Gate, OpenGate, TokenGate
+from penstock.server.access.guarded import Guarded
+
+__all__ = ["Caller", "Gate", "Guarded", "OpenGate", "TokenGate"]

@@ -1,0 +1,131 @@
+"""A caller: who asks, and what the grants of their token allow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from itertools import islice, takewhile
+from os.path import commonprefix
+from typing import Final
+
+import msgspec
+
+from penstock.errors import Denied
+from penstock.model.keys import ELEMENTS_MAX, Key
+from penstock.model.tokens import EVERYTHING, Grant, Role
+
+_VERBS: Final = {Role.READ: "read", Role.WRITE: "change", Role.ADMIN: "administer"}
+
+GRANTS_TOLD: Final = 5
+"""How many grants an error names."""
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The keys that grants are for: those that match one of the patterns."""
+
+    patterns: frozenset[str] = frozenset()
+
+    @property
+    def are_all(self) -> bool:
+        return EVERYTHING in self.patterns
+
+    @property
+    def namespace(self) -> Key | None:
+        """The key at or below which all of them are, as far as the patterns tell; ``None`` if anywhere."""
+        literal = [takewhile(_is_literal, pattern.split(".")) for pattern in self.patterns]
+        common = takewhile(lambda at: len(set(at)) == 1, zip(*literal, strict=False))
+        elements = [element for element, *_ in islice(common, ELEMENTS_MAX)]
+        return Key(*elements) if elements else None
+
+    def covers(self, key: Key) -> bool:
+        """Whether a key is among them. ``sales.*`` is for ``sales`` too: who works there may create it."""
+        if self.are_all:
+            return True
+        text = str(key)
+        return any(
+            fnmatchcase(text, pattern) or (pattern.endswith(".*") and fnmatchcase(text, pattern[:-2]))
+            for pattern in self.patterns
+        )
+
+    def cover_below(self, key: Key) -> bool:
+        """Whether a key and everything that is, or may be, below it is among them."""
+        return self.covers(key) and any(
+            pattern.endswith("*") and fnmatchcase(f"{key}.", pattern) for pattern in self.patterns
+        )
+
+    def contain(self, others: Keys) -> bool:
+        """Whether all of the others are surely among them. Patterns are compared as they are written."""
+        return self.are_all or others.patterns <= self.patterns
+
+
+def _is_literal(element: str) -> bool:
+    return bool(element) and not set(element) & set('*?["')
+
+
+ALL_KEYS: Final = Keys(frozenset((EVERYTHING,)))
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks: with a token, or anybody where none is needed."""
+
+    name: str = ""
+    """Of the token; what is written says so. Empty without one: then it says what the client says."""
+    grants: tuple[Grant, ...]
+    any_location: bool = False
+    """Whether tables may be anywhere, not only below the lake's roots."""
+
+    def __str__(self) -> str:
+        return f"token '{self.name}'" if self.name else "you"
+
+    @property
+    def is_admin(self) -> bool:
+        return any(grant.role is Role.ADMIN for grant in self.grants)
+
+    @property
+    def readable_prefix(self) -> str:
+        """What the names of all references begin with that the caller may read, as far as grants tell."""
+        begins = [re.split(r"[*?[]", grant.references, maxsplit=1)[0] for grant in self.grants]
+        return commonprefix(begins)  # noqa: RUF071 - characters are what is compared
+
+    def keys(self, role: Role, reference: str) -> Keys:
+        """The keys for which the caller has a role on a reference."""
+        return self._keys(role, lambda grant: fnmatchcase(reference, grant.references))
+
+    def keys_everywhere(self, role: Role) -> Keys:
+        """The keys for which the caller has a role on every reference there is, or will be."""
+        return self._keys(role, lambda grant: grant.references == EVERYTHING)
+
+    def _keys(self, role: Role, matches: Callable[[Grant], bool]) -> Keys:
+        found = (grant.keys for grant in self.grants if grant.role.includes(role) and matches(grant))
+        return Keys(frozenset(found))
+
+    def require(self, role: Role, reference: str) -> Keys:
+        """The keys for which the caller has a role on a reference; ``Denied`` if there are none.
+
+        It is refused before anybody looks whether there is such a reference.
+        """
+        keys = self.keys(role, reference)
+        if not keys.patterns:
+            raise self.denied(f"{_VERBS[role]} '{reference}'", name=reference)
+        return keys
+
+    def require_all_keys(self, role: Role, reference: str) -> None:
+        """``Denied`` if the caller has a role on a reference for some of its keys only, or not at all."""
+        if not self.require(role, reference).are_all:
+            what = f"{_VERBS[role]} '{reference}' as a whole: that needs a grant for all keys"
+            raise self.denied(what, name=reference)
+
+    def require_key(self, keys: Keys, role: Role, key: Key) -> None:
+        """``Denied`` if a key is not among those that the caller has a role for."""
+        if not keys.covers(key):
+            raise self.denied(f"{_VERBS[role]} '{key}' there", key=str(key))
+
+    def require_admin(self) -> None:
+        if not self.is_admin:
+            raise self.denied("administer the lake: that needs the grant 'admin'")
+
+    def denied(self, what: str, **details: str) -> Denied:
+        had = ", ".join(str(grant) for grant in self.grants[:GRANTS_TOLD])
+        more = " and others" if len(self.grants) > GRANTS_TOLD else ""
+        return Denied(f"{self} may not {what} (granted: {had or 'nothing'}{more})", **details)

@@ -1,0 +1,74 @@
+"""A catalogue behind a check: it answers a caller only what they may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake import calls
+from penstock.lake.catalogue import Catalogue
+from penstock.server.access import reading, writing
+from penstock.server.access.caller import Caller
+from penstock.server.access.rights import Rights
+
+R = TypeVar("R")
+
+RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
+    calls.GetAbout: writing.about,
+    calls.GetSetting: writing.for_anybody,
+    calls.PutSetting: writing.for_administrators,
+    calls.ChangeRoots: writing.change_roots,
+    calls.KeepHistory: writing.for_administrators,
+    calls.Sweep: writing.for_administrators,
+    calls.Fsck: writing.for_administrators,
+    calls.ListTokens: writing.for_administrators,
+    calls.PutToken: writing.for_administrators,
+    calls.RevokeToken: writing.for_administrators,
+    calls.ListReferences: reading.list_references,
+    calls.GetReference: reading.get_reference,
+    calls.GetReferenceLog: reading.get_reference_log,
+    calls.CreateReference: writing.create_reference,
+    calls.AssignReference: writing.assign_reference,
+    calls.DeleteReference: writing.delete_reference,
+    calls.Resolve: reading.resolve,
+    calls.GetContents: reading.get_contents,
+    calls.ListEntries: reading.list_entries,
+    calls.GetCommit: reading.get_commit,
+    calls.GetChanges: reading.get_changes,
+    calls.ListCommits: reading.list_commits,
+    calls.Diff: reading.diff,
+    calls.Compare: reading.compare,
+    calls.GetOutcome: reading.get_outcome,
+    calls.CommitOperations: writing.commit_operations,
+    calls.Merge: writing.merge,
+    calls.Transplant: writing.transplant,
+    calls.Revert: writing.revert,
+    calls.Rebase: writing.rebase,
+}
+"""Every call with its rule: it checks, asks for no more than may be seen, and leaves out the rest."""
+
+
+class Guarded:
+    """A catalogue as one caller sees it. ``Denied`` if they may not ask something.
+
+    Made for each request. What is written says that the caller wrote it, whatever the request says of that;
+    authors are for the request to name.
+    """
+
+    def __init__(self, catalogue: Catalogue, caller: Caller) -> None:
+        self._catalogue, self._caller = catalogue, caller
+        self.page_max = catalogue.page_max
+
+    def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
+        rule = RULES.get(type(call))
+        if rule is None or not self._caller.grants:
+            raise self._caller.denied(f"ask for {type(call).__name__}")
+        if isinstance(call, calls.Write) and self._caller.name:
+            call = msgspec.structs.replace(call, who=self._caller.name)
+        return cast("R", rule(Rights(self._catalogue, self._caller, progress), call))
+
+    def close(self) -> None:
+        """The lake stays open: others use it too."""

@@ -1,0 +1,105 @@
+"""Rights: what a caller may ask of a catalogue, in the terms that the rules of all calls share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.calls import PAGE_MAX, Call, GetAbout
+from penstock.lake.catalogue import Catalogue
+from penstock.model.encoding import NO_COMMIT
+from penstock.model.names import check_name, parse_revision
+from penstock.model.tokens import Role
+from penstock.server.access.caller import ALL_KEYS, Caller, Keys
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Rights:
+    """A caller, and the catalogue that they ask through it."""
+
+    def __init__(self, catalogue: Catalogue, caller: Caller, progress: Progress = silent) -> None:
+        self._catalogue, self._progress = catalogue, progress
+        self.caller = caller
+
+    def do(self, call: Call[R]) -> R:
+        """Carry out a call that was checked."""
+        return self._catalogue.do(call, self._progress)
+
+    def named(self, reference: str | None) -> str:
+        """The reference that is meant: the default branch, if none is named."""
+        return self.do(GetAbout()).default_branch if reference is None else reference
+
+    def read(self, revision: str | None, via: str | None = None) -> tuple[str | None, Keys]:
+        """A revision in the form in which the caller may ask for it, and the keys that they may read there.
+
+        All that a readable reference leads to may be read, by whatever way. A commit that is named by its id
+        alone must be reachable from the reference that the caller says it came ``via``; without one, only who
+        may read all references may read it.
+        """
+        anywhere = self.caller.keys_everywhere(Role.READ)
+        if anywhere.are_all:
+            return revision, ALL_KEYS
+        revision = self.named(revision)
+        parsed = parse_revision(revision)
+        if parsed.name is not None:
+            return revision, self.caller.require(Role.READ, parsed.name)
+        if via is not None:
+            return _within(via, revision), self.caller.require(Role.READ, via)
+        if parsed.commit == NO_COMMIT.hex() and not parsed.steps:
+            return revision, ALL_KEYS  # the empty lake
+        if not anywhere.patterns:
+            raise self.caller.denied(
+                f"read a commit by its id alone: name the reference that it is on, as in main@{parsed.commit}"
+            )
+        return revision, anywhere
+
+    def read_whole(self, revision: str | None, via: str | None = None) -> str | None:
+        """As ``read``, where all keys are needed."""
+        asked, keys = self.read(revision, via)
+        if not keys.are_all:
+            what = f"'{revision}'" if revision is not None else "the default branch"
+            raise self.caller.denied(f"take over {what} as a whole: that needs to read all keys there")
+        return asked
+
+    def compared(self, revision: str | None, reference: str | None) -> str | None:
+        """A revision that a reference, which the caller may read, is only compared with.
+
+        A whole id tells nothing to who knows it already. Anything else is looked for: among what the caller
+        may read, so that the answer says nothing about the rest.
+        """
+        if revision is None or self.caller.keys_everywhere(Role.READ).patterns:
+            return revision
+        parsed = parse_revision(revision)
+        is_whole_id = parsed.name is None and len(parsed.commit or "") == 64 and not parsed.steps
+        return revision if is_whole_id else self.read(revision, via=reference)[0]
+
+    def pages(
+        self, call: Call[tuple[T, ...]], show: Callable[[T], T | None], after: Callable[[T], Any]
+    ) -> tuple[T, ...]:
+        """A page of those items of a list that the caller may see, each as ``show`` gives it.
+
+        It is full if there are enough of them: a page that is not tells the caller that it is the last one.
+        """
+        wanted: int | None = call.limit  # type: ignore[attr-defined]
+        asked, shown = wanted, list[T]()
+        while True:
+            page = self.do(msgspec.structs.replace(call, limit=asked))
+            for item in page:
+                if (seen := show(item)) is not None:
+                    shown.append(seen)
+                    if len(shown) == wanted:
+                        return tuple(shown)
+            if asked is None or len(page) < asked or not page:
+                return tuple(shown)
+            asked = PAGE_MAX
+            call = msgspec.structs.replace(call, after=after(page[-1]))
+
+
+def _within(reference: str, revision: str) -> str:
+    """A commit id, with the steps from there, as one that must be reachable from a reference."""
+    return f"{check_name(reference)}@{revision.removeprefix('@')}"

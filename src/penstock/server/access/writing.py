@@ -1,0 +1,156 @@
+"""Rules for calls that write, and for those that only administrators may make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from penstock.lake import calls
+from penstock.lake.answers import About
+from penstock.model.commits import Commit
+from penstock.model.content import AnyContent
+from penstock.model.keys import Key
+from penstock.model.merges import MergeResult
+from penstock.model.operations import Change, Put, Unchanged
+from penstock.model.references import Reference
+from penstock.model.tokens import Role
+from penstock.server.access.caller import Keys
+from penstock.server.access.locations import check_host, check_locations, locations_of
+from penstock.server.access.rights import Rights
+
+R = TypeVar("R")
+B = TypeVar("B", bound=calls.Bring)
+
+
+def for_anybody(rights: Rights, call: calls.Call[R]) -> R:
+    """What everybody may ask who may ask anything."""
+    return rights.do(call)
+
+
+def about(rights: Rights, call: calls.GetAbout) -> About:
+    """Where the lake is stored concerns only who administers it."""
+    told = rights.do(call)
+    return told if rights.caller.is_admin else msgspec.structs.replace(told, url="")
+
+
+def for_administrators(rights: Rights, call: calls.Call[R]) -> R:
+    rights.caller.require_admin()
+    return rights.do(call)
+
+
+def change_roots(rights: Rights, call: calls.ChangeRoots) -> About:
+    rights.caller.require_admin()
+    for root in call.add:
+        check_host(root)
+    return rights.do(call)
+
+
+# -- references --------------------------------------------------------------------------------------------
+
+
+def create_reference(rights: Rights, call: calls.CreateReference) -> Reference:
+    """Whoever makes a branch may read there what they may read where it comes from, and no more."""
+    caller = rights.caller
+    caller.require(Role.WRITE, call.name)
+    at, source = rights.read(call.at)
+    if not source.contain(caller.keys(Role.READ, call.name)):
+        raise caller.denied(
+            f"create '{call.name}' from there: they could read keys on it that they may not read there",
+            name=call.name,
+        )
+    return rights.do(msgspec.structs.replace(call, at=at))
+
+
+def assign_reference(rights: Rights, call: calls.AssignReference) -> Reference:
+    rights.caller.require_all_keys(Role.WRITE, call.name)
+    to, expected = rights.read_whole(call.to, via=call.name), rights.compared(call.expected, call.name)
+    return rights.do(msgspec.structs.replace(call, to=to, expected=expected))
+
+
+def delete_reference(rights: Rights, call: calls.DeleteReference) -> Reference:
+    rights.caller.require_all_keys(Role.WRITE, call.name)
+    return rights.do(msgspec.structs.replace(call, expected=rights.compared(call.expected, call.name)))
+
+
+# -- commits -----------------------------------------------------------------------------------------------
+
+
+def commit_operations(rights: Rights, call: calls.CommitOperations) -> Commit:
+    caller, branch = rights.caller, call.branch
+    keys = caller.keys_everywhere(Role.WRITE)
+    if not keys.are_all:
+        branch = rights.named(call.branch)
+        keys = caller.require(Role.WRITE, branch)
+        _check_keys(rights, call, branch, keys)
+        call = msgspec.structs.replace(
+            call,
+            base=rights.compared(call.base, branch),
+            expected_head=rights.compared(call.expected_head, branch),
+        )
+    _check_places(rights, (one.content for one in call.operations if isinstance(one, Put)))
+    return rights.do(call)
+
+
+def _check_keys(rights: Rights, call: calls.CommitOperations, branch: str, keys: Keys) -> None:
+    """Every key that is changed may be changed, and every key that is looked at may be read."""
+    caller, readable = rights.caller, rights.caller.keys(Role.READ, branch)
+    above: set[Key] = set()
+    for operation in call.operations:
+        is_look = isinstance(operation, Unchanged)
+        role, scope = (Role.READ, readable) if is_look else (Role.WRITE, keys)
+        caller.require_key(scope, role, operation.key)
+        if call.create_namespaces and isinstance(operation, Put | Change):
+            above.update(parent for parent in operation.key.parents if not keys.covers(parent))
+    if above:
+        there = rights.do(calls.GetContents(at=branch, key=tuple(sorted(above))))
+        for missing in sorted(above - {entry.key for entry in there}):
+            raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+
+
+def _check_places(rights: Rights, contents: Iterable[AnyContent | None]) -> None:
+    given = [content for content in contents if any(True for _ in locations_of(content))]
+    if given and not rights.caller.any_location:
+        check_locations(given, rights.do(calls.GetAbout()).roots)
+
+
+# -- bringing changes from elsewhere: all keys of both sides are concerned, and shown where they conflict --
+
+
+def merge(rights: Rights, call: calls.Merge) -> MergeResult:
+    call = _onto(rights, call, call.into)
+    return rights.do(msgspec.structs.replace(call, source=rights.read_whole(call.source)))
+
+
+def transplant(rights: Rights, call: calls.Transplant) -> MergeResult:
+    call = _onto(rights, call, call.onto)
+    for revision in call.commits:
+        for end in revision.split(".."):
+            rights.read_whole(end)
+    return rights.do(call)
+
+
+def revert(rights: Rights, call: calls.Revert) -> MergeResult:
+    call = _onto(rights, call, call.on)
+    commit = rights.read_whole(call.commit, via=_target(rights, call.on))
+    return rights.do(msgspec.structs.replace(call, commit=commit))
+
+
+def rebase(rights: Rights, call: calls.Rebase) -> MergeResult:
+    call = _onto(rights, call, call.branch)
+    return rights.do(msgspec.structs.replace(call, onto=rights.read_whole(call.onto)))
+
+
+def _target(rights: Rights, branch: str | None) -> str | None:
+    return None if rights.caller.keys_everywhere(Role.READ).are_all else rights.named(branch)
+
+
+def _onto(rights: Rights, call: B, branch: str | None) -> B:
+    """What all of these need of the branch that they change."""
+    _check_places(rights, (how.content for how in call.keys.values()))
+    if rights.caller.keys_everywhere(Role.WRITE).are_all:
+        return call
+    name = rights.named(branch)
+    rights.caller.require_all_keys(Role.WRITE, name)
+    return msgspec.structs.replace(call, expected_head=rights.compared(call.expected_head, name))

@@ -1,0 +1,198 @@
+"""Handling: from a request that has arrived to its answer. All of it runs in a worker thread.
+
+The catalogue that a handler is given is guarded by what the caller may do: this is the one place where
+requests of all APIs pass.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from penstock.errors import (
+    InvalidRequest,
+    MethodNotAllowed,
+    PenstockError,
+    TooLarge,
+    TryAgainError,
+    Unauthenticated,
+    UnsupportedMediaType,
+)
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.catalogue import Catalogue
+from penstock.server.access import Caller, Gate, Guarded
+from penstock.server.limits import Limits
+from penstock.server.logs import Level, Log
+from penstock.server.matching import Found, parameters
+from penstock.server.routes import Answer, Api, Ask, Route
+
+QUERY_FIELDS_MAX: Final = 2_000
+RETRY_AFTER_S: Final = 1
+
+
+class Received(NamedTuple):
+    """A request that has arrived."""
+
+    found: Found
+    query: bytes
+    headers: Mapping[str, str]
+    body: bytes
+    request_id: str
+    caller: Caller | None = None
+    """Who asks, if that was found out before the body was read."""
+
+
+class Handled(NamedTuple):
+    """An answer, and what the log says about it."""
+
+    answer: Answer
+    who: str = ""
+    error: str = ""
+
+
+class Handling:
+    """Answers requests. Whatever goes wrong becomes an answer too, said in the words of the request's API."""
+
+    def __init__(self, catalogue: Catalogue, gate: Gate, limits: Limits, log: Log) -> None:
+        self._catalogue, self._gate, self._limits, self._log = catalogue, gate, limits, log
+
+    def admit(self, headers: Mapping[str, str]) -> Caller:
+        """Who asks; ``Unauthenticated`` if nobody who is known."""
+        return self._gate(headers)
+
+    def __call__(self, request: Received, progress: Progress = silent) -> Handled:
+        api, route, _, path = request.found
+        who = ""
+        try:
+            catalogue = self._catalogue
+            if not route.is_public:
+                caller = request.caller or self._gate(request.headers)
+                who, catalogue = caller.name, Guarded(catalogue, caller)
+            ask = Ask(
+                catalogue=catalogue,
+                path=path,
+                query=_query(api, route, request.query),
+                body=self._body(api, route, request),
+                headers=request.headers,
+                who=who,
+                request_id=request.request_id,
+                limits=self._limits,
+                progress=progress,
+            )
+            return Handled(_answer(api, route, route.handle(ask)), who)
+        except PenstockError as error:
+            return Handled(say(api, error, request.headers), who, error.code)
+        except Exception as error:  # noqa: BLE001 - a bug of ours, which no client is shown
+            return Handled(self.fault(api, error, request.headers), who, "internal")
+
+    def fault(self, api: Api, error: Exception, headers: Mapping[str, str]) -> Answer:
+        """The answer to a request that met a bug. The log has all of it, the client gets the request's id."""
+        request_id = headers["x-request-id"]
+        self._log.say(Level.ERROR, "a request met a bug", error, request_id=request_id, error="internal")
+        told = PenstockError(f"the server met an error of its own; its log has it under {request_id}")
+        return say(api, told, headers)
+
+    def _body(self, api: Api, route: Route, request: Received) -> Any:
+        if route.body is None:
+            return None
+        if not request.body:
+            if route.body_required:
+                raise InvalidRequest("the request needs a body, but has none")
+            return None
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind and kind not in route.media_types:
+            raise UnsupportedMediaType(
+                f"the body is '{kind}'; this takes {' or '.join(route.media_types)}",
+                accepted=route.media_types,
+            )
+        data = unpacked(
+            request.body, request.headers.get("content-encoding", ""), self._limits.body_max_bytes
+        )
+        return api.codec.decode(data, route.body)
+
+
+def say(api: Api, error: PenstockError, headers: Mapping[str, str]) -> Answer:
+    """An error as an API says it, with the headers that its status asks for."""
+    answer = api.error(error, headers)
+    more: list[tuple[str, str]] = []
+    if isinstance(error, Unauthenticated):
+        more.append(("www-authenticate", 'Bearer realm="penstock"'))
+    elif isinstance(error, MethodNotAllowed):
+        more.append(("allow", ", ".join(error.details["allowed"])))
+    elif isinstance(error, TryAgainError):
+        more.append(("retry-after", str(RETRY_AFTER_S)))
+    there = {name.lower() for name, _ in answer.headers}
+    added = tuple(pair for pair in more if pair[0] not in there)
+    return Answer(
+        status=answer.status,
+        body=answer.body,
+        headers=(*answer.headers, *added),
+        content_type=answer.content_type,
+    )
+
+
+def _answer(api: Api, route: Route, value: Any) -> Answer:
+    if isinstance(value, Answer):
+        return value
+    if value is None and route.answer is None:
+        return Answer(status=204 if route.status == 200 else route.status)
+    return Answer(status=route.status, body=api.codec.encode(value, route.answer))
+
+
+_parameters: Callable[[Any], dict[str, bool]] = cache(parameters)
+
+
+def _query(api: Api, route: Route, raw: bytes) -> Any:
+    """The query as the route's type; ``InvalidRequest`` names the parameter that is wrong."""
+    known = _parameters(route.query)
+    values: dict[str, Any] = {}
+    for name, value in _pairs(raw) if raw else ():
+        is_several = known.get(name)
+        if is_several is None:
+            if api.strict_query:
+                raise InvalidRequest(
+                    f"there is no query parameter '{name}' here, but: {', '.join(known) or 'none'}",
+                    field=name,
+                )
+        elif is_several:
+            values.setdefault(name, []).append(value)
+        elif name not in values:
+            values[name] = value
+        elif api.strict_query:
+            raise InvalidRequest(f"the query parameter '{name}' is given twice", field=name)
+    return api.codec.convert(values, route.query) if route.query is not None else None
+
+
+def _pairs(raw: bytes) -> list[tuple[str, str]]:
+    try:
+        text = raw.decode("ascii")
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
+    except ValueError:
+        raise InvalidRequest(
+            f"the query is not percent-encoded UTF-8, or has more than {QUERY_FIELDS_MAX:,} fields"
+        ) from None
+
+
+def unpacked(body: bytes, encoding: str, size_max_bytes: int) -> bytes:
+    """A body without its ``Content-Encoding``; one that grows beyond the limit is not unpacked further."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise UnsupportedMediaType(f"the body's Content-Encoding is '{encoding}'; gzip and deflate are read")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        data = unpacker.decompress(body, size_max_bytes + 1)
+    except zlib.error:
+        raise InvalidRequest(f"the body says that it is packed by {encoding}, but is not") from None
+    if len(data) > size_max_bytes:
+        raise TooLarge(
+            f"the unpacked body is larger than the {size_max_bytes:,} bytes that this server takes",
+            body_max_bytes=size_max_bytes,
+        )
+    if not unpacker.eof:
+        raise InvalidRequest(f"the body, packed by {encoding}, breaks off")
+    return data

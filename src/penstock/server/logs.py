@@ -1,0 +1,159 @@
+"""Logs: one JSON object a line, with the id of the request and without secrets.
+
+A terminal gets lines for people instead. A query is never logged, for it may hold anything; a path is, with
+whatever looks like a token masked.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+import warnings
+from datetime import UTC, datetime
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+PATH_MAX_CHARS: Final = 500
+
+_SECRETS: Final = re.compile(
+    r"(?P<token>penstock_[0-9a-f]+_)[\w-]+"
+    r"|(?P<scheme>(?:bearer|basic)(?:\s|%20|\+)+)[^\s\"']+"
+    r"|(?P<user>://[^/\s:@]*):[^@\s]+(?=@)",
+    re.IGNORECASE,
+)
+
+
+class Level(StrEnum):
+    """How much is said: everything from here on."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line. What does not apply is left out."""
+
+    time: str
+    level: str
+    message: str = ""
+    request_id: str = ""
+    method: str = ""
+    path: str = ""
+    status: int = 0
+    ms: float = -1.0
+    """From the first byte of the request's head to the last one of the answer."""
+    who: str = ""
+    request_bytes: int = 0
+    answer_bytes: int = 0
+    error: str = ""
+    """The code of the error that the request ended with."""
+    worker: int = 0
+    """The process, where several serve."""
+    trace: str = ""
+
+
+class Log:
+    """Writes lines to a stream, which it does not close."""
+
+    def __init__(
+        self, stream: BinaryIO, level: Level = Level.INFO, for_people: bool = False, worker: int = 0
+    ) -> None:
+        self._stream, self._for_people, self._worker = stream, for_people, worker
+        self._encoder = msgspec.json.Encoder()
+        self.level = _NUMBERS[level]
+        self.wants_requests = self.level <= logging.INFO
+        """Whether a line for every request is wanted."""
+
+    def request(self, line: Line) -> None:
+        """The line of a request that was answered."""
+        line.path = masked(line.path)[:PATH_MAX_CHARS]
+        self._write(line)
+
+    def say(self, level: Level, message: str, raised: BaseException | None = None, **fields: Any) -> None:
+        """Anything else."""
+        if _NUMBERS[level] >= self.level:
+            trace = "".join(traceback.format_exception(raised)) if raised is not None else ""
+            line = Line(time=now(), level=level, message=masked(message), trace=masked(trace), **fields)
+            line.path = masked(line.path)[:PATH_MAX_CHARS]
+            self._write(line)
+
+    def _write(self, line: Line) -> None:
+        line.worker = self._worker
+        data = _readable(line).encode() if self._for_people else self._encoder.encode(line)
+        try:
+            self._stream.write(data + b"\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            # Whoever read the log has gone. That is no reason to stop serving.
+            return
+
+
+class LogHandler(logging.Handler):
+    """Brings what libraries log to our log, in the same form."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log.level)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self._log.say(_level(record.levelno), record.getMessage(), error)
+
+
+def take_over(log: Log) -> None:
+    """Let everything that this process logs or warns about go to a log."""
+    root = logging.getLogger()
+    root.handlers[:] = [LogHandler(log)]
+    # Libraries tell people who debug them much that nobody else wants to know.
+    root.setLevel(max(log.level, logging.INFO))
+    logging.getLogger("uvicorn").setLevel(max(log.level, logging.WARNING))
+    logging.captureWarnings(True)
+    warnings.simplefilter("default")
+    sys.excepthook = lambda kind, error, trace: _uncaught(log, kind, error, trace)
+
+
+def _uncaught(log: Log, _: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
+    log.say(Level.ERROR, "the server ends by an error that nobody caught", error)
+
+
+def masked(text: str) -> str:
+    """The text without what looks like a secret in it."""
+    return _SECRETS.sub(lambda found: f"{found['token'] or found['scheme'] or found['user'] + ':'}***", text)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_NUMBERS: Final = {
+    Level.DEBUG: logging.DEBUG,
+    Level.INFO: logging.INFO,
+    Level.WARNING: logging.WARNING,
+    Level.ERROR: logging.ERROR,
+}
+
+
+def _level(number: int) -> Level:
+    return max((level for level in Level if _NUMBERS[level] <= number), key=_NUMBERS.get, default=Level.DEBUG)  # type: ignore[arg-type]
+
+
+def _readable(line: Line) -> str:
+    """A line for people: the time of day, then what happened."""
+    words = [line.time[11:19]]
+    if line.status:
+        words += [str(line.status), f"{line.method} {line.path}", f"{line.ms:.1f} ms"]
+    else:
+        words.append(f"{line.level}: {line.message}")
+    words += [word for word in (line.who, line.error) if word]
+    if line.request_id and (line.status >= 400 or line.trace):
+        words.append(f"[{line.request_id}]")
+    shown = "  ".join(words)
+    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in shown)
+    return f"{text}\n{line.trace}".rstrip()

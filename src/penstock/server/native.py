@@ -1,0 +1,116 @@
+"""Penstock's own API: every call of a lake as a route, made from the calls so that none is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.lake.calls import CALLS, Call, Fsck, Sweep, Write
+from penstock.server.limits import Limits
+from penstock.server.routes import Answer, Api, Ask, Route
+from penstock.wire import json
+from penstock.wire.descriptions import prose
+from penstock.wire.errors import Failure, encode_error
+from penstock.wire.requests import Form, call_of, form_of
+
+PREFIX: Final = "/api/penstock/v1"
+
+_LONG: Final = (Sweep, Fsck)
+"""Calls that take as long as the lake is large, and tell how far they are."""
+
+_OPERATIONS: Final = ("operations", "commits", "keys")
+"""Fields that hold one item for each thing that a call does."""
+
+_COMMIT: Final = re.compile("[0-9a-f]{64}")
+_PINS: Final[Mapping[str, tuple[str, ...]]] = {
+    "GetContents": ("at",),
+    "ListEntries": ("at",),
+    "GetCommit": ("revision",),
+    "GetChanges": ("revision",),
+    "Diff": ("before", "to"),
+}
+"""Reads of commits, which never change, and the fields that say which: answers at whole ids stay true."""
+
+_FOREVER: Final = (("cache-control", "private, max-age=31536000, immutable"),)
+
+
+def _route(kind: type[Call[Any]]) -> Route:
+    form = form_of(kind)
+    summary, _, description = prose(kind.__doc__ or "").partition("\n\n")
+    is_long = kind in _LONG
+    return Route(
+        method=kind.method,
+        path=kind.path,
+        handle=_handler(kind, form),
+        summary=" ".join(summary.split()).rstrip("."),
+        description=_described(kind, description),
+        query=form.rest if form.is_query else None,
+        body=None if form.is_query else form.rest,
+        answer=kind.answer,
+        streams=is_long,
+        is_write=kind.method != "GET" and not is_long,
+        body_required=any(field.required for field in form.rest_fields),
+    )
+
+
+def _handler(kind: type[Call[Any]], form: Form) -> Callable[[Ask], Any]:
+    pins = _PINS.get(kind.__name__, ())
+
+    def handle(ask: Ask) -> Any:
+        rest = ask.query if form.is_query else ask.body
+        call = _within(call_of(kind, ask.path, rest, ask.headers), ask.limits)
+        answer = ask.catalogue.do(call, ask.progress)
+        if pins and all(_COMMIT.fullmatch(getattr(call, pin) or "") for pin in pins):
+            return Answer(body=json.encode(answer, kind.answer), headers=_FOREVER)
+        return answer
+
+    return handle
+
+
+def _within(call: Call[Any], limits: Limits) -> Call[Any]:
+    """The call, if it asks for no more than the server gives."""
+    asked = getattr(call, "limit", 0)
+    if asked is None or asked > limits.page_max:
+        told = "all items" if asked is None else f"{asked} items"
+        raise InvalidRequest(
+            f"{told} are asked for at once, but this server gives at most {limits.page_max}: ask for less, "
+            "and for the next page after the last item",
+            page_max=limits.page_max,
+        )
+    for field in _OPERATIONS:
+        count = len(getattr(call, field, ()))
+        if count > limits.operations_max:
+            raise InvalidRequest(
+                f"the request has {count} {field}, but this server takes at most {limits.operations_max}",
+                operations_max=limits.operations_max,
+            )
+    return call
+
+
+def _described(kind: type[Call[Any]], description: str) -> str:
+    if not issubclass(kind, Write):
+        return description
+    key = (
+        "The header `Idempotency-Key` (percent-encoded, at most 200 characters) makes it safe to send this "
+        "again when an answer did not come: it is done once."
+    )
+    return f"{description}\n\n{key}".strip()
+
+
+def _error(error: PenstockError, headers: Mapping[str, str]) -> Answer:
+    return Answer(status=error.http_status, body=encode_error(error, headers.get("x-request-id", "")))
+
+
+NATIVE: Final = Api(
+    name="native",
+    prefix=PREFIX,
+    title="Penstock",
+    description="Everything that a lake can do. `penstock.open` uses it when it is given an address.",
+    routes=tuple(_route(kind) for kind in CALLS),
+    codec=json,
+    error=_error,
+    error_schema=Failure,
+    strict_query=True,
+)

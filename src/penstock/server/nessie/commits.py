@@ -1,0 +1,112 @@
+"""What a commit says of itself: from a writer's words and headers, and back to whoever reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from msgspec import UNSET
+
+from penstock.errors import InvalidRequest
+from penstock.lake.calls import Said
+from penstock.model.commits import EMPTY_COMMIT_ID, Commit
+from penstock.server.nessie import shapes
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_PROPERTY: Final = "nessie-commit-property-"
+
+
+def shown_meta(commit: Commit) -> shapes.CommitMeta:
+    """A commit as Nessie's clients see it: without an author, its committer is the author."""
+    return shapes.CommitMeta(
+        hash=commit.id,
+        committer=commit.committer,
+        authors=commit.authors or (commit.committer,),
+        all_signed_off_by=commit.signed_off_by,
+        message=commit.message,
+        commit_time=shapes.instant(commit.time),
+        author_time=shapes.instant(commit.author_time),
+        all_properties=commit.properties or UNSET,
+        parent_commit_hashes=parents_of(commit),
+    )
+
+
+def parents_of(commit: Commit) -> tuple[str, ...]:
+    """All parents; a first commit follows the empty lake."""
+    return commit.parents if commit.depth > 1 else (EMPTY_COMMIT_ID, *commit.parents)
+
+
+def said(given: shapes.CommitMetaInput | None, headers: Mapping[str, str], message: str = "") -> Said:
+    """What a writer says of a commit, in the body and in headers, which add to it.
+
+    ``message`` is what it says if the writer does not tell.
+    """
+    if given is not None:
+        _check(given)
+    authors = _authors(given)
+    signers = _signers(given)
+    authors += _listed(headers.get("nessie-commit-authors", ""))
+    signers += _listed(headers.get("nessie-commit-signedoffby", ""))
+    told = headers.get("nessie-commit-message", "").strip() or (given.message if given is not None else "")
+    return Said(
+        message=told or message,
+        authors=tuple(authors),
+        signed_off_by=tuple(signers),
+        author_time_us=_time_us(given.author_time) if given is not None and given.author_time else 0,
+        properties=_properties(given, headers),
+    )
+
+
+def _check(given: shapes.CommitMetaInput) -> None:
+    for value, what in (
+        (given.committer, "committer"),
+        (given.commit_time, "commit time"),
+        (given.hash, "commit hash"),
+        (given.parent_commit_hashes or None, "parent commit hashes"),
+    ):
+        if value is not None:
+            raise InvalidRequest(f"Cannot set the {what} on the client side. It is set by the server.")
+
+
+def _authors(given: shapes.CommitMetaInput | None) -> list[str]:
+    if given is None:
+        return []
+    if given.authors is not None:
+        return [author for author in given.authors if author]
+    return [given.author] if given.author else []
+
+
+def _signers(given: shapes.CommitMetaInput | None) -> list[str]:
+    if given is None:
+        return []
+    if given.all_signed_off_by is not None:
+        return list(given.all_signed_off_by)
+    return [given.signed_off_by] if given.signed_off_by is not None else []
+
+
+def _properties(
+    given: shapes.CommitMetaInput | None, headers: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    properties: dict[str, tuple[str, ...]] = {}
+    if given is not None and given.all_properties is not None:
+        properties = dict(given.all_properties)
+    elif given is not None and given.properties is not None:
+        properties = {name: (value,) for name, value in given.properties.items()}
+    for header, value in headers.items():
+        if header.startswith(_PROPERTY):
+            properties[header.removeprefix(_PROPERTY).strip()] = tuple(_stripped((value,)))
+    return properties
+
+
+def _listed(text: str) -> list[str]:
+    return list(_stripped(text.split(",")))
+
+
+def _stripped(texts: Iterable[str]) -> Iterable[str]:
+    return (text.strip() for text in texts if text.strip())
+
+
+def _time_us(moment: datetime) -> int:
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)

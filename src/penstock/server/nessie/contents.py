@@ -1,0 +1,178 @@
+"""Contents: Nessie's types and Penstock's, one as the other.
+
+Tables that Penstock manages (Lance, files), and contents of types that it does not know, look like a Delta
+table to Nessie's clients: all of them read that type, and no engine takes such a table for one that it could
+read. Where a Delta table has its checkpoint, they have the name of their format. Clients may rename and
+delete them, and put them back as they are, but not change them. A text that is empty counts as absent, as
+Nessie's own clients take it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.errors import InvalidContent, InvalidRequest
+from penstock.model.content import (
+    AnyContent,
+    DeltaTable,
+    IcebergTable,
+    IcebergView,
+    ManagedTable,
+    Namespace,
+    Udf,
+    Unknown,
+)
+from penstock.model.keys import Key
+from penstock.server.nessie import shapes
+from penstock.server.nessie.keys import name_key
+
+_TYPES: Final[dict[type[AnyContent], str]] = {
+    Namespace: "NAMESPACE",
+    IcebergTable: "ICEBERG_TABLE",
+    IcebergView: "ICEBERG_VIEW",
+    Udf: "UDF",
+}
+
+
+def type_name(content: AnyContent) -> str:
+    """Nessie's name for a content's type."""
+    return _TYPES.get(type(content), "DELTA_LAKE_TABLE")
+
+
+def shown(key: Key, content: AnyContent) -> shapes.AnyContent:
+    """A content as Nessie's clients see it."""
+    identity = str(content.id) if content.id is not None else None
+    if isinstance(content, IcebergTable):
+        return shapes.IcebergTable(
+            id=identity,
+            metadata_location=content.metadata_location,
+            snapshot_id=content.snapshot_id,
+            schema_id=content.schema_id,
+            spec_id=content.spec_id,
+            sort_order_id=content.sort_order_id,
+        )
+    if isinstance(content, Namespace):
+        properties = content.properties or UNSET
+        return shapes.Namespace(id=identity, elements=tuple(key), properties=properties)
+    if isinstance(content, IcebergView):
+        return shapes.IcebergView(
+            id=identity,
+            metadata_location=content.metadata_location,
+            version_id=content.version_id,
+            schema_id=content.schema_id,
+            sql_text=content.sql_text or UNSET,
+            dialect=content.dialect or UNSET,
+        )
+    if isinstance(content, Udf):
+        return shapes.Udf(
+            id=identity,
+            metadata_location=content.metadata_location or UNSET,
+            version_id=content.version_id or UNSET,
+            signature_id=content.signature_id or UNSET,
+            sql_text=content.sql_text or UNSET,
+            dialect=content.dialect or UNSET,
+        )
+    return _shown_table(identity, content)
+
+
+def meant(key: Key, given: shapes.AnyContent, stored: AnyContent | None = None) -> AnyContent:
+    """The content that a client means by what it sent.
+
+    ``stored`` is what the key holds, or what the same request takes from another key: what the client cannot
+    see of it stays as it is. ``InvalidContent`` if it would change a table that only Penstock can change.
+    """
+    if stored is not None and _is_same(shown(key, stored), given):
+        return stored
+    made = _made(given)
+    if isinstance(made, DeltaTable) and isinstance(stored, DeltaTable):
+        return msgspec.structs.replace(
+            stored,
+            metadata_location_history=made.metadata_location_history,
+            checkpoint_location_history=made.checkpoint_location_history,
+            last_checkpoint=made.last_checkpoint,
+        )
+    if isinstance(made, DeltaTable) and isinstance(stored, ManagedTable | Unknown):
+        raise InvalidContent(
+            f"'{name_key(key)}' is of type {stored.type}, which cannot be changed through Nessie's API; "
+            "it can be renamed or deleted there",
+            key=str(key),
+        )
+    return made
+
+
+def identity_of(given: shapes.AnyContent) -> UUID | None:
+    """The id that a client sent with a content."""
+    if given.id is None:
+        return None
+    try:
+        return UUID(given.id)
+    except ValueError:
+        raise InvalidRequest(f"Invalid UUID string: {given.id}") from None
+
+
+def _shown_table(identity: str | None, content: AnyContent) -> shapes.DeltaLakeTable:
+    if not isinstance(content, DeltaTable):
+        location = getattr(content, "location", "")
+        return shapes.DeltaLakeTable(
+            id=identity,
+            metadata_location_history=(location,) if location else (),
+            last_checkpoint=content.type.removesuffix("_TABLE").lower(),
+        )
+    return shapes.DeltaLakeTable(
+        id=identity,
+        metadata_location_history=content.metadata_location_history,
+        checkpoint_location_history=content.checkpoint_location_history,
+        last_checkpoint=content.last_checkpoint or None,
+    )
+
+
+def _is_same(one: shapes.AnyContent, other: shapes.AnyContent) -> bool:
+    """Whether two contents say the same, however they write what is absent."""
+    return type(one) is type(other) and one.id == other.id and _made(one) == _made(other)
+
+
+def _made(given: shapes.AnyContent) -> AnyContent:
+    identity = identity_of(given)
+    if isinstance(given, shapes.IcebergTable):
+        return IcebergTable(
+            id=identity,
+            metadata_location=given.metadata_location,
+            snapshot_id=given.snapshot_id,
+            schema_id=given.schema_id,
+            spec_id=given.spec_id,
+            sort_order_id=given.sort_order_id,
+        )
+    if isinstance(given, shapes.Namespace):
+        return Namespace(id=identity, properties=given.properties or {})
+    if isinstance(given, shapes.IcebergView):
+        return IcebergView(
+            id=identity,
+            metadata_location=given.metadata_location,
+            version_id=given.version_id,
+            schema_id=given.schema_id,
+            sql_text=_text(given.sql_text),
+            dialect=_text(given.dialect),
+        )
+    if isinstance(given, shapes.Udf):
+        return Udf(
+            id=identity,
+            metadata_location=_text(given.metadata_location),
+            version_id=_text(given.version_id),
+            signature_id=_text(given.signature_id),
+            sql_text=_text(given.sql_text),
+            dialect=_text(given.dialect),
+        )
+    return DeltaTable(
+        id=identity,
+        metadata_location_history=given.metadata_location_history,
+        checkpoint_location_history=given.checkpoint_location_history,
+        last_checkpoint=given.last_checkpoint or "",
+    )
+
+
+def _text(given: str | UnsetType | None) -> str:
+    return given if isinstance(given, str) else ""

@@ -1,0 +1,186 @@
+"""Errors: what Penstock raises, said as Nessie says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from penstock.errors import (
+    CommitConflict,
+    CommitNotFound,
+    ConflictError,
+    Denied,
+    HistoryExpired,
+    KeyNotFound,
+    PenstockError,
+    ReferenceChanged,
+    ReferenceExists,
+    ReferenceNotFound,
+    RequestError,
+    RetriesExhausted,
+    Throttled,
+    TryAgainError,
+    UnsupportedMediaType,
+)
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.keys import Key
+from penstock.server.nessie import shapes
+from penstock.server.nessie.keys import name_key
+from penstock.server.routes import Answer
+
+_CODES: Final = {
+    "REFERENCE_NOT_FOUND": 404,
+    "CONTENT_NOT_FOUND": 404,
+    "NAMESPACE_NOT_FOUND": 404,
+    "REFERENCE_ALREADY_EXISTS": 409,
+    "REFERENCE_CONFLICT": 409,
+    "NAMESPACE_ALREADY_EXISTS": 409,
+    "NAMESPACE_NOT_EMPTY": 409,
+    "BAD_REQUEST": 400,
+    "FORBIDDEN": 403,
+    "UNSUPPORTED_MEDIA_TYPE": 415,
+    "TOO_MANY_REQUESTS": 429,
+    "SERVICE_UNAVAILABLE": 503,
+}
+"""Nessie's codes, and the status that each has. Others have the code UNKNOWN."""
+
+_ABOUT_NAMESPACES: Final = frozenset(
+    (ConflictKind.NAMESPACE_ABSENT, ConflictKind.NOT_A_NAMESPACE, ConflictKind.NAMESPACE_NOT_EMPTY)
+)
+_TEXTS: Final = {
+    ConflictKind.KEY_EXISTS: "key '{}' already exists",
+    ConflictKind.KEY_DOES_NOT_EXIST: "key '{}' does not exist",
+    ConflictKind.PAYLOAD_DIFFERS: "payload of existing and expected content for key '{}' are different",
+    ConflictKind.CONTENT_ID_DIFFERS: (
+        "content IDs of existing and expected content for key '{}' are different"
+    ),
+    ConflictKind.VALUE_DIFFERS: "values of existing and expected content for key '{}' are different",
+    ConflictKind.NAMESPACE_ABSENT: "namespace '{}' must exist",
+    ConflictKind.NOT_A_NAMESPACE: (
+        "expecting the key '{}' to be a namespace, but is not a namespace "
+        "(using a content object that is not a namespace as a namespace is forbidden)"
+    ),
+    ConflictKind.NAMESPACE_NOT_EMPTY: "namespace '{}' is not empty",
+}
+
+_encoder = msgspec.json.Encoder()
+
+
+class Refusal(ConflictError):
+    """Something that Nessie refuses with a code, a text and conflicts of its own."""
+
+    code = "nessie_refusal"
+
+    def __init__(self, nessie_code: str, message: str, conflicts: Iterable[shapes.Conflict] = ()) -> None:
+        super().__init__(message, nessie_code=nessie_code, shown=tuple(conflicts))
+
+
+def say(error: PenstockError, headers: Mapping[str, str]) -> Answer:
+    """An error as the answer to a request with these headers."""
+    code, message, details = _told(error)
+    status = _CODES.get(code, error.http_status)
+    body = shapes.NessieError(
+        status=status,
+        reason=HTTPStatus(status).phrase,
+        message=message,
+        error_code=code,
+        error_details=details if details is not None and _reads_details(headers) else msgspec.UNSET,
+    )
+    return Answer(status=status, body=_encoder.encode(body))
+
+
+def shown_conflict(conflict: Conflict) -> shapes.Conflict:
+    """A conflict in Nessie's words; one that only Penstock knows keeps its own."""
+    text = _TEXTS.get(conflict.kind)
+    return shapes.Conflict(
+        conflict_type=conflict.kind.value if text else "UNKNOWN",
+        key=shapes.ContentKey(elements=tuple(conflict.key)),
+        message=text.format(name_key(conflict.key)) if text else str(conflict),
+    )
+
+
+def namespace_conflicts(conflicts: Iterable[Conflict]) -> tuple[Conflict, ...]:
+    """Those about namespaces, innermost first: Nessie checks them before anything else."""
+    about = [conflict for conflict in conflicts if conflict.kind in _ABOUT_NAMESPACES]
+    return tuple(sorted(about, key=lambda conflict: (conflict.key[0], -len(conflict.key), conflict.key)))
+
+
+def _told(
+    error: PenstockError,
+) -> tuple[str, str, shapes.ReferenceConflicts | shapes.ContentKeyErrorDetails | None]:
+    """The code, the message and the details of an error."""
+    message, known = error.message, error.details
+    if isinstance(error, Refusal):
+        shown: tuple[shapes.Conflict, ...] = known["shown"]
+        return known["nessie_code"], message, shapes.ReferenceConflicts(conflicts=shown) if shown else None
+    if isinstance(error, CommitConflict):
+        conflicts = namespace_conflicts(error.conflicts) or error.conflicts
+        # A key that is deleted and created anew meets the same conflict twice.
+        return _conflicts(list({(each.kind, each.key): shown_conflict(each) for each in conflicts}.values()))
+    if isinstance(error, ReferenceChanged) and "expected" in known:
+        return _conflicts([_moved(known["name"], known["expected"], known["found"])])
+    if isinstance(error, ReferenceNotFound):
+        name = known.get("name")
+        return "REFERENCE_NOT_FOUND", f"Named reference '{name}' not found" if name else message, None
+    if isinstance(error, CommitNotFound):
+        return "REFERENCE_NOT_FOUND", _commit_missing(error), None
+    if isinstance(error, KeyNotFound) and isinstance(known.get("key"), Key):
+        key: Key = known["key"]
+        details = shapes.ContentKeyErrorDetails(content_key=shapes.ContentKey(elements=tuple(key)))
+        return "CONTENT_NOT_FOUND", message, details
+    if isinstance(error, ReferenceExists):
+        return "REFERENCE_ALREADY_EXISTS", f"Named reference '{known.get('name')}' already exists.", None
+    if isinstance(error, UnsupportedMediaType):
+        message = "The content-type header value did not match the value in @Consumes"
+    return _code(error), message, None
+
+
+def _code(error: PenstockError) -> str:
+    if isinstance(error, HistoryExpired):
+        return "REFERENCE_NOT_FOUND"
+    if isinstance(error, ConflictError | RetriesExhausted):
+        return "REFERENCE_CONFLICT"
+    if isinstance(error, Denied):
+        return "FORBIDDEN"
+    if isinstance(error, UnsupportedMediaType):
+        return "UNSUPPORTED_MEDIA_TYPE"
+    if isinstance(error, Throttled):
+        return "TOO_MANY_REQUESTS"
+    if isinstance(error, TryAgainError) and error.http_status == 503:
+        return "SERVICE_UNAVAILABLE"
+    if isinstance(error, RequestError) and error.http_status == 400:
+        return "BAD_REQUEST"
+    return "UNKNOWN"
+
+
+def _commit_missing(error: CommitNotFound) -> str:
+    commit, name = error.details.get("commit"), error.details.get("name")
+    if commit is None:
+        return error.message
+    return (
+        f"Could not find commit '{commit}' in reference '{name}'." if name else f"Commit '{commit}' not found"
+    )
+
+
+def _moved(name: str, expected: str, found: str) -> shapes.Conflict:
+    text = f"named-reference '{name}' is not at expected hash '{expected}', but at '{found}'"
+    return shapes.Conflict(conflict_type="UNEXPECTED_HASH", key=None, message=text)
+
+
+def _conflicts(conflicts: list[shapes.Conflict]) -> tuple[str, str, shapes.ReferenceConflicts]:
+    if len(conflicts) == 1:
+        text = conflicts[0].message
+        message = f"{text[:1].upper()}{text[1:]}."
+    else:
+        texts = ", ".join(conflict.message for conflict in conflicts)
+        message = f"There are multiple conflicts that prevent committing the provided operations: {texts}."
+    return "REFERENCE_CONFLICT", message, shapes.ReferenceConflicts(conflicts=tuple(conflicts))
+
+
+def _reads_details(headers: Mapping[str, str]) -> bool:
+    """Whether the client is of a version that reads details."""
+    major = headers.get("nessie-client-spec", "").partition(".")[0]
+    return major.isascii() and major.isdecimal() and int(major[:9]) >= 2

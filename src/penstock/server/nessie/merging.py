@@ -1,0 +1,289 @@
+"""Merges and transplants: what Nessie's clients ask for, and what came of each key.
+
+Both act on the branch as it is. The expected hash only has to be one of its commits.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from penstock.errors import CommitConflict, CommitNotFound, InvalidRequest, MergeConflict, ReferenceNotFound
+from penstock.lake import calls
+from penstock.lake.catalogue import Catalogue
+from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.keys import Key
+from penstock.model.merges import KeyMerge, MergedKey, MergeMode, MergeResult
+from penstock.server.nessie import shapes
+from penstock.server.nessie.codec import required
+from penstock.server.nessie.commits import parents_of, said
+from penstock.server.nessie.contents import meant
+from penstock.server.nessie.errors import Refusal, namespace_conflicts, shown_conflict
+from penstock.server.nessie.keys import name_key
+from penstock.server.nessie.revisions import DETACHED, Place, parse_body, parse_path, resolve, resolve_target
+from penstock.server.routes import Ask
+
+TRIES_MAX: Final = 5
+"""How often a merge is tried whose conflicts are gone when they are looked at."""
+
+_MODES: Final = {"NORMAL": MergeMode.NORMAL, "FORCE": MergeMode.FORCE, "DROP": MergeMode.DROP}
+_BEHAVIORS: Final[dict[MergeMode, shapes.MergeBehavior]] = {
+    MergeMode.NORMAL: "NORMAL",
+    MergeMode.FORCE: "FORCE",
+    MergeMode.DROP: "DROP",
+}
+
+BringT = TypeVar("BringT", calls.Merge, calls.Transplant)
+
+
+def merge(ask: Ask) -> shapes.MergeResponse:
+    body: shapes.Merge = required(ask.body, "mergeRefIntoBranch.merge")
+    revision = parse_path(ask.path["branch"], ask.catalogue, "mergeRefIntoBranch.branch")
+    said(body.commit_meta, ask.headers)
+    from_ = parse_body(body.from_ref_name, body.from_hash)
+    source = resolve(ask.catalogue, from_, "Source hash", needs_commit=True)
+    target = resolve_target(ask.catalogue, revision, "Reference to merge into")
+    _require_common_commit(ask.catalogue, source, target)
+    told = f"Merged {source.name or DETACHED} at {source.commit} into {target.name} at {target.commit}"
+    call = calls.Merge(
+        source=source.revision,
+        into=target.name,
+        keys=_key_merges(ask.catalogue, target, body),
+        default=_MODES[body.default_key_merge_mode or "NORMAL"],
+        said=said(body.commit_meta, ask.headers, body.message or told),
+        dry_run=_is_trial(body),
+        idempotency_key=_idempotency_key(ask, body),
+    )
+    return response(ask.catalogue, call, target, _is_told_conflicts(body))
+
+
+def transplant(ask: Ask) -> shapes.MergeResponse:
+    body: shapes.Transplant = required(ask.body, "transplantCommitsIntoBranch.transplant")
+    revision = parse_path(ask.path["branch"], ask.catalogue, "transplantCommitsIntoBranch.branch")
+    hashes = body.hashes_to_transplant or ()
+    if not hashes:
+        raise InvalidRequest(
+            "transplantCommitsIntoBranch.transplant.hashesToTransplant: size must be between 1 and 2147483647"
+        )
+    if len(hashes) > ask.limits.operations_max:
+        raise InvalidRequest(f"at most {ask.limits.operations_max} commits are transplanted at once")
+    sources = [
+        resolve(ask.catalogue, parse_body(body.from_ref_name, text), "Hash to transplant", needs_commit=True)
+        for text in hashes
+    ]
+    target = resolve_target(ask.catalogue, revision, "Reference to transplant into")
+    _require_contiguous(ask.catalogue, sources)
+    about = said(None, ask.headers, body.message or "") if len(sources) == 1 else calls.Said(message="")
+    call = calls.Transplant(
+        commits=tuple(source.revision for source in sources),
+        onto=target.name,
+        keys=_key_merges(ask.catalogue, target, body),
+        default=_MODES[body.default_key_merge_mode or "NORMAL"],
+        said=about,
+        dry_run=_is_trial(body),
+        idempotency_key=_idempotency_key(ask, body),
+    )
+    return response(ask.catalogue, call, target, _is_told_conflicts(body))
+
+
+def response(
+    catalogue: Catalogue, call: BringT, target: Place, conflicts_are_answer: bool
+) -> shapes.MergeResponse:
+    """Carry out a merge or transplant, and say what came of it; conflicts are an answer or an error."""
+    result = _carry_out(catalogue, call)
+    about_namespaces = namespace_conflicts(result.conflicts)
+    if about_namespaces:
+        raise CommitConflict(about_namespaces)
+    keys = [key for key in result.keys if _is_told(key)]
+    keys.sort(key=lambda each: each.key.encode())
+    if result.conflicts and not conflicts_are_answer:
+        raise _refusal(keys)
+    return shapes.MergeResponse(
+        was_applied=result.applied,
+        was_successful=not result.conflicts,
+        resultant_target_hash=_resultant(result),
+        common_ancestor=result.base if isinstance(call, calls.Merge) else None,
+        target_branch=target.name or "",
+        effective_target_hash=_effective(catalogue, target, result),
+        expected_hash=target.commit,
+        details=tuple(_detail(key) for key in keys),
+    )
+
+
+# -- before ------------------------------------------------------------------------------------------------
+
+
+def _require_common_commit(catalogue: Catalogue, source: Place, target: Place) -> None:
+    """Refuse to merge branches that have nothing in common but the empty lake, as Nessie does."""
+    assert target.reference is not None
+    head = Place(reference=target.reference, commit=target.reference.id)
+    if head.commit != EMPTY_COMMIT_ID:
+        if source.commit == EMPTY_COMMIT_ID or _first_commit(catalogue, source) == _first_commit(
+            catalogue, head
+        ):
+            return
+        related = catalogue.do(calls.Compare(one=head.revision, other=source.revision))
+        if related.base != EMPTY_COMMIT_ID:
+            return
+    raise ReferenceNotFound(f"No common ancestor in parents of {head.commit} and {source.commit}")
+
+
+def _first_commit(catalogue: Catalogue, place: Place) -> str:
+    depth = catalogue.do(calls.GetCommit(revision=place.commit, via=place.name)).depth
+    if depth <= 1:
+        return place.commit
+    return catalogue.do(calls.Resolve(revision=f"{place.revision}~{depth - 1}")).commit
+
+
+def _require_contiguous(catalogue: Catalogue, sources: list[Place]) -> None:
+    before: str | None = None
+    for source in sources:
+        if source.commit == EMPTY_COMMIT_ID:
+            raise CommitNotFound(f"there is no commit {source.commit}", commit=source.commit)
+        found = catalogue.do(calls.GetCommit(revision=source.commit, via=source.name))
+        if before is not None and parents_of(found)[0] != before:
+            raise InvalidRequest("Sequence of hashes is not contiguous.")
+        before = source.commit
+
+
+def _key_merges(catalogue: Catalogue, target: Place, body: shapes.Bring) -> dict[str, KeyMerge]:
+    """How single keys are to be merged. What the client expects or gives is compared with the branch."""
+    behaviors: dict[Key, shapes.MergeKeyBehavior] = {}
+    for behavior in body.key_merge_modes or ():
+        key = Key(*behavior.key.elements)
+        if key in behaviors:
+            raise InvalidRequest(f"Duplicate key {name_key(key)}")
+        _check_behavior(key, behavior)
+        behaviors[key] = behavior
+    given = [key for key, one in behaviors.items() if one.expected_target_content is not None]
+    assert target.reference is not None
+    read = calls.GetContents(at=target.reference.id, via=target.name, key=tuple(given))
+    held = {entry.key: entry.content for entry in catalogue.do(read)} if given else {}
+    return {
+        str(key): KeyMerge(
+            mode=_MODES[one.merge_behavior],
+            expected=meant(key, one.expected_target_content, held.get(key))
+            if one.expected_target_content is not None
+            else None,
+            content=meant(key, one.resolved_content, held.get(key))
+            if one.resolved_content is not None
+            else None,
+        )
+        for key, one in behaviors.items()
+    }
+
+
+def _check_behavior(key: Key, behavior: shapes.MergeKeyBehavior) -> None:
+    if behavior.resolved_content is None:
+        return
+    if behavior.merge_behavior != "NORMAL":
+        raise InvalidRequest(
+            f"MergeKeyBehavior.resolvedContent must be null for MergeBehavior.{behavior.merge_behavior} "
+            f"for {name_key(key)}"
+        )
+    if behavior.expected_target_content is None:
+        raise InvalidRequest(
+            "MergeKeyBehavior.resolvedContent requires setting MergeKeyBehavior.expectedTarget as well "
+            f"for key {name_key(key)}"
+        )
+
+
+def _is_trial(body: shapes.Bring) -> bool:
+    return bool(body.is_dry_run or body.dry_run)
+
+
+def _is_told_conflicts(body: shapes.Bring) -> bool:
+    return bool(body.is_return_conflict_as_result or body.return_conflict_as_result)
+
+
+def _idempotency_key(ask: Ask, body: shapes.Bring) -> str | None:
+    return None if _is_trial(body) else ask.headers.get("idempotency-key")
+
+
+# -- after -------------------------------------------------------------------------------------------------
+
+
+def _carry_out(catalogue: Catalogue, call: BringT) -> MergeResult:
+    """What came of it. If there are conflicts nothing was done, and the result has them all."""
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return catalogue.do(call)
+        except MergeConflict:
+            tried = catalogue.do(msgspec.structs.replace(call, dry_run=True, idempotency_key=None))
+            if tried.conflicts:
+                return tried
+            if tries == TRIES_MAX:
+                raise
+        except InvalidRequest:
+            unused = _unused(catalogue, call)
+            if not unused:
+                raise
+            call = _without(call, unused)
+
+
+def _unused(catalogue: Catalogue, call: BringT) -> list[str]:
+    """The keys that something is said about but that are not part of it, for which the lake refuses it."""
+    if not call.keys:
+        return []
+    tried = catalogue.do(msgspec.structs.replace(call, dry_run=True, idempotency_key=None, keys={}))
+    used = {str(key.key) for key in tried.keys}
+    return [key for key in call.keys if key not in used]
+
+
+def _without(call: BringT, unused: list[str]) -> BringT:
+    """Nessie refuses a merge as well, but not a transplant."""
+    if isinstance(call, calls.Merge):
+        names = ", ".join(name_key(Key.parse(key)) for key in unused)
+        raise InvalidRequest(
+            "Not all merge key behaviors specified in the request have been used. "
+            f"The following keys were not used: [{names}]"
+        )
+    keys = {key: how for key, how in call.keys.items() if key not in unused}
+    return msgspec.structs.replace(call, keys=keys)
+
+
+def _is_told(key: MergedKey) -> bool:
+    """Nessie does not mention what the target has already."""
+    return key.mode is not MergeMode.NORMAL or bool(key.conflicts) or key.before != key.after
+
+
+def _detail(key: MergedKey) -> shapes.ContentKeyDetails:
+    return shapes.ContentKeyDetails(
+        key=shapes.ContentKey(elements=tuple(key.key)),
+        merge_behavior=_BEHAVIORS[key.mode],
+        conflict=shown_conflict(key.conflicts[0]) if key.conflicts else msgspec.UNSET,
+    )
+
+
+def _refusal(keys: list[MergedKey]) -> Refusal:
+    """Nessie also names keys that are not in conflict, without saying why."""
+    names = ", ".join(f"'{name_key(key.key)}'" for key in keys if key.conflicts)
+    conflicts = [
+        shown_conflict(key.conflicts[0])
+        if key.conflicts
+        else shapes.Conflict(
+            conflict_type="KEY_CONFLICT", key=shapes.ContentKey(elements=tuple(key.key)), message="UNKNOWN"
+        )
+        for key in keys
+    ]
+    message = f"The following keys have been changed in conflict: {names}"
+    return Refusal("REFERENCE_CONFLICT", message, conflicts)
+
+
+def _resultant(result: MergeResult) -> str | None:
+    """The branch's head afterwards; nothing if it was only tried and there was something to do."""
+    has_nothing_to_do = result.source is not None and result.source == result.base
+    if result.conflicts or (result.dry_run and not has_nothing_to_do):
+        return None
+    return result.head
+
+
+def _effective(catalogue: Catalogue, target: Place, result: MergeResult) -> str:
+    """The head that the result was put on."""
+    if not result.commits:
+        return result.head
+    first = catalogue.do(calls.GetCommit(revision=result.commits[0], via=target.name))
+    return parents_of(first)[0]

@@ -1,0 +1,91 @@
+"""Pages: lists are answered so many items at a time, each with a token that says where the next one begins.
+
+A token names the first item of the next page, in hexadecimal digits, as Nessie's own do: a reference by
+``refs/heads/`` or ``refs/tags/`` and its name, a key by its stored form. Lists are read from the lake page by
+page as well, and never further than the answer needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+from penstock.errors import InvalidRequest
+from penstock.model.keys import Key
+from penstock.server.limits import Limits
+from penstock.server.nessie.cel import filter_for
+from penstock.server.nessie.cel_items import FilterKind
+
+T = TypeVar("T")
+Keep: TypeAlias = Callable[[T], bool] | None
+"""Which items to keep; all of them if there is none."""
+
+SCAN_MAX: Final = 100_000
+"""How many items a filter goes through for one page; if they do not suffice, the page is short."""
+BATCH: Final = 500
+"""How many items are read from the lake at once."""
+
+_BEFORE_KEY: Final = "M\0"
+_AFTER_KEY: Final = "\0C"
+
+
+def page_size(limits: Limits, wanted: int | None) -> int:
+    """How many items a page has: as many as wanted, if that is not too much. Nothing wanted means all."""
+    return min(wanted, limits.page_max) if wanted is not None and wanted > 0 else limits.page_max
+
+
+def page(
+    items: Iterable[T], size: int, token: Callable[[T], str], keep: Keep[T] = None
+) -> tuple[tuple[T, ...], str | None]:
+    """The first items that are to be kept, and the token of the next one if there is one."""
+    found: list[T] = []
+    for scanned, item in enumerate(items):
+        if scanned >= SCAN_MAX:
+            return tuple(found), token(item)
+        if keep is not None and not keep(item):
+            continue
+        if len(found) == size:
+            return tuple(found), token(item)
+        found.append(item)
+    return tuple(found), None
+
+
+def filtered(kind: FilterKind, expression: str, item: Callable[[T], Mapping[str, Any]]) -> Keep[T]:
+    """Which items to keep; ``item`` gives what the expression sees of one. All, if there is no expression."""
+    if not expression:
+        return None
+    wanted = filter_for(kind, expression)
+    return lambda one: wanted(item(one))
+
+
+def batches(read: Callable[[T | None, int], tuple[T, ...]], size: int) -> Iterator[T]:
+    """All items of a list that is read in batches: ``read`` gives so many that come after a given one."""
+    last: T | None = None
+    limit = min(size + 1, BATCH)
+    while found := read(last, limit):
+        yield from found
+        last, limit = found[-1], BATCH
+
+
+def key_token(key: Key) -> str:
+    return (_BEFORE_KEY + "\1".join(key) + _AFTER_KEY).encode().hex()
+
+
+def read_key_token(token: str) -> Key:
+    """The key where the page begins."""
+    text = read_token(token)
+    if not text.startswith(_BEFORE_KEY):
+        raise InvalidRequest("Invalid token string representation")
+    return Key(*text.removeprefix(_BEFORE_KEY).removesuffix(_AFTER_KEY).split("\1"))
+
+
+def read_token(token: str) -> str:
+    """The text behind a token."""
+    try:
+        return bytes.fromhex(token).decode()
+    except ValueError:
+        pass
+    for char in token:
+        if char not in "0123456789abcdefABCDEF":
+            raise InvalidRequest(f"Illegal hex character '{char}'")
+    raise InvalidRequest("Invalid token string representation")

@@ -1,0 +1,63 @@
+"""Ranges of keys: those given, those from one to another, or those below one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, dropwhile, takewhile
+from typing import TypeVar
+
+import msgspec
+
+from penstock.errors import Denied
+from penstock.lake.answers import Difference, Entry
+from penstock.model.keys import Key
+
+KeyedT = TypeVar("KeyedT", Entry, Difference)
+
+
+class Range(msgspec.Struct, frozen=True, kw_only=True):
+    """Which keys a list is about."""
+
+    keys: tuple[Key, ...] = ()
+    """Only these; all if there are none."""
+    start: Key | None = None
+    """The first one that may be listed."""
+    stop: Key | None = None
+    """The last one."""
+    prefix: Key | None = None
+    """Only this one, and those below it."""
+
+    def begins_after(self, key: Key) -> bool:
+        return self.start is not None and key.encode() < self.start.encode()
+
+    def reaches(self, key: Key) -> bool:
+        return self.stop is None or key.encode() <= self.stop.encode()
+
+    def is_below_prefix(self, key: Key) -> bool:
+        return self.prefix is None or key[: len(self.prefix)] == self.prefix
+
+
+def in_range(
+    asked: Range,
+    read: Callable[[tuple[Key, ...]], Iterable[KeyedT]],
+    scan: Callable[[Key | None, Key | None], Iterable[KeyedT]],
+) -> Iterator[KeyedT]:
+    """What is in a range: ``read`` gives single keys, ``scan`` all below a prefix that come after a key."""
+    found: Iterable[KeyedT]
+    if asked.keys:
+        found = sorted(read(asked.keys), key=lambda each: each.key.encode())
+        found = dropwhile(lambda each: asked.begins_after(each.key), found)
+    elif asked.start is not None:  # a list goes on after a key, a range begins with one
+        found = chain(_readable(read, asked.start), scan(asked.prefix, asked.start))
+    else:
+        found = scan(asked.prefix, None)
+    inside = (each for each in found if asked.is_below_prefix(each.key))
+    return takewhile(lambda each: asked.reaches(each.key), inside)
+
+
+def _readable(read: Callable[[tuple[Key, ...]], Iterable[KeyedT]], key: Key) -> Iterable[KeyedT]:
+    """What a key holds that only says where to begin; nothing if the caller may not read it."""
+    try:
+        return read((key,))
+    except Denied:
+        return ()

@@ -1,0 +1,373 @@
+"""Handlers about references: listing, creating, assigning and deleting branches and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.errors import (
+    CommitNotFound,
+    Damaged,
+    Denied,
+    HistoryExpired,
+    InvalidRequest,
+    ReferenceChanged,
+    ReferenceNotFound,
+)
+from penstock.lake import calls
+from penstock.lake.catalogue import Catalogue
+from penstock.model.commits import EMPTY_COMMIT_ID, Commit
+from penstock.model.references import Event, Kind, Reference
+from penstock.server.nessie import shapes
+from penstock.server.nessie.cel_items import Head, reference_item
+from penstock.server.nessie.codec import required
+from penstock.server.nessie.commits import shown_meta
+from penstock.server.nessie.pages import Keep, batches, filtered, page, page_size, read_token
+from penstock.server.nessie.revisions import (
+    NAME_RULE,
+    Revision,
+    check_name,
+    find_reference,
+    parse_body,
+    parse_path,
+    require_commit,
+    resolve,
+    shown_reference,
+)
+from penstock.server.routes import Ask
+
+RECENT_MAX: Final = 20
+RECENT_MAX_S: Final = 300
+SCANNED_COMMITS_MAX: Final = 1_000
+
+_FOLDERS: Final = {Kind.BRANCH: "refs/heads/", Kind.TAG: "refs/tags/"}
+_TYPE_NAMES: Final = {Kind.BRANCH: "BRANCH", Kind.TAG: "TAG"}
+_TYPES: Final = {"BRANCH": Kind.BRANCH, "branch": Kind.BRANCH, "TAG": Kind.TAG, "tag": Kind.TAG}
+_JAVA_NAMES: Final = {Kind.BRANCH: "BranchName", Kind.TAG: "TagName"}
+
+Fetch = Literal["MINIMAL", "ALL"]
+
+
+class ListQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Which references to list."""
+
+    fetch: Fetch = "MINIMAL"
+    """``ALL`` also tells how each compares with the default branch, and its newest commit."""
+    filter: str = ""
+    """A CEL expression over ``ref``, ``refType`` and, with ``ALL``, ``refMeta`` and ``commit``."""
+    max_records: int | None = None
+    page_token: str = ""
+
+
+class CreateQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The name and type of a new reference."""
+
+    name: str | None = None
+    type: str | None = None
+    """``BRANCH`` or ``TAG``."""
+
+
+class GetQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How much to tell of a reference."""
+
+    fetch: Fetch = "MINIMAL"
+
+
+class TypeQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What the reference is expected to be."""
+
+    type: str | None = None
+    """``BRANCH`` or ``TAG``; either if it is not given."""
+
+
+class RecentQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """How far to check the history."""
+
+    scan_commits: int | None = None
+
+
+def list_references(ask: Ask) -> shapes.ReferencesResponse:
+    query: ListQuery = ask.query
+    heads = _Heads(ask.catalogue) if query.fetch == "ALL" else None
+
+    def head(reference: Reference) -> Head | None:
+        return heads.of(reference) if heads is not None else None
+
+    keep: Keep[Reference] = filtered(
+        "references",
+        query.filter,
+        lambda one: reference_item(_TYPE_NAMES[one.kind], one.name, one.id, head(one)),
+    )
+    size = page_size(ask.limits, query.max_records)
+    found, token = page(_references(ask.catalogue, query.page_token, size), size, _token, keep)
+    shown = tuple(_with_metadata(reference, head(reference)) for reference in found)
+    return shapes.ReferencesResponse(has_more=token is not None, token=token, references=shown)
+
+
+def create_reference(ask: Ask) -> shapes.SingleReferenceResponse:
+    query: CreateQuery = ask.query
+    if query.name is None:
+        raise InvalidRequest("createReference.name: must not be null", field="name")
+    if query.type is None:
+        raise InvalidRequest("createReference.type: must not be null", field="type")
+    kind = _kind("createReference", query.type)
+    check_name(query.name)
+    place = resolve(ask.catalogue, _source(ask.body), "Target hash", needs_commit=True)
+    made = ask.catalogue.do(calls.CreateReference(name=query.name, kind=kind, at=place.revision))
+    return shapes.SingleReferenceResponse(reference=shown_reference(made, made.id))
+
+
+def get_reference(ask: Ask) -> shapes.SingleReferenceResponse:
+    query: GetQuery = ask.query
+    name = _name(ask, "getReferenceByName.params.ref", "fetching a reference by name")
+    reference = find_reference(ask.catalogue, name)
+    head = _Heads(ask.catalogue).of(reference) if query.fetch == "ALL" else None
+    return shapes.SingleReferenceResponse(reference=_with_metadata(reference, head))
+
+
+def assign_reference(ask: Ask) -> shapes.SingleReferenceResponse:
+    expected = parse_path(ask.path["ref"], ask.catalogue, "assignReference.ref")
+    kind = _kind("assignReference", ask.query.type) if ask.query.type is not None else None
+    if expected.name is None:
+        raise InvalidRequest("Assignment target must be a branch or a tag.")
+    reference = find_reference(ask.catalogue, expected.name)
+    require_commit(expected, "Expected hash")
+    body = required(ask.body, "assignReference.assignTo")
+    target = resolve(ask.catalogue, _source(body), "Target hash", needs_commit=True)
+    _check_kind(reference, kind)
+    moved = ask.catalogue.do(
+        calls.AssignReference(
+            name=reference.name,
+            to=target.revision,
+            kind=reference.kind,
+            expected=_expected_head(ask.catalogue, reference, expected),
+        )
+    )
+    return shapes.SingleReferenceResponse(reference=shown_reference(moved, moved.id))
+
+
+def delete_reference(ask: Ask) -> shapes.SingleReferenceResponse:
+    expected = parse_path(ask.path["ref"], ask.catalogue, "deleteReference.ref")
+    kind = _kind("deleteReference", ask.query.type) if ask.query.type is not None else None
+    reference = find_reference(ask.catalogue, expected.name)
+    _check_kind(reference, kind)
+    if reference.name == ask.catalogue.do(calls.GetAbout()).default_branch:
+        raise InvalidRequest(f"Default branch '{reference.name}' cannot be deleted.")
+    require_commit(expected, "Expected hash")
+    gone = ask.catalogue.do(
+        calls.DeleteReference(
+            name=reference.name,
+            kind=reference.kind,
+            expected=_expected_head(ask.catalogue, reference, expected),
+        )
+    )
+    return shapes.SingleReferenceResponse(reference=shown_reference(reference, gone.id))
+
+
+def recent_changes(ask: Ask) -> shapes.ReferenceHistoryResponse:
+    query: RecentQuery = ask.query
+    name = _name(ask, "getReferenceHistory.params.ref", "fetching a reference history")
+    reference = find_reference(ask.catalogue, name)
+    oldest = datetime.now(UTC) - timedelta(seconds=RECENT_MAX_S)
+    lines = ask.catalogue.do(calls.GetReferenceLog(name=reference.name, limit=RECENT_MAX))
+    moves = takewhile(lambda line: line.event != Event.CREATE and line.time >= oldest, lines)
+    left = [line.before for line in moves if line.before != line.after]
+    states = [_state(ask.catalogue, reference.name, commit) for commit in left]
+    return shapes.ReferenceHistoryResponse(
+        reference=shown_reference(reference, reference.id),
+        current=_state(ask.catalogue, reference.name, reference.id) or _unreadable(reference.id),
+        previous=tuple(state for state in states if state is not None),
+        commit_log_consistency=_scanned(ask.catalogue, reference, query.scan_commits or 0),
+    )
+
+
+# -- the parts ---------------------------------------------------------------------------------------------
+
+
+class _Heads:
+    """What is known of references beyond their names, compared with the default branch as it is now."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._name = catalogue.do(calls.GetAbout()).default_branch
+        self._default: Reference | None = None
+        with suppress(ReferenceNotFound, Denied):
+            self._default = catalogue.do(calls.GetReference(name=self._name))
+        self._default_depth = self._commit(self._default).depth if self._has_commits(self._default) else 0
+        self._known: dict[str, Head | None] = {}
+
+    def of(self, reference: Reference) -> Head | None:
+        """What is known of a reference; nothing if it is empty."""
+        if reference.name not in self._known:
+            self._known[reference.name] = self._head(reference) if self._has_commits(reference) else None
+        return self._known[reference.name]
+
+    def _head(self, reference: Reference) -> Head:
+        commit = self._commit(reference)
+        if reference.kind is Kind.TAG or reference.name == self._name:
+            return Head(commit=commit, total=commit.depth)
+        depth, ancestor = self._meeting(reference, commit)
+        return Head(
+            commit=commit,
+            ahead=commit.depth - depth,
+            behind=self._default_depth - depth,
+            ancestor=ancestor,
+            total=commit.depth,
+        )
+
+    def _has_commits(self, reference: Reference | None) -> bool:
+        return reference is not None and reference.id != EMPTY_COMMIT_ID
+
+    def _commit(self, reference: Reference | None) -> Commit:
+        assert reference is not None
+        return self._catalogue.do(calls.GetCommit(revision=reference.id, via=reference.name))
+
+    def _meeting(self, reference: Reference, commit: Commit) -> tuple[int, str]:
+        """Where a branch and the default branch part, by first parents: its depth and its id.
+
+        Up to there both have the same commit at every depth, and none afterwards, so that it is found by
+        halving.
+        """
+        if self._default is None:
+            return 0, EMPTY_COMMIT_ID
+        same, differs = 0, min(commit.depth, self._default_depth) + 1
+        ancestor = EMPTY_COMMIT_ID
+        while differs - same > 1:
+            middle = (same + differs) // 2
+            mine = self._at_depth(reference, commit.depth, middle)
+            if mine == self._at_depth(self._default, self._default_depth, middle):
+                same, ancestor = middle, mine
+            else:
+                differs = middle
+        return same, ancestor
+
+    def _at_depth(self, reference: Reference, depth: int, wanted: int) -> str:
+        revision = f"{reference.name}@{reference.id}"
+        if depth > wanted:
+            revision += f"~{depth - wanted}"
+        return self._catalogue.do(calls.Resolve(revision=revision)).commit
+
+
+def _token(reference: Reference) -> str:
+    return f"{_FOLDERS[reference.kind]}{reference.name}".encode().hex()
+
+
+def _references(catalogue: Catalogue, token: str, size: int) -> Iterator[Reference]:
+    """Branches, then tags, from where a token says."""
+    start = read_token(token) if token else ""
+    kinds = [kind for kind in _FOLDERS if start.startswith(_FOLDERS[kind]) or not start]
+    if not kinds:
+        raise InvalidRequest("Invalid token string representation")
+    begins_at = start.removeprefix(_FOLDERS[kinds[0]])
+    if start.startswith(_FOLDERS[Kind.BRANCH]):
+        kinds.append(Kind.TAG)
+    for kind in kinds:
+        if begins_at:
+            with suppress(ReferenceNotFound, Denied):
+                first = find_reference(catalogue, begins_at)
+                if first.kind is kind:
+                    yield first
+        yield from _listed(catalogue, kind, begins_at, size)
+        begins_at = ""
+
+
+def _listed(catalogue: Catalogue, kind: Kind, after: str, size: int) -> Iterator[Reference]:
+    def read(last: Reference | None, limit: int) -> tuple[Reference, ...]:
+        name = last.name if last is not None else after
+        return catalogue.do(calls.ListReferences(kind=kind, after=name, limit=limit))
+
+    return batches(read, size)
+
+
+def _with_metadata(reference: Reference, head: Head | None) -> shapes.AnyReference:
+    shown = shown_reference(reference, reference.id)
+    if head is None:
+        return shown
+    metadata = shapes.ReferenceMetadata(
+        num_commits_ahead=head.ahead,
+        num_commits_behind=head.behind,
+        commit_meta_of_head=shown_meta(head.commit) if head.commit is not None else None,
+        common_ancestor_hash=head.ancestor,
+        num_total_commits=head.total,
+    )
+    return msgspec.structs.replace(shown, metadata=metadata)
+
+
+def _source(body: shapes.AnyReferenceInput | None) -> Revision:
+    if body is None:
+        return Revision(name=None)
+    return parse_body(None if isinstance(body, shapes.DetachedInput) else body.name, body.hash)
+
+
+def _name(ask: Ask, parameter: str, doing: str) -> str | None:
+    revision = parse_path(ask.path["ref"], ask.catalogue, parameter, NAME_RULE)
+    if not revision.is_name_only:
+        raise InvalidRequest(f"Hashes are not allowed when {doing}")
+    return revision.name
+
+
+def _kind(operation: str, given: str) -> Kind:
+    if given not in _TYPES:
+        raise InvalidRequest(
+            f"{operation}.type: Reference type name must be either 'branch' or 'tag'", field="type"
+        )
+    return _TYPES[given]
+
+
+def _check_kind(reference: Reference, kind: Kind | None) -> None:
+    if kind is not None and reference.kind is not kind:
+        raise InvalidRequest(
+            f"Expected reference type {kind.name} does not match existing reference "
+            f"{_JAVA_NAMES[reference.kind]}{{name={reference.name}}}"
+        )
+
+
+def _expected_head(catalogue: Catalogue, reference: Reference, expected: Revision) -> str:
+    """The head that the caller expects, which must be the reference's; whether it exists does not matter."""
+    commit = expected.commit or ""
+    if expected.steps:
+        commit = resolve(catalogue, expected, "Expected hash").commit
+    if commit != reference.id:
+        raise ReferenceChanged(
+            f"'{reference.name}' is at {reference.id}, not at {commit}",
+            name=reference.name,
+            expected=commit,
+            found=reference.id,
+        )
+    return commit
+
+
+def _state(catalogue: Catalogue, name: str, commit: str) -> shapes.ReferenceHistoryState | None:
+    """A commit that a reference was at; nothing if the caller may not read it."""
+    if commit == EMPTY_COMMIT_ID:
+        return shapes.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_CONSISTENT")
+    try:
+        found = catalogue.do(calls.GetCommit(revision=commit, via=name))
+    except Denied:
+        return None
+    except (CommitNotFound, HistoryExpired, Damaged):
+        return _unreadable(commit)
+    return shapes.ReferenceHistoryState(
+        commit_hash=commit, commit_consistency="COMMIT_CONSISTENT", meta=shown_meta(found)
+    )
+
+
+def _unreadable(commit: str) -> shapes.ReferenceHistoryState:
+    return shapes.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_INCONSISTENT")
+
+
+def _scanned(catalogue: Catalogue, reference: Reference, count: int) -> shapes.Consistency:
+    """Whether so many commits can be read; what is read is checked against its hash."""
+    if count <= 0:
+        return "NOT_CHECKED"
+    limit = min(count, SCANNED_COMMITS_MAX)
+    try:
+        catalogue.do(calls.ListCommits(ref=reference.id, via=reference.name, limit=limit))
+    except (CommitNotFound, Damaged):
+        return "COMMIT_INCONSISTENT"
+    return "COMMIT_CONSISTENT"

@@ -1,0 +1,244 @@
+"""Nessie's REST API, version 1: the table of its routes. Pynessie and older clients speak it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.server.nessie import shapes, v1_namespaces, v1_shapes, v1_trees
+from penstock.server.nessie.codec import CODEC
+from penstock.server.nessie.errors import say
+from penstock.server.routes import Api, Route
+
+_TYPE: Final = {"type": "branch|tag|BRANCH|TAG"}
+_SIDES: Final = {"from": "[^/]*?", "to": "[^/]+"}
+
+_REFERENCES: Final = (
+    Route(
+        method="GET",
+        path="/trees",
+        handle=v1_trees.list_references,
+        summary="List branches and tags",
+        query=v1_trees.ReferencesQuery,
+        answer=v1_shapes.ReferencesResponse,
+    ),
+    Route(
+        method="GET",
+        path="/trees/tree",
+        handle=v1_trees.get_default_branch,
+        summary="The default branch as it is now",
+        answer=v1_shapes.AnyReference,
+        statuses=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/trees/tree",
+        handle=v1_trees.create_reference,
+        summary="Create a branch or tag at a commit",
+        query=v1_trees.CreateQuery,
+        body=shapes.AnyReferenceInput,
+        body_required=False,
+        answer=v1_shapes.AnyReference,
+        statuses=(404, 409),
+        is_write=True,
+    ),
+    Route(
+        method="GET",
+        path="/trees/tree/{ref}",
+        handle=v1_trees.get_reference,
+        summary="A branch or tag as it is now",
+        query=v1_trees.FetchQuery,
+        answer=v1_shapes.AnyReference,
+        statuses=(404,),
+    ),
+    Route(
+        method="PUT",
+        path="/trees/{type}/{name}",
+        handle=v1_trees.assign_reference,
+        summary="Let a branch or tag name another commit",
+        query=v1_trees.ExpectedQuery,
+        body=shapes.AnyReferenceInput,
+        body_required=False,
+        statuses=(404, 409),
+        patterns=_TYPE,
+        is_write=True,
+    ),
+    Route(
+        method="DELETE",
+        path="/trees/{type}/{name}",
+        handle=v1_trees.delete_reference,
+        summary="Delete a branch or tag",
+        query=v1_trees.ExpectedQuery,
+        statuses=(404, 409),
+        patterns=_TYPE,
+        is_write=True,
+    ),
+)
+
+_READING: Final = (
+    Route(
+        method="GET",
+        path="/trees/tree/{ref}/entries",
+        handle=v1_trees.list_entries,
+        summary="List keys",
+        query=v1_trees.EntriesQuery,
+        answer=v1_shapes.EntriesResponse,
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/trees/tree/{ref}/log",
+        handle=v1_trees.get_log,
+        summary="List commits, newest first",
+        query=v1_trees.LogQuery,
+        answer=v1_shapes.LogResponse,
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/contents/{key}",
+        handle=v1_trees.get_content,
+        summary="What a key holds",
+        query=v1_trees.ContentQuery,
+        answer=shapes.AnyContent,
+        statuses=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/contents",
+        handle=v1_trees.get_contents,
+        summary="What several keys hold",
+        query=v1_trees.ContentQuery,
+        body=shapes.GetMultipleContentsRequest,
+        body_required=False,
+        answer=v1_shapes.GetMultipleContentsResponse,
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/diffs/{from}...{to}",
+        handle=v1_trees.get_diff,
+        summary="List keys that differ between two commits",
+        description="Each side is `name`, `name*hash` or `*hash`.",
+        query=v1_trees.PageQuery,
+        answer=v1_shapes.DiffResponse,
+        statuses=(404,),
+        patterns=_SIDES,
+    ),
+)
+
+_WRITING: Final = (
+    Route(
+        method="POST",
+        path="/trees/branch/{branch}/commit",
+        handle=v1_trees.commit,
+        summary="Commit operations to a branch, all or none",
+        query=v1_trees.ExpectedQuery,
+        body=shapes.Operations,
+        body_required=False,
+        answer=v1_shapes.AnyReference,
+        statuses=(404, 409),
+        is_write=True,
+    ),
+    Route(
+        method="POST",
+        path="/trees/branch/{branch}/merge",
+        handle=v1_trees.merge,
+        summary="Bring to a branch what another has and it has not",
+        query=v1_trees.ExpectedQuery,
+        body=v1_shapes.Merge,
+        body_required=False,
+        answer=v1_shapes.MergeResponse,
+        statuses=(404, 409),
+        is_write=True,
+    ),
+    Route(
+        method="POST",
+        path="/trees/branch/{branch}/transplant",
+        handle=v1_trees.transplant,
+        summary="Repeat commits on a branch",
+        query=v1_trees.TransplantQuery,
+        body=v1_shapes.Transplant,
+        body_required=False,
+        answer=v1_shapes.MergeResponse,
+        statuses=(404, 409),
+        is_write=True,
+    ),
+)
+
+_NAMESPACES: Final = (
+    Route(
+        method="GET",
+        path="/namespaces/{ref}",
+        handle=v1_namespaces.get_namespaces,
+        summary="List namespaces",
+        query=v1_namespaces.NamespacesQuery,
+        answer=v1_shapes.GetNamespacesResponse,
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/namespaces/namespace/{ref}/{name}",
+        handle=v1_namespaces.get_namespace,
+        summary="A namespace",
+        query=v1_namespaces.NamespaceQuery,
+        answer=shapes.Namespace,
+        statuses=(404,),
+    ),
+    Route(
+        method="PUT",
+        path="/namespaces/namespace/{ref}/{name}",
+        handle=v1_namespaces.create_namespace,
+        summary="Create a namespace; the body says which",
+        body=shapes.Namespace,
+        body_required=False,
+        answer=shapes.Namespace,
+        statuses=(404, 409),
+        is_write=True,
+    ),
+    Route(
+        method="POST",
+        path="/namespaces/namespace/{ref}/{name}",
+        handle=v1_namespaces.update_namespace,
+        summary="Change a namespace's properties",
+        body=v1_shapes.NamespaceUpdate,
+        body_required=False,
+        statuses=(404, 409),
+        is_write=True,
+    ),
+    Route(
+        method="DELETE",
+        path="/namespaces/namespace/{ref}/{name}",
+        handle=v1_namespaces.delete_namespace,
+        summary="Delete a namespace that is empty",
+        statuses=(404, 409),
+        is_write=True,
+    ),
+)
+
+V1: Final = Api(
+    name="nessie_v1",
+    prefix="/api/v1",
+    title="Nessie REST API, version 1",
+    description=(
+        "For pynessie and older clients of Nessie. A slash in a name is written `%2F`. Every write needs the "
+        "hash that its writer knows. As in version 2, a hash is refused that cannot be reached from the name "
+        "given with it."
+    ),
+    codec=CODEC,
+    error=say,
+    error_schema=shapes.NessieError,
+    strict_query=False,
+    routes=(
+        Route(
+            method="GET",
+            path="/config",
+            handle=v1_trees.get_config,
+            summary="What a client must know of the server",
+            answer=v1_shapes.NessieConfiguration,
+        ),
+        *_REFERENCES,
+        *_READING,
+        *_WRITING,
+        *_NAMESPACES,
+    ),
+)

@@ -1,0 +1,164 @@
+"""Handlers about namespaces, which version 2 treats as contents like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from penstock.errors import CommitConflict, InvalidRequest, ReferenceNotFound
+from penstock.lake import calls
+from penstock.model.content import AnyContent, Namespace
+from penstock.model.keys import Key
+from penstock.model.operations import Delete, Operation, Put
+from penstock.model.references import Kind
+from penstock.server.nessie import shapes, v1_shapes
+from penstock.server.nessie.commits import said
+from penstock.server.nessie.contents import shown
+from penstock.server.nessie.errors import Refusal, say
+from penstock.server.nessie.keys import name_key, read_key
+from penstock.server.nessie.pages import BATCH
+from penstock.server.nessie.revisions import Place, Revision, resolve
+from penstock.server.nessie.v1_checks import check_hash
+from penstock.server.routes import Ask
+
+_HASH_WRONG: Final = "Hash must consist of the hex representation of 4-32 bytes - but was: {}"
+
+
+class NamespaceQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where to read."""
+
+    hash_on_ref: str = ""
+
+
+class NamespacesQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which namespaces to list, and where."""
+
+    name: str = ""
+    """Only this one and those below it."""
+    hash_on_ref: str = ""
+
+
+def get_namespaces(ask: Ask) -> v1_shapes.GetNamespacesResponse:
+    query: NamespacesQuery = ask.query
+    place = _place(ask, query.hash_on_ref)
+    prefix = read_key(query.name) if query.name else None
+    found = _below(ask, place, prefix)
+    return v1_shapes.GetNamespacesResponse(
+        namespaces=tuple(_shown(key, held) for key, held in found if isinstance(held, Namespace))
+    )
+
+
+def get_namespace(ask: Ask) -> shapes.Namespace:
+    key = read_key(ask.path["name"])
+    return _shown(key, _existing(ask, _place(ask, ask.query.hash_on_ref), key))
+
+
+def create_namespace(ask: Ask) -> shapes.Namespace:
+    body: shapes.Namespace | None = ask.body
+    if body is None:
+        raise InvalidRequest("createNamespace.namespace: must not be null")
+    if not body.elements:
+        raise InvalidRequest("Namespace name must not be empty")
+    key = Key(*body.elements)
+    if body.id is not None:
+        raise InvalidRequest(f"New value for key '{name_key(key)}' must not have a content ID")
+    place = _branch(ask)
+    held = _held(ask, place, key)
+    if held is not None:
+        is_same = isinstance(held, Namespace)
+        what = (
+            f"Namespace '{name_key(key)}'"
+            if is_same
+            else f"Another content object with name '{name_key(key)}'"
+        )
+        raise Refusal("NAMESPACE_ALREADY_EXISTS", f"{what} already exists")
+    made = Namespace(properties=body.properties or {})
+    after = _commit(ask, place, f"create namespace '{name_key(key)}'", Put(key, made))
+    return _shown(key, _existing(ask, after, key))
+
+
+def update_namespace(ask: Ask) -> None:
+    body: v1_shapes.NamespaceUpdate | None = ask.body
+    if body is None:
+        raise InvalidRequest("updateProperties.namespaceUpdate: must not be null")
+    key = read_key(ask.path["name"])
+    place = _branch(ask)
+    held = _existing(ask, place, key)
+    removed = frozenset(body.property_removals or ())
+    kept = {name: value for name, value in held.properties.items() if name not in removed}
+    changed = msgspec.structs.replace(held, properties=kept | (body.property_updates or {}))
+    _commit(ask, place, f"update properties for namespace '{name_key(key)}'", Put(key, changed))
+
+
+def delete_namespace(ask: Ask) -> None:
+    key = read_key(ask.path["name"])
+    place = _branch(ask)
+    _existing(ask, place, key)
+    if any(not isinstance(held, Namespace) for _, held in _below(ask, place, key)):
+        raise Refusal("NAMESPACE_NOT_EMPTY", f"Namespace '{name_key(key)}' is not empty")
+    _commit(ask, place, f"delete namespace '{name_key(key)}'", Delete(key))
+
+
+# -- the parts ---------------------------------------------------------------------------------------------
+
+
+def _place(ask: Ask, commit: str) -> Place:
+    if commit:
+        check_hash(commit, _HASH_WRONG.format(commit))
+    return resolve(ask.catalogue, Revision(name=ask.path["ref"], commit=commit.lower() or None))
+
+
+def _branch(ask: Ask) -> Place:
+    """The branch that is written to, as it is now."""
+    place = resolve(ask.catalogue, Revision(name=ask.path["ref"]))
+    if place.reference is None or place.reference.kind is not Kind.BRANCH:
+        raise ReferenceNotFound(f"there is no branch '{ask.path['ref']}'", name=ask.path["ref"])
+    return place
+
+
+def _held(ask: Ask, place: Place, key: Key) -> AnyContent | None:
+    found = ask.catalogue.do(calls.GetContents(at=place.commit, via=place.name, key=(key,)))
+    return found[0].content if found else None
+
+
+def _existing(ask: Ask, place: Place, key: Key) -> Namespace:
+    held = _held(ask, place, key)
+    if not isinstance(held, Namespace):
+        raise Refusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist")
+    return held
+
+
+def _below(ask: Ask, place: Place, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
+    """A key and everything below it, read page by page."""
+    after: Key | None = None
+    while found := ask.catalogue.do(
+        calls.ListEntries(at=place.commit, via=place.name, prefix=prefix, after=after, limit=BATCH)
+    ):
+        yield from ((entry.key, entry.content) for entry in found)
+        after = found[-1].key
+
+
+def _commit(ask: Ask, place: Place, message: str, operation: Operation) -> Place:
+    """The branch after a commit. What changed since it was read is refused as Nessie refuses it here."""
+    try:
+        commit = ask.catalogue.do(
+            calls.CommitOperations(
+                branch=place.name,
+                operations=(operation,),
+                base=place.commit,
+                said=said(None, ask.headers, message),
+                idempotency_key=ask.headers.get("idempotency-key"),
+            )
+        )
+    except CommitConflict as conflict:
+        told = msgspec.json.decode(say(conflict, {}).body, type=shapes.NessieError)
+        raise Refusal("REFERENCE_NOT_FOUND", told.message) from None
+    return Place(reference=place.reference, commit=commit.id)
+
+
+def _shown(key: Key, held: Namespace) -> shapes.Namespace:
+    found = shown(key, held)
+    assert isinstance(found, shapes.Namespace)
+    return found

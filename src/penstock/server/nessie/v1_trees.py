@@ -1,0 +1,382 @@
+"""Handlers of version 1: each asks the one of version 2 that does the same, and shows its answer.
+
+Version 1 has the commit in a parameter of its own where version 2 writes ``name@hash``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.errors import InvalidRequest, ReferenceNotFound
+from penstock.lake import calls
+from penstock.model.keys import Key
+from penstock.server.nessie import committing, merging, reading, references, shapes, v1_shapes
+from penstock.server.nessie.pages import key_token, page, page_size
+from penstock.server.nessie.references import Fetch
+from penstock.server.nessie.revisions import HASH_RULE
+from penstock.server.nessie.v1_checks import (
+    HASH_ONLY_RULE,
+    check_hash,
+    check_name,
+    expected_path,
+    is_name,
+    is_spec,
+    read_path,
+)
+from penstock.server.nessie.v1_views import (
+    content_view,
+    contents_view,
+    difference_view,
+    log_view,
+    merge_view,
+    reference_view,
+)
+from penstock.server.routes import Ask
+
+UNPAGED_MAX: Final = 100_000
+"""How many items an answer has about at most, if its reader does not say how many it wants."""
+
+PageT = TypeVar("PageT", bound=shapes.Page)
+ItemT = TypeVar("ItemT")
+
+
+class FetchQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How much to tell of a reference."""
+
+    fetch: Fetch = "MINIMAL"
+
+
+class PageQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which page of a list."""
+
+    max_records: int | None = None
+    page_token: str = ""
+
+
+class ReferencesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+    """Which references to list."""
+
+    fetch: Fetch = "MINIMAL"
+    """``ALL`` also tells how each compares with the default branch, and its newest commit."""
+    filter: str = ""
+    """A CEL expression over ``ref``, ``refType`` and, with ``ALL``, ``refMeta`` and ``commit``."""
+
+
+class CreateQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where the commit is found that a new reference names."""
+
+    source_ref_name: str = ""
+
+
+class EntriesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+    """Which keys to list."""
+
+    hash_on_ref: str = ""
+    namespace_depth: int | None = None
+    """How many elements of a key to show. A deeper one stands for a namespace; others are left out."""
+    filter: str = ""
+    """A CEL expression over ``entry``."""
+
+
+class LogQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+    """Which commits to list."""
+
+    start_hash: str = ""
+    """The last commit to be listed, the oldest."""
+    end_hash: str = ""
+    """The first commit to be listed; the newest one if it is not given."""
+    fetch: Fetch = "MINIMAL"
+    """``ALL`` also tells what each commit changed."""
+    filter: str = ""
+    """A CEL expression over ``commit`` and, with ``ALL``, ``operations``."""
+
+
+class ContentQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where to read."""
+
+    ref: str | None = None
+    """The default branch if it is not given."""
+    hash_on_ref: str = ""
+
+
+class ExpectedQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the writer knows of the reference that it changes."""
+
+    expected_hash: str | None = None
+
+
+class TransplantQuery(ExpectedQuery, frozen=True, kw_only=True, rename="camel"):
+    """What the writer knows of the branch, and what to say of the commits."""
+
+    message: str | None = None
+
+
+def get_config(ask: Ask) -> v1_shapes.NessieConfiguration:
+    about = ask.catalogue.do(calls.GetAbout())
+    return v1_shapes.NessieConfiguration(default_branch=about.default_branch)
+
+
+# -- references --------------------------------------------------------------------------------------------
+
+
+def list_references(ask: Ask) -> v1_shapes.ReferencesResponse:
+    query: ReferencesQuery = ask.query
+
+    def read(token: str) -> shapes.ReferencesResponse:
+        wanted = references.ListQuery(
+            fetch=query.fetch, filter=query.filter, max_records=query.max_records, page_token=token
+        )
+        return references.list_references(_asked(ask, query=wanted))
+
+    found, token = _collected(ask, read, lambda answer: answer.references)
+    return v1_shapes.ReferencesResponse(
+        has_more=token is not None, token=token, references=tuple(map(reference_view, found))
+    )
+
+
+def get_default_branch(ask: Ask) -> v1_shapes.AnyReference:
+    return _reference(ask, "-", "MINIMAL")
+
+
+def get_reference(ask: Ask) -> v1_shapes.AnyReference:
+    name = check_name(ask.path["ref"], "getReferenceByName.params.refName")
+    return _reference(ask, name, ask.query.fetch)
+
+
+def create_reference(ask: Ask) -> v1_shapes.AnyReference:
+    made: shapes.AnyReferenceInput | None = ask.body
+    if made is None:
+        raise InvalidRequest("createReference.reference: must not be null")
+    if isinstance(made, shapes.DetachedInput):
+        raise InvalidRequest("Illegal use of detached reference")
+    kind = "BRANCH" if isinstance(made, shapes.BranchInput) else "TAG"
+    asked = _asked(
+        ask,
+        query=references.CreateQuery(name=made.name, type=kind),
+        body=_source(ask.query.source_ref_name, made.hash),
+    )
+    return reference_view(references.create_reference(asked).reference)
+
+
+def assign_reference(ask: Ask) -> None:
+    path = expected_path(
+        ask.path["name"], ask.query.expected_hash, "assignReference", parameter="referenceName"
+    )
+    if ask.body is None:
+        raise InvalidRequest("assignReference.assignTo: must not be null")
+    references.assign_reference(_asked(ask, path, query=_type(ask), body=ask.body))
+
+
+def delete_reference(ask: Ask) -> None:
+    path = expected_path(
+        ask.path["name"], ask.query.expected_hash, "deleteReference", parameter="referenceName"
+    )
+    references.delete_reference(_asked(ask, path, query=_type(ask)))
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def list_entries(ask: Ask) -> v1_shapes.EntriesResponse:
+    query: EntriesQuery = ask.query
+    path = read_path(
+        ask.path["ref"], query.hash_on_ref, ("getEntries.refName", "getEntries.params.hashOnRef")
+    )
+    asked = _asked(ask, path)
+
+    def read(token: str, size: int | None = query.max_records) -> shapes.EntriesResponse:
+        wanted = reading.EntriesQuery(filter=query.filter, max_records=size, page_token=token)
+        return reading.list_entries(msgspec.structs.replace(asked, query=wanted))
+
+    found: Iterable[shapes.Entry]
+    if query.namespace_depth is not None and query.namespace_depth > 0:
+        size = UNPAGED_MAX if query.max_records is None else page_size(ask.limits, query.max_records)
+        found, token = _at_depth(read, query.namespace_depth, size, query.page_token)
+    else:
+        found, token = _collected(ask, read, lambda answer: answer.entries)
+    return v1_shapes.EntriesResponse(
+        has_more=token is not None,
+        token=token,
+        entries=tuple(v1_shapes.Entry(name=each.name, type=each.type) for each in found),
+    )
+
+
+def get_log(ask: Ask) -> v1_shapes.LogResponse:
+    query: LogQuery = ask.query
+    path = read_path(ask.path["ref"], query.end_hash, ("getCommitLog.ref", "getCommitLog.params.endHash"))
+    if query.start_hash:
+        check_hash(query.start_hash, f"getCommitLog.params.startHash: {HASH_ONLY_RULE}")
+    wanted = reading.HistoryQuery(
+        fetch=query.fetch,
+        limit_hash=query.start_hash,
+        filter=query.filter,
+        max_records=query.max_records,
+        page_token=query.page_token,
+    )
+    return log_view(reading.get_history(_asked(ask, path, query=wanted)))
+
+
+def get_content(ask: Ask) -> shapes.AnyContent:
+    path = _content_path(ask, "getContent")
+    asked = msgspec.structs.replace(ask, path={"ref": path, "key": ask.path["key"]})
+    return content_view(reading.get_content(asked).content)
+
+
+def get_contents(ask: Ask) -> v1_shapes.GetMultipleContentsResponse:
+    path = _content_path(ask, "getMultipleContents")
+    if ask.body is None:
+        raise InvalidRequest("getMultipleContents.request: must not be null")
+    return contents_view(reading.get_requested_contents(_asked(ask, path, body=ask.body)))
+
+
+def get_diff(ask: Ask) -> v1_shapes.DiffResponse:
+    query: PageQuery = ask.query
+    path = {side: _diff_path(ask.path[side]) for side in ("from", "to")}
+
+    def read(token: str) -> shapes.DiffResponse:
+        wanted = reading.RangeQuery(max_records=query.max_records, page_token=token)
+        return reading.get_diff(msgspec.structs.replace(ask, path=path, query=wanted))
+
+    found, token = _collected(ask, read, lambda answer: answer.diffs)
+    return v1_shapes.DiffResponse(
+        has_more=token is not None, token=token, diffs=tuple(map(difference_view, found))
+    )
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+def commit(ask: Ask) -> v1_shapes.AnyReference:
+    path = _expected_branch(ask, "commitMultipleOperations")
+    if ask.body is None:
+        raise InvalidRequest("commitMultipleOperations.operations: must not be null")
+    return reference_view(committing.commit(_asked(ask, path, body=ask.body)).target_branch)
+
+
+def merge(ask: Ask) -> v1_shapes.MergeResponse:
+    path = _expected_branch(ask, "mergeRefIntoBranch")
+    body: v1_shapes.Merge | None = ask.body
+    if body is None:
+        raise InvalidRequest("mergeRefIntoBranch.merge: must not be null")
+    if body.keep_individual_commits:
+        raise InvalidRequest(
+            "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support squashed now."
+        )
+    check_name(body.from_ref_name, "mergeRefIntoBranch.merge.fromRefName")
+    wanted = shapes.Merge(**_bring(body), from_hash=body.from_hash)
+    return merge_view(merging.merge(_asked(ask, path, body=wanted)))
+
+
+def transplant(ask: Ask) -> v1_shapes.MergeResponse:
+    path = _expected_branch(ask, "transplantCommitsIntoBranch")
+    body: v1_shapes.Transplant | None = ask.body
+    if body is None:
+        raise InvalidRequest("transplantCommitsIntoBranch.transplant: must not be null")
+    if body.keep_individual_commits is False:
+        raise InvalidRequest(
+            "The parameter 'keepIndividualCommits' is deprecated. "
+            "Transplant operations only support unsquashed now."
+        )
+    check_name(body.from_ref_name, "transplantCommitsIntoBranch.transplant.fromRefName")
+    told = _bring(body) | {"message": ask.query.message}
+    wanted = shapes.Transplant(**told, hashes_to_transplant=body.hashes_to_transplant)
+    return merge_view(merging.transplant(_asked(ask, path, body=wanted)))
+
+
+# -- the parts ---------------------------------------------------------------------------------------------
+
+
+def _asked(ask: Ask, path: str = "", *, query: Any = None, body: Any = None) -> Ask:
+    """The same request, as version 2 has it."""
+    return msgspec.structs.replace(ask, path={"ref": path, "branch": path}, query=query, body=body)
+
+
+def _reference(ask: Ask, name: str, fetch: Fetch) -> v1_shapes.AnyReference:
+    asked = _asked(ask, name, query=references.GetQuery(fetch=fetch))
+    return reference_view(references.get_reference(asked).reference)
+
+
+def _type(ask: Ask) -> references.TypeQuery:
+    return references.TypeQuery(type=ask.path["type"].upper())
+
+
+def _source(name: str, commit: str | None) -> shapes.AnyReferenceInput | None:
+    """The commit that a new reference names."""
+    if commit is None:
+        return None
+    return shapes.BranchInput(name=name, hash=commit) if name else shapes.DetachedInput(hash=commit)
+
+
+def _content_path(ask: Ask, operation: str) -> str:
+    query: ContentQuery = ask.query
+    return read_path(query.ref, query.hash_on_ref, (f"{operation}.ref", f"{operation}.hashOnRef"))
+
+
+def _expected_branch(ask: Ask, operation: str) -> str:
+    return expected_path(ask.path["branch"], ask.query.expected_hash, operation, parameter="branchName")
+
+
+def _diff_path(text: str) -> str:
+    """A side of ``from*hash...to*hash``, as version 2 has it in paths."""
+    name, _, spec = text.partition("*")
+    if name and not is_name(name):
+        raise ReferenceNotFound(f"there is no branch or tag '{name}'", name=name)
+    if spec and not is_spec(spec):
+        raise InvalidRequest(f"{HASH_RULE} [{spec}]")
+    return f"{name}@{spec}" if spec else name
+
+
+def _bring(body: shapes.Bring) -> dict[str, Any]:
+    return {field: getattr(body, field) for field in shapes.Bring.__struct_fields__}
+
+
+def _collected(
+    ask: Ask, read: Callable[[str], PageT], items: Callable[[PageT], Iterable[ItemT]]
+) -> tuple[list[ItemT], str | None]:
+    """The items of a page, and the token of the next one.
+
+    Who does not say how many gets all, as far as half of a request's time reaches: pynessie never asks for
+    a second page.
+    """
+    query: PageQuery = ask.query
+    deadline = time.monotonic() + ask.limits.request_timeout_s / 2
+    answer = read(query.page_token)
+    found = list(items(answer))
+    while query.max_records is None and answer.token is not None and len(found) < UNPAGED_MAX:
+        if time.monotonic() > deadline:
+            break
+        answer = read(answer.token)
+        found += items(answer)
+    return found, answer.token
+
+
+def _at_depth(
+    read: Callable[[str, None], shapes.EntriesResponse], depth: int, size: int, token: str
+) -> tuple[list[shapes.Entry], str | None]:
+    """A page of entries at a depth, and the token of the next one."""
+
+    def entries(start: str | None) -> Iterator[shapes.Entry]:
+        while start is not None:
+            answer = read(start, None)
+            yield from answer.entries
+            start = answer.token
+
+    found, following = page(_truncated(entries(token), depth), size, lambda item: key_token(item[0]))
+    return [entry for _, entry in found], following
+
+
+def _truncated(entries: Iterable[shapes.Entry], depth: int) -> Iterator[tuple[Key, shapes.Entry]]:
+    """Entries at a depth; one that is deeper stands for the namespace that it is in, once."""
+    last: tuple[str, ...] = ()
+    for entry in entries:
+        elements = entry.name.elements
+        if len(elements) < depth or elements[:depth] == last:
+            continue
+        last = elements[:depth]
+        is_deeper = len(elements) > depth
+        namespace = shapes.Entry(name=shapes.ContentKey(elements=last), type="NAMESPACE")
+        yield Key(*elements), namespace if is_deeper else entry

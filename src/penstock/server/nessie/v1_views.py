@@ -1,0 +1,123 @@
+"""Views: answers of version 2 as version 1 shows them."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.server.nessie import shapes, v1_shapes
+
+
+def reference_view(reference: shapes.AnyReference) -> v1_shapes.AnyReference:
+    """A branch or tag."""
+    assert not isinstance(reference, shapes.Detached)
+    shape = v1_shapes.Branch if isinstance(reference, shapes.Branch) else v1_shapes.Tag
+    return shape(name=reference.name, hash=reference.hash, metadata=_metadata_view(reference.metadata))
+
+
+def log_view(answer: shapes.LogResponse) -> v1_shapes.LogResponse:
+    """A page of commits."""
+    return v1_shapes.LogResponse(
+        has_more=answer.has_more,
+        token=answer.token,
+        log_entries=tuple(map(_log_entry_view, answer.log_entries)),
+    )
+
+
+def content_view(content: shapes.AnyContent) -> shapes.AnyContent:
+    """A content as pynessie reads it, who knows no properties of namespaces, which Spark gives them, and
+    needs the texts of a view and a Delta table's checkpoint, if only empty ones.
+    """
+    if isinstance(content, shapes.Namespace):
+        return msgspec.structs.replace(content, properties=UNSET)
+    if isinstance(content, shapes.IcebergView):
+        return msgspec.structs.replace(
+            content, sql_text=content.sql_text or "", dialect=content.dialect or ""
+        )
+    if isinstance(content, shapes.DeltaLakeTable):
+        return msgspec.structs.replace(content, last_checkpoint=content.last_checkpoint or "")
+    return content
+
+
+def contents_view(answer: shapes.GetMultipleContentsResponse) -> v1_shapes.GetMultipleContentsResponse:
+    """What several keys hold."""
+    return v1_shapes.GetMultipleContentsResponse(
+        contents=tuple(
+            shapes.ContentWithKey(key=each.key, content=content_view(each.content))
+            for each in answer.contents
+        )
+    )
+
+
+def difference_view(entry: shapes.DiffEntry) -> shapes.DiffEntry:
+    """A key that differs."""
+    return shapes.DiffEntry(key=entry.key, from_=_side_view(entry.from_), to=_side_view(entry.to))
+
+
+def merge_view(answer: shapes.MergeResponse) -> v1_shapes.MergeResponse:
+    """What came of a merge or transplant."""
+    return v1_shapes.MergeResponse(
+        was_applied=answer.was_applied,
+        was_successful=answer.was_successful,
+        resultant_target_hash=answer.resultant_target_hash,
+        common_ancestor=answer.common_ancestor,
+        target_branch=answer.target_branch,
+        effective_target_hash=answer.effective_target_hash,
+        expected_hash=answer.expected_hash,
+        details=tuple(
+            v1_shapes.ContentKeyDetails(
+                key=each.key,
+                merge_behavior=each.merge_behavior,
+                conflict_type="NONE" if each.conflict is UNSET else "UNRESOLVABLE",
+            )
+            for each in answer.details
+        ),
+    )
+
+
+def _metadata_view(
+    metadata: shapes.ReferenceMetadata | UnsetType,
+) -> v1_shapes.ReferenceMetadata | UnsetType:
+    if isinstance(metadata, UnsetType):
+        return UNSET
+    head = metadata.commit_meta_of_head
+    return v1_shapes.ReferenceMetadata(
+        num_commits_ahead=metadata.num_commits_ahead,
+        num_commits_behind=metadata.num_commits_behind,
+        commit_meta_of_head=_meta_view(head) if head is not None else None,
+        common_ancestor_hash=metadata.common_ancestor_hash,
+        num_total_commits=metadata.num_total_commits,
+    )
+
+
+def _meta_view(meta: shapes.CommitMeta) -> v1_shapes.CommitMeta:
+    properties = meta.all_properties or {}
+    return v1_shapes.CommitMeta(
+        hash=meta.hash,
+        committer=meta.committer,
+        author=next(iter(meta.authors), None),
+        signed_off_by=next(iter(meta.all_signed_off_by), None),
+        message=meta.message,
+        commit_time=meta.commit_time,
+        author_time=meta.author_time,
+        properties={name: values[0] for name, values in properties.items() if values},
+    )
+
+
+def _log_entry_view(entry: shapes.LogEntry) -> v1_shapes.LogEntry:
+    operations = entry.operations
+    return v1_shapes.LogEntry(
+        commit_meta=_meta_view(entry.commit_meta),
+        parent_commit_hash=entry.parent_commit_hash,
+        operations=None if operations is None else tuple(map(_operation_view, operations)),
+    )
+
+
+def _operation_view(operation: shapes.Put | shapes.Delete) -> v1_shapes.LoggedPut | shapes.Delete:
+    if isinstance(operation, shapes.Delete):
+        return operation
+    return v1_shapes.LoggedPut(key=operation.key, content=content_view(operation.content))
+
+
+def _side_view(content: shapes.AnyContent | None) -> shapes.AnyContent | None:
+    return None if content is None else content_view(content)

@@ -1,0 +1,222 @@
+"""Nessie's REST API, version 2: the table of its routes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.server.nessie import committing, config, merging, reading, references, shapes
+from penstock.server.nessie.codec import CODEC
+from penstock.server.nessie.errors import say
+from penstock.server.nessie.revisions import PATH_PATTERN
+from penstock.server.routes import Api, Route
+
+_REF: Final = {"ref": PATH_PATTERN}
+_BRANCH: Final = {"branch": PATH_PATTERN}
+
+V2: Final = Api(
+    name="nessie_v2",
+    prefix="/api/v2",
+    title="Nessie REST API, version 2",
+    description=(
+        "For Nessie's clients. A reference in a path is `name`, `name@hash` or `@hash`, followed by any "
+        "number of `~N`, `^N` and `*time`; `-` is the default branch. A name with slashes needs an `@` at "
+        "its end. One thing is stricter than in Nessie: `name@hash` is refused if the hash cannot be reached "
+        "from the name."
+    ),
+    codec=CODEC,
+    error=say,
+    error_schema=shapes.NessieError,
+    strict_query=False,
+    routes=(
+        Route(
+            method="GET",
+            path="/config",
+            handle=config.get_config,
+            summary="What a client must know of the server",
+            answer=config.NessieConfiguration,
+        ),
+        Route(
+            method="GET",
+            path="/config/repository",
+            handle=config.get_repository_config,
+            summary="What is noted for the collection of data files",
+            query=config.ConfigQuery,
+            answer=config.RepositoryConfigResponse,
+        ),
+        Route(
+            method="POST",
+            path="/config/repository",
+            handle=config.update_repository_config,
+            summary="Note something for the collection of data files",
+            body=config.UpdateRepositoryConfigRequest,
+            body_required=False,
+            answer=config.UpdateRepositoryConfigResponse,
+            statuses=(409,),
+            is_write=True,
+        ),
+        Route(
+            method="GET",
+            path="/trees",
+            handle=references.list_references,
+            summary="List branches and tags",
+            query=references.ListQuery,
+            answer=shapes.ReferencesResponse,
+        ),
+        Route(
+            method="POST",
+            path="/trees",
+            handle=references.create_reference,
+            summary="Create a branch or tag at a commit",
+            query=references.CreateQuery,
+            body=shapes.AnyReferenceInput,
+            body_required=False,
+            answer=shapes.SingleReferenceResponse,
+            statuses=(404, 409),
+            is_write=True,
+        ),
+        Route(
+            method="PUT",
+            path="/trees/{ref}",
+            handle=references.assign_reference,
+            summary="Let a branch or tag name another commit",
+            query=references.TypeQuery,
+            body=shapes.AnyReferenceInput,
+            body_required=False,
+            answer=shapes.SingleReferenceResponse,
+            statuses=(404, 409),
+            patterns=_REF,
+            is_write=True,
+        ),
+        Route(
+            method="DELETE",
+            path="/trees/{ref}",
+            handle=references.delete_reference,
+            summary="Delete a branch or tag",
+            query=references.TypeQuery,
+            answer=shapes.SingleReferenceResponse,
+            statuses=(404, 409),
+            patterns=_REF,
+            is_write=True,
+        ),
+        Route(
+            method="GET",
+            path="/trees/{ref}/recent-changes",
+            handle=references.recent_changes,
+            summary="Where a branch or tag lately was",
+            query=references.RecentQuery,
+            answer=shapes.ReferenceHistoryResponse,
+            statuses=(404,),
+            patterns=_REF,
+        ),
+        Route(
+            method="GET",
+            path="/trees/{ref}/entries",
+            handle=reading.list_entries,
+            summary="List keys",
+            query=reading.EntriesQuery,
+            answer=shapes.EntriesResponse,
+            statuses=(404,),
+            patterns=_REF,
+        ),
+        Route(
+            method="GET",
+            path="/trees/{ref}/history",
+            handle=reading.get_history,
+            summary="List commits, newest first",
+            query=reading.HistoryQuery,
+            answer=shapes.LogResponse,
+            statuses=(404,),
+            patterns=_REF,
+        ),
+        Route(
+            method="GET",
+            path="/trees/{from}/diff/{to}",
+            handle=reading.get_diff,
+            summary="List keys that differ between two commits",
+            query=reading.RangeQuery,
+            answer=shapes.DiffResponse,
+            statuses=(404,),
+            patterns={"from": PATH_PATTERN, "to": PATH_PATTERN},
+        ),
+        Route(
+            method="GET",
+            path="/trees/{ref}/contents/{key}",
+            handle=reading.get_content,
+            summary="What a key holds",
+            query=reading.ContentQuery,
+            answer=shapes.ContentResponse,
+            statuses=(404,),
+            patterns=_REF,
+        ),
+        Route(
+            method="GET",
+            path="/trees/{ref}/contents",
+            handle=reading.get_contents,
+            summary="What several keys hold",
+            query=reading.ContentsQuery,
+            answer=shapes.GetMultipleContentsResponse,
+            statuses=(404,),
+            patterns=_REF,
+        ),
+        Route(
+            method="POST",
+            path="/trees/{ref}/contents",
+            handle=reading.get_requested_contents,
+            summary="What many keys hold",
+            query=reading.ContentQuery,
+            body=shapes.GetMultipleContentsRequest,
+            body_required=False,
+            answer=shapes.GetMultipleContentsResponse,
+            statuses=(404,),
+            patterns=_REF,
+        ),
+        Route(
+            method="POST",
+            path="/trees/{branch}/history/commit",
+            handle=committing.commit,
+            summary="Commit operations to a branch, all or none",
+            body=shapes.Operations,
+            body_required=False,
+            answer=shapes.CommitResponse,
+            statuses=(404, 409),
+            patterns=_BRANCH,
+            is_write=True,
+        ),
+        Route(
+            method="POST",
+            path="/trees/{branch}/history/merge",
+            handle=merging.merge,
+            summary="Merge a branch, tag or commit into a branch",
+            body=shapes.Merge,
+            body_required=False,
+            answer=shapes.MergeResponse,
+            statuses=(404, 409),
+            patterns=_BRANCH,
+            is_write=True,
+        ),
+        Route(
+            method="POST",
+            path="/trees/{branch}/history/transplant",
+            handle=merging.transplant,
+            summary="Repeat commits on a branch",
+            body=shapes.Transplant,
+            body_required=False,
+            answer=shapes.MergeResponse,
+            statuses=(404, 409),
+            patterns=_BRANCH,
+            is_write=True,
+        ),
+        # Last, since a reference may contain slashes: main/diff/@hash would be one.
+        Route(
+            method="GET",
+            path="/trees/{ref}",
+            handle=references.get_reference,
+            summary="A branch or tag as it is now",
+            query=references.GetQuery,
+            answer=shapes.SingleReferenceResponse,
+            statuses=(404,),
+            patterns=_REF,
+        ),
+    ),
+)
+"""The API."""

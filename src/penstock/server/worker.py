@@ -1,0 +1,51 @@
+"""One of several processes that serve a lake: what ``workers`` starts, with the listening socket's number."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+
+import msgspec
+
+from penstock.errors import PenstockError
+from penstock.server.figures import Figures
+from penstock.server.logs import Level, Log
+from penstock.server.run import Service, Serving, open_for
+
+
+def work(descriptor: int) -> int:
+    """Serve until a signal comes, or standard input ends; returns the process's exit status."""
+    told = sys.stdin.buffer.readline()
+    if not told:
+        return 1
+    serving = msgspec.json.decode(told, type=Serving)
+    log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people, os.getpid())
+    figures = Figures()
+    try:
+        lake = open_for(serving, figures.meter)
+    except PenstockError as error:
+        log.say(Level.ERROR, f"the lake cannot be opened: {error.message}", error=error.code)
+        return error.exit_code
+    with lake, socket.socket(fileno=descriptor) as listener:
+        service = Service(lake.catalogue, serving, figures, worker=os.getpid())
+        threading.Thread(target=_watch, args=(service,), name="supervisor", daemon=True).start()
+        service.run(listener, _ready)
+    return 0
+
+
+def _watch(service: Service) -> None:
+    """Wait for the supervisor's end, and drain then."""
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    service.stop()
+
+
+def _ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(work(int(sys.argv[1])))

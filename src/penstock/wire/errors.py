@@ -1,0 +1,128 @@
+"""Errors on the way: a client raises what the server raised, with the same class, message and details."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import (
+    AdministratorError,
+    CommitConflict,
+    ConflictError,
+    Denied,
+    NotFound,
+    OutcomeUnknown,
+    PenstockError,
+    RequestError,
+    Throttled,
+    TimedOut,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedFormat,
+)
+from penstock.model.conflicts import Conflict
+from penstock.model.keys import Key
+from penstock.wire import json
+
+
+class Error(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong."""
+
+    code: str
+    """Stable, and meant for programs."""
+    message: str
+    """For people."""
+    details: dict[str, Any] = {}
+    """The facts of the error, such as `conflicts`."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every answer that says that something went wrong."""
+
+    error: Error
+    request_id: str = ""
+    """As in the server's log."""
+
+
+_BY_STATUS: Final[Mapping[int, type[PenstockError]]] = {
+    401: Unauthenticated,
+    403: Denied,
+    404: NotFound,
+    408: TimedOut,
+    409: ConflictError,
+    429: Throttled,
+    502: Unavailable,
+    503: Unavailable,
+    504: OutcomeUnknown,
+}
+
+
+def encode_error(error: PenstockError, request_id: str) -> bytes:
+    """An error as the body of an answer."""
+    details = {name: _plain(value) for name, value in error.details.items()}
+    told = Error(code=error.code, message=error.message, details=details)
+    return json.encode(Failure(error=told, request_id=request_id), Failure)
+
+
+def decode_error(status: int, body: bytes) -> PenstockError | None:
+    """The error behind an answer; ``None`` if Penstock did not write it.
+
+    A newer server's error of a kind that is not known here becomes the nearest one that is.
+    """
+    try:
+        failure = msgspec.json.decode(body, type=Failure)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return rebuild(failure.error, status)
+
+
+def rebuild(told: Error, status: int) -> PenstockError:
+    """An error as it was raised on the other side."""
+    kind = _kinds().get(told.code) or kind_for(status)
+    details = dict(told.details)
+    if issubclass(kind, CommitConflict):
+        details["conflicts"] = _conflicts(details.get("conflicts", ()))
+    error = kind.__new__(kind)
+    PenstockError.__init__(error, told.message, **details)
+    return error
+
+
+def kind_for(status: int) -> type[PenstockError]:
+    """The nearest kind of error for an HTTP status."""
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    return RequestError if 400 <= status < 500 else AdministratorError
+
+
+def _conflicts(found: Any) -> tuple[Conflict, ...]:
+    """Conflicts as values; none if some are of a kind that is not known here. The message names them too."""
+    try:
+        conflicts: tuple[Conflict, ...] = json.read(msgspec.json.encode(found), tuple[Conflict, ...])
+    except UnsupportedFormat:
+        return ()
+    return conflicts
+
+
+def _kinds() -> dict[str, type[PenstockError]]:
+    return {kind.code: kind for kind in _below(PenstockError)}
+
+
+def _below(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)
+
+
+def _plain(value: Any) -> Any:
+    """A detail of an error as JSON can hold it."""
+    if isinstance(value, Key):
+        return str(value)
+    if isinstance(value, msgspec.Struct):
+        return json.dump(value, type(value))
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    return value

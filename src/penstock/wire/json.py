@@ -1,0 +1,127 @@
+"""JSON of the model's values, by the rule of ``twins``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import InvalidKey, InvalidRequest, UnsupportedFormat
+from penstock.wire.descriptions import described
+from penstock.wire.twins import Twins, read_leaf
+
+_strict: Final = Twins(strict=True)
+_tolerant: Final = Twins(strict=False)
+_encoder: Final = msgspec.json.Encoder()
+
+_BUILT_IN: Final = (bytes, datetime, UUID)
+_PLACE = re.compile(r" - at `(key in )?\$\.?(.*)`$")
+
+
+def encode(value: Any, kind: Any) -> bytes:
+    """A value of a type as JSON."""
+    return _encoder.encode(dump(value, kind))
+
+
+def dump(value: Any, kind: Any) -> Any:
+    """A value of a type as what msgspec writes as its JSON, to be part of something larger."""
+    convert = _strict.of(kind).dump
+    return value if convert is None else convert(value)
+
+
+def checked(value: Any, kind: Any) -> Any:
+    """As ``dump``, for a value that a program made: one of another type is a ``msgspec.ValidationError``.
+
+    JSON has fewer types than Python. Without this, bytes in the place of text would arrive as other text.
+    """
+    written = dump(value, kind)
+    msgspec.convert(
+        written, _strict.of(kind).type, from_attributes=True, builtin_types=_BUILT_IN, dec_hook=read_leaf
+    )
+    return written
+
+
+def decode(data: bytes, kind: Any) -> Any:
+    """A value of a type that somebody asks with: ``InvalidRequest`` for whatever it cannot be."""
+    with _refusing():
+        return _built(_decoder(kind, True).decode(data), kind, _strict)
+
+
+def convert(values: Mapping[str, Any], kind: Any) -> Any:
+    """A struct, from the text of each field, or a list of texts where a field has several."""
+    with _refusing():
+        found = msgspec.convert(values, _strict.of(kind).type, strict=False, dec_hook=read_leaf)
+        return _built(found, kind, _strict)
+
+
+def read(data: bytes, kind: Any) -> Any:
+    """A value of a type that somebody answered with.
+
+    What a newer version says in addition is ignored; ``UnsupportedFormat`` if it cannot be understood.
+    """
+    try:
+        return _built(_decoder(kind, False).decode(data), kind, _tolerant)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidKey) as problem:
+        raise UnsupportedFormat(f"the answer is not understood: {problem}") from None
+
+
+def schema(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The JSON schema of each type, and the components ``#/components/schemas/<name>`` that they refer to.
+
+    Descriptions are the docstrings of classes and fields.
+    """
+    schemas, components = msgspec.json.schema_components(
+        [_strict.of(kind).type for kind in kinds],
+        schema_hook=_leaf_schema,
+        ref_template="#/components/schemas/{name}",
+    )
+    whole = [list(schemas), described(components, kinds)]
+    pure: list[Any] = msgspec.json.decode(
+        msgspec.json.encode(whole)
+    )  # defaults such as an empty tuple are gone
+    return pure[0], pure[1]
+
+
+def _built(found: Any, kind: Any, twins: Twins) -> Any:
+    build = twins.of(kind).build
+    return found if build is None else build(found)
+
+
+@cache
+def _decoder(kind: Any, strict: bool) -> msgspec.json.Decoder[Any]:
+    twins = _strict if strict else _tolerant
+    return msgspec.json.Decoder(twins.of(kind).type, dec_hook=read_leaf)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except msgspec.ValidationError as problem:
+        raise _refusal(str(problem)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise InvalidRequest(f"the request is not JSON that can be read: {problem}") from None
+
+
+def _refusal(problem: str) -> InvalidRequest:
+    found = _PLACE.search(problem)
+    if found is None or not found[2]:
+        return InvalidRequest(f"the request cannot be read: {_PLACE.sub('', problem)}")
+    what = problem[: found.start()]
+    return InvalidRequest(f"the request cannot be read, at '{found[2]}': {what}", field=found[2])
+
+
+def _leaf_schema(_: type) -> dict[str, Any]:
+    """Of a key, the only type that is none of JSON's."""
+    return {
+        "type": "string",
+        "description": "A key: its elements with dots between them. An element that contains a dot or a "
+        "quote stands in double quotes, which are doubled inside.",
+        "examples": ["sales.orders", 'sales."2026.11"'],
+    }

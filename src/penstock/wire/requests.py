@@ -1,0 +1,169 @@
+"""How a call travels as an HTTP request.
+
+Fields that the path names are in it, percent-encoded; ``idempotency_key`` is the header ``Idempotency-Key``,
+percent-encoded too; the others are the query of a ``GET`` or ``DELETE``, else the JSON body. What has its
+default value is not sent, so that an older server understands a newer client that asks for nothing new.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
+from urllib.parse import quote, unquote_to_bytes, urlencode
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from penstock.errors import InvalidRequest
+from penstock.wire import json
+
+KEY_FIELD: Final = "idempotency_key"
+KEY_HEADER: Final = "Idempotency-Key"
+_PRINTABLE: Final = "".join(chr(one) for one in range(0x21, 0x7F) if chr(one) != "%")
+
+
+class Travels(Protocol):
+    """A type of call: a struct that says where it goes."""
+
+    method: ClassVar[str]
+    path: ClassVar[str]
+
+
+C = TypeVar("C", bound=Travels)
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the fields of one type of call are in a request."""
+
+    in_path: tuple[str, ...]
+    has_key: bool
+    rest: type[msgspec.Struct] | None
+    """A struct of all other fields; ``None`` if there are none."""
+    rest_fields: tuple[FieldInfo, ...]
+    is_query: bool
+    """Whether those are the query; they are the body if not."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, as far as it does not depend on the server."""
+
+    method: str
+    target: str
+    """Path and query, relative to the API's prefix."""
+    headers: dict[str, str]
+    body: bytes | None
+
+
+@cache
+def form_of(kind: type[Travels]) -> Form:
+    """Where the fields of a type of call go."""
+    in_path = tuple(re.findall(r"{(\w+)}", kind.path))
+    every = fields(cast("type[msgspec.Struct]", kind))
+    others = tuple(one for one in every if one.name not in in_path and one.name != KEY_FIELD)
+    return Form(
+        in_path=in_path,
+        has_key=any(one.name == KEY_FIELD for one in every),
+        rest=_struct(kind, others) if others else None,
+        rest_fields=others,
+        is_query=kind.method in ("GET", "DELETE"),
+    )
+
+
+def request_of(call: Any) -> Request:
+    """A call as a request; ``InvalidRequest`` if it holds something that cannot be sent."""
+    try:
+        return _request(call)
+    except (msgspec.MsgspecError, AttributeError, TypeError, ValueError, RecursionError) as problem:
+        raise InvalidRequest(f"{type(call).__name__} cannot be sent: {problem}") from None
+
+
+def call_of(kind: type[C], path: Mapping[str, str], rest: Any, headers: Mapping[str, str]) -> C:
+    """The call behind a request, of which the path and the rest were read already."""
+    form = form_of(kind)
+    values: dict[str, Any] = {name: path[name] for name in form.in_path}
+    if rest is not None:
+        values |= {one.name: getattr(rest, one.name) for one in form.rest_fields}
+    key = headers.get(KEY_HEADER.lower())
+    if form.has_key and key is not None:
+        values[KEY_FIELD] = _unquoted(key)
+    return kind(**values)
+
+
+def _unquoted(header: str) -> str:
+    try:
+        return unquote_to_bytes(header.encode("latin-1")).decode()
+    except UnicodeError:
+        raise InvalidRequest(f"{KEY_HEADER}: an idempotency key is percent-encoded UTF-8") from None
+
+
+def _request(call: Any) -> Request:
+    kind: type[Travels] = type(call)
+    form = form_of(kind)
+    key = getattr(call, KEY_FIELD, None)
+    headers = {KEY_HEADER: quote(key, safe=_PRINTABLE)} if key is not None else {}
+    path = re.sub(r"{(\w+)}", lambda found: _segment(found[1], getattr(call, found[1])), kind.path)
+    sent = dict(_sent(call, form))
+    if form.is_query:
+        query = urlencode(list(_texts(sent)))
+        target = f"{path}?{query}" if query else path
+        return Request(method=kind.method, target=target, headers=headers, body=None)
+    headers["Content-Type"] = "application/json"
+    return Request(method=kind.method, target=path, headers=headers, body=msgspec.json.encode(sent))
+
+
+def _struct(kind: type[Travels], others: tuple[FieldInfo, ...]) -> type[msgspec.Struct]:
+    declared = []
+    for one in others:
+        default = {"default": one.default, "default_factory": one.default_factory}
+        declared.append((one.name, one.type, msgspec.field(**default)))
+    return msgspec.defstruct(
+        kind.__name__,
+        declared,
+        frozen=True,
+        kw_only=True,
+        module=kind.__module__,
+        namespace={"__doc__": kind.__doc__},
+    )
+
+
+def _sent(call: Any, form: Form) -> Iterator[tuple[str, Any]]:
+    """The fields that are not what they are anyway, as JSON has them."""
+    for one in form.rest_fields:
+        value = getattr(call, one.name)
+        if one.required or value != _default(one):
+            yield one.name, _checked(value, one)
+
+
+def _checked(value: Any, field: FieldInfo) -> Any:
+    try:
+        return json.checked(value, field.type)
+    except msgspec.ValidationError as problem:
+        raise InvalidRequest(f"'{field.name}' cannot be sent: {problem}", field=field.name) from None
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+
+
+def _segment(name: str, value: str) -> str:
+    if not value:
+        raise InvalidRequest(f"'{name}' is empty")
+    # A client or proxy that tidies paths would take these for steps.
+    return quote(value, safe="") if value not in (".", "..") else value.replace(".", "%2E")
+
+
+def _texts(sent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in sent.items():
+        for one in value if isinstance(value, tuple) else (value,):
+            yield name, _text(one)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,229 @@
+"""Twins: for every type of the model, the type that its JSON has.
+
+The model is made for storage: contents are arrays with numbered tags, ids are bytes, keys are tuples. JSON is
+for people and other languages. Instead of a second set of classes, one rule derives them:
+
+* a struct is an object with the names of its fields, also where it is stored as an array;
+* a key is text, ``sales.orders``;
+* an id is hexadecimal digits, other bytes are base64;
+* a content says its ``type``, an operation says its ``operation``;
+* an integer has 64 bits, a time has a time zone; everything else is as msgspec writes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Meta
+from msgspec.structs import FieldInfo, fields
+
+from penstock.model.content import TYPE_NAMES
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.operations import Change, Delete, Put, Unchanged
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+_TAGS: Final[Mapping[type, tuple[str, str]]] = {
+    **{kind: ("type", name) for kind, name in TYPE_NAMES.items()},
+    **{kind: ("operation", kind.__name__.lower()) for kind in (Put, Delete, Unchanged, Change)},
+}
+"""The field that tells which member of a union an object is, and what it says."""
+
+_HEXADECIMAL: Final = Annotated[str, Meta(pattern="^([0-9a-fA-F]{2})*$", description="Hexadecimal digits.")]
+_INTEGER: Final = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_MOMENT: Final = Annotated[datetime, Meta(tz=True)]
+
+
+class Twin(msgspec.Struct, frozen=True):
+    """What a type is in JSON, and the way there and back; ``None`` where the value stays as it is."""
+
+    type: Any
+    """What JSON is read as, and checked against."""
+    dump: Convert | None = None
+    """From a value to what is written as JSON."""
+    build: Convert | None = None
+    """From what was read, an instance of ``type``, to the value."""
+
+
+class Twins:
+    """The twins of all types, each made once. ``strict`` ones refuse fields that they do not know."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self._known: dict[Any, Twin] = {}
+        self._making = threading.RLock()
+
+    def of(self, kind: Any) -> Twin:
+        known = self._known.get(kind)
+        if known is None:
+            with self._making:
+                known = self._known.get(kind) or self._made(kind)
+                self._known[kind] = known
+        return known
+
+    def _made(self, kind: Any) -> Twin:
+        if kind is Key:
+            return Twin(Key, _key_text)
+        if kind == ObjectId:
+            return Twin(_HEXADECIMAL, bytes.hex, bytes.fromhex)
+        if kind is int:
+            return Twin(_INTEGER)
+        if kind is datetime:
+            return Twin(_MOMENT)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return self._struct(kind)
+        origin = get_origin(kind)
+        if origin is Annotated:
+            inner, *notes = get_args(kind)
+            twin = self.of(inner)
+            return Twin(Annotated[(twin.type, *notes)], twin.dump, twin.build)
+        if origin in (Union, UnionType):
+            return self._union(get_args(kind))
+        if origin is tuple:
+            return self._tuple(get_args(kind))
+        if origin is dict:
+            return self._dict(*get_args(kind))
+        return Twin(kind)
+
+    # -- structs ---------------------------------------------------------------------------------------
+
+    def _struct(self, kind: type[msgspec.Struct]) -> Twin:
+        parts = [(field, self.of(field.type)) for field in fields(kind)]
+        tag_field, tag = _TAGS.get(kind, (None, None))
+        twin = msgspec.defstruct(
+            kind.__name__,
+            [_declared(field, part) for field, part in parts],
+            frozen=True,
+            kw_only=True,
+            forbid_unknown_fields=self._strict,
+            tag_field=tag_field,
+            tag=tag,
+            module=kind.__module__,
+            namespace={"__doc__": kind.__doc__},
+        )
+        names = {field.name: part for field, part in parts}
+        is_plain = not tag and not kind.__struct_config__.array_like
+        is_plain = is_plain and all(part.dump is None for part in names.values())
+        return Twin(twin, None if is_plain else _dumper(names, tag_field, tag), _builder(kind, names))
+
+    # -- containers ------------------------------------------------------------------------------------
+
+    def _union(self, members: tuple[Any, ...]) -> Twin:
+        twins = {member: self.of(member) for member in members}
+        kind = _generic(Union, tuple(twin.type for twin in twins.values()))
+        some = [member for member in members if member is not NoneType]
+        if len(some) == 1:
+            only = twins[some[0]]
+            return Twin(kind, _unless_none(only.dump), _unless_none(only.build))
+        dumps = {member: twin.dump for member, twin in twins.items() if twin.dump is not None}
+        builds = {twin.type: twin.build for twin in twins.values() if twin.build is not None}
+        return Twin(kind, _by_type(dumps), _by_type(builds))
+
+    def _tuple(self, members: tuple[Any, ...]) -> Twin:
+        if len(members) == 2 and members[1] is Ellipsis:
+            each = self.of(members[0])
+            kind = _generic(tuple, (each.type, ...))
+            return Twin(kind, _of_each(each.dump), _of_each(each.build))
+        twins = [self.of(member) for member in members]
+        kind = _generic(tuple, tuple(twin.type for twin in twins))
+        return Twin(
+            kind, _in_places([twin.dump for twin in twins]), _in_places([twin.build for twin in twins])
+        )
+
+    def _dict(self, key: Any, value: Any) -> Twin:
+        keys, values = self.of(key), self.of(value)
+        kind = _generic(dict, (keys.type, values.type))
+        return Twin(kind, _of_values(values.dump), _of_values(values.build))
+
+
+def read_leaf(kind: type, value: Any) -> Any:
+    """What JSON has no type for: msgspec asks for it while it reads."""
+    if kind is Key:
+        return Key.parse(value)
+    raise NotImplementedError(f"there is no JSON for {kind}")
+
+
+def _key_text(key: Key) -> str:
+    if not isinstance(key, Key):
+        raise TypeError(f"a Key is expected, not {type(key).__name__}: use Key.parse")
+    return str(key)
+
+
+def _generic(kind: Any, members: tuple[Any, ...]) -> Any:
+    """A generic type of types that are only known at run time."""
+    return kind[members]
+
+
+def _declared(field: FieldInfo, twin: Twin) -> Any:
+    """A field as ``defstruct`` wants it, with its default."""
+    if field.required:
+        return field.name, twin.type
+    if field.default_factory is not NODEFAULT:
+        return field.name, twin.type, msgspec.field(default_factory=field.default_factory)
+    written = twin.dump(field.default) if twin.dump is not None else field.default
+    default = msgspec.convert(written, twin.type, from_attributes=True, dec_hook=read_leaf)
+    return field.name, twin.type, msgspec.field(default=default)
+
+
+def _dumper(parts: Mapping[str, Twin], tag_field: str | None, tag: str | None) -> Convert:
+    dumps = tuple((name, part.dump) for name, part in parts.items())
+    start: dict[str, Any] = {tag_field: tag} if tag_field is not None else {}
+
+    def dump(value: Any) -> dict[str, Any]:
+        written: dict[str, Any] = dict(start)
+        for name, convert in dumps:
+            found = getattr(value, name)
+            written[name] = found if convert is None else convert(found)
+        return written
+
+    return dump
+
+
+def _builder(kind: type[msgspec.Struct], parts: Mapping[str, Twin]) -> Convert:
+    builds = tuple((name, part.build) for name, part in parts.items())
+
+    def build(twin: Any) -> msgspec.Struct:
+        values = {}
+        for name, convert in builds:
+            found = getattr(twin, name)
+            values[name] = found if convert is None else convert(found)
+        return kind(**values)
+
+    return build
+
+
+def _unless_none(convert: Convert | None) -> Convert | None:
+    return None if convert is None else lambda value: None if value is None else convert(value)
+
+
+def _by_type(converts: Mapping[Any, Convert]) -> Convert | None:
+    if not converts:
+        return None
+
+    def convert(value: Any) -> Any:
+        chosen = converts.get(type(value))
+        return value if chosen is None else chosen(value)
+
+    return convert
+
+
+def _of_each(convert: Convert | None) -> Convert | None:
+    return None if convert is None else lambda values: tuple([convert(value) for value in values])
+
+
+def _of_values(convert: Convert | None) -> Convert | None:
+    return None if convert is None else lambda values: {key: convert(value) for key, value in values.items()}
+
+
+def _in_places(converts: list[Convert | None]) -> Convert | None:
+    if all(convert is None for convert in converts):
+        return None
+    return lambda values: tuple(
+        value if convert is None else convert(value) for convert, value in zip(converts, values, strict=True)
+    )

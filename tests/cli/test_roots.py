@@ -1,0 +1,38 @@
+"""The places where tables may be, from the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Terminal
+
+
+def test_roots_are_added_listed_and_removed(terminal: Terminal) -> None:
+    warehouse = str(terminal.place / "warehouse")
+    assert terminal("root").lines == [f"{warehouse}  warehouse"]
+    added = terminal("root", "add", "s3://bucket/sales/", "/data/exports")
+    assert [line.split()[0] for line in added.lines] == [warehouse, "s3://bucket/sales", "/data/exports"]
+    assert terminal.json("root", "list") == {
+        "warehouse": warehouse,
+        "roots": [warehouse, "s3://bucket/sales", "/data/exports"],
+    }
+    assert terminal.json("root", "remove", "s3://bucket/sales")["roots"] == [warehouse, "/data/exports"]
+
+
+def test_a_root_added_twice_is_there_once(terminal: Terminal) -> None:
+    terminal("root", "add", "s3://bucket/sales")
+    found = terminal.json("root", "add", "s3://bucket/sales", "s3://bucket/sales/")
+    assert found["roots"][1:] == ["s3://bucket/sales"]
+
+
+@pytest.mark.parametrize("wrong", ["s3://bucket/../x", "s3://user@bucket/x", "s3:///x", "file://elsewhere/x"])
+def test_what_cannot_be_a_root_is_refused(terminal: Terminal, wrong: str) -> None:
+    assert terminal("root", "add", wrong, "--json", status=1).error["code"] == "location_refused"
+    assert len(terminal.json("root")["roots"]) == 1
+
+
+def test_what_is_no_root_or_is_the_warehouse_is_not_removed(terminal: Terminal) -> None:
+    assert "is no root" in terminal("root", "remove", "s3://bucket/x", status=1).err
+    assert "stays" in terminal("root", "remove", str(terminal.place / "warehouse"), status=1).err
+    terminal("root", "add", status=2)
+    terminal("root", "remove", status=2)

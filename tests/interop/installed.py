@@ -1,0 +1,64 @@
+"""Other people's clients, as `make interop` has laid them out under build/interop."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.servers.process import Missing
+
+BUILD = Path(__file__).parents[2] / "build" / "interop"
+RUN_MAX_S = 200.0
+
+
+def python_environment(name: str) -> Path:
+    """The directory of an environment's programs."""
+    # The file of pins is written last: without it the installation was cut short.
+    if not (BUILD / name / "pins.txt").exists():
+        raise Missing(f"the Python environment of {name} is not installed: run `make interop`")
+    return BUILD / name / "bin"
+
+
+def java() -> Path:
+    found = shutil.which("java")
+    if found is None:
+        raise Missing("there is no Java on this machine: run `make servers`, then `make interop`")
+    return Path(found)
+
+
+def java_libraries(name: str) -> Path:
+    """A directory of libraries, which a pom of ours names."""
+    if not (BUILD / name / "pom.xml").exists():
+        raise Missing(f"the Java libraries in build/interop/{name} are not installed: run `make interop`")
+    return BUILD / name
+
+
+def java_classes() -> Path:
+    """The directory of our own programs."""
+    if not (BUILD / "scenarios").exists():
+        raise Missing("the programs in tests/interop/java are not compiled: run `make interop`")
+    return BUILD / "scenarios"
+
+
+def run(
+    command: Sequence[str | Path], environment: dict[str, str], directory: Path, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run somebody's program to its end. It sees no environment but the one given here."""
+    return subprocess.run(
+        [str(part) for part in command],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "TZ": "UTC",
+            "HOME": str(directory),
+            **environment,
+        },
+        cwd=directory,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=RUN_MAX_S,
+        check=False,
+    )

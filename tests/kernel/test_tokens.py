@@ -1,0 +1,279 @@
+"""Tokens as rows of a store: put once, revoked for good, moved with the lake, and never lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.errors import (
+    ConflictError,
+    Damaged,
+    InvalidRequest,
+    LakeMoved,
+    OutcomeUnknown,
+    RetriesExhausted,
+    TokenNotFound,
+    Unavailable,
+)
+from penstock.kernel.copy import copy
+from penstock.kernel.fsck import fsck
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.seal import cancel
+from penstock.kernel.settings import Settings
+from penstock.kernel.sweep import sweep
+from penstock.kernel.tokens import PREFIX, find_token, put_token, revoke_token, tokens
+from penstock.model.clock import now_us
+from penstock.model.references import Kind
+from penstock.model.tokens import Grant, Role, Token
+from penstock.stores import open_store
+from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Row, Store
+from penstock.testing.faults import FaultyStore, Point
+from tests.queue.hooks import Caller, new_kernel
+
+QUICK = Settings(backoff_max_ms=2, tries_max=5)
+MADE = datetime(2026, 11, 1, tzinfo=UTC)
+TOKEN = Token(
+    id="0123456789ab",
+    name="etl",
+    secret_hash=bytes(range(32)),
+    grants=(Grant(Role.READ), Grant(Role.WRITE, "dev/*", "sales.*")),
+    created=MADE,
+    expires=datetime(2027, 11, 1, tzinfo=UTC),
+)
+
+
+def like(**changes: object) -> Token:
+    return msgspec.structs.replace(TOKEN, **changes)
+
+
+def move(source: Kernel, target: Store, *, fork: bool = False) -> None:
+    copy(source, target, source_place="here", target_place="there", fork=fork)
+
+
+@pytest.fixture
+def store() -> FaultyStore:
+    store = FaultyStore(MemoryStore(), locking=False)
+    new_kernel(store, settings=QUICK)
+    return store
+
+
+def test_a_token_is_found_until_it_is_revoked(store: FaultyStore) -> None:
+    assert tokens(store) == []
+    assert put_token(store, QUICK, TOKEN) == TOKEN
+    assert find_token(store, TOKEN.id) == TOKEN
+    other = put_token(store, QUICK, like(id="f" * 12))
+    assert tokens(store) == [TOKEN, other]
+    assert revoke_token(store, QUICK, TOKEN.id) == TOKEN
+    assert (find_token(store, TOKEN.id), tokens(store)) == (None, [other])
+    with pytest.raises(TokenNotFound, match=TOKEN.id):
+        revoke_token(store, QUICK, TOKEN.id)
+
+
+def test_tokens_are_kept_by_a_database(tmp_path: Path) -> None:
+    for opening in range(2):
+        store = open_store(str(tmp_path), True, now_us)
+        new_kernel(store)
+        assert put_token(store, QUICK, TOKEN) == TOKEN
+        assert tokens(store) == [TOKEN], opening
+        store.close()
+
+
+def test_the_same_token_sent_again_is_answered_by_what_is_there(store: FaultyStore) -> None:
+    put_token(store, QUICK, TOKEN)
+    later = like(created=datetime(2026, 12, 1, tzinfo=UTC))
+    assert put_token(store, QUICK, later) == TOKEN
+    assert tokens(store) == [TOKEN]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        like(name="somebody else"),
+        like(secret_hash=bytes(32)),
+        like(grants=(Grant(Role.ADMIN),)),
+        like(expires=None),
+    ],
+)
+def test_another_token_under_the_same_id_is_refused(store: FaultyStore, other: Token) -> None:
+    put_token(store, QUICK, TOKEN)
+    with pytest.raises(ConflictError, match=TOKEN.id):
+        put_token(store, QUICK, other)
+    assert tokens(store) == [TOKEN]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        like(id="../etc"),
+        like(id="0123456789AB"),
+        like(id=""),
+        like(name=" "),
+        like(name="a\nb"),
+        like(name="x" * 300),
+        like(secret_hash=b"short"),
+        like(grants=()),
+        like(grants=(Grant(Role.READ),) * 101),
+        like(grants=(Grant(Role.READ, ""),)),
+        like(grants=(Grant(Role.READ, "*", "a\0b"),)),
+        like(grants=(Grant(Role.ADMIN, "dev/*"),)),
+        like(grants=(Grant(Role.ADMIN, "*", "sales.*"),)),
+        like(expires=datetime(2030, 1, 1)),  # noqa: DTZ001 - that is what is wrong with it
+    ],
+)
+def test_a_token_that_cannot_be_is_refused(store: FaultyStore, wrong: Token) -> None:
+    with pytest.raises(InvalidRequest):
+        put_token(store, QUICK, wrong)
+    assert tokens(store) == []
+
+
+def test_of_two_who_put_different_tokens_under_one_id_at_once_one_is_refused(store: FaultyStore) -> None:
+    gate = store.pause(Point.BEFORE_SWAP, name=PREFIX + TOKEN.id)
+    slow = Caller(lambda: put_token(store, QUICK, TOKEN))
+    gate.reached()
+    quick = put_token(store.inner, QUICK, like(name="quick"))
+    gate.open()
+    assert isinstance(slow.error, ConflictError)
+    assert tokens(store) == [quick]
+
+
+def test_of_two_who_revoke_at_once_one_finds_nothing(store: FaultyStore) -> None:
+    put_token(store, QUICK, TOKEN)
+    gate = store.pause(Point.BEFORE_SWAP, name=PREFIX + TOKEN.id)
+    slow = Caller(lambda: revoke_token(store, QUICK, TOKEN.id))
+    gate.reached()
+    assert revoke_token(store.inner, QUICK, TOKEN.id) == TOKEN
+    gate.open()
+    assert isinstance(slow.error, TokenNotFound)
+
+
+def test_a_lost_answer_is_looked_up(store: FaultyStore) -> None:
+    store.lose_answer()
+    assert put_token(store, QUICK, TOKEN) == TOKEN
+    store.lose_answer()
+    assert revoke_token(store, QUICK, TOKEN.id) == TOKEN
+    assert tokens(store) == []
+
+
+def test_a_store_that_never_says_what_happened_leaves_doubt(store: FaultyStore) -> None:
+    store.lose_answer()
+    store.fail(Point.TURN, Unavailable("away"), times=None, skip=1)
+    with pytest.raises(OutcomeUnknown, match="token list"):
+        put_token(store, QUICK, TOKEN)
+    store.heal()
+    assert put_token(store, QUICK, TOKEN) == TOKEN
+
+
+def test_a_store_that_is_away_is_unavailable(store: FaultyStore) -> None:
+    store.be_unavailable()
+    with pytest.raises(Unavailable):
+        put_token(store, QUICK, TOKEN)
+    store.heal()
+    store.lose_swap(times=None)
+    with pytest.raises(RetriesExhausted, match=TOKEN.id):
+        put_token(store, QUICK, TOKEN)
+    store.heal()
+    assert tokens(store) == []
+
+
+def test_a_move_takes_tokens_along_and_a_fork_has_none(store: FaultyStore) -> None:
+    kernel = Kernel(store, settings=QUICK)
+    put_token(store, QUICK, TOKEN)
+    forked, moved = MemoryStore(), MemoryStore()
+    move(kernel, forked, fork=True)
+    move(kernel, moved)
+    assert tokens(forked) == []
+    assert tokens(moved) == [TOKEN]
+    with pytest.raises(LakeMoved):
+        put_token(store, QUICK, like(id="f" * 12))
+    with pytest.raises(LakeMoved):
+        revoke_token(store, QUICK, TOKEN.id)
+    revoke_token(moved, QUICK, TOKEN.id)
+
+
+def test_a_token_that_is_revoked_before_a_cancelled_move_is_repeated_does_not_come_back(
+    store: FaultyStore,
+) -> None:
+    """The first try had copied it, and must not leave it there."""
+    kernel, target = Kernel(store, settings=QUICK), FaultyStore(MemoryStore())
+    put_token(store, QUICK, TOKEN)
+    target.at(Point.AFTER_SWAP, _stop, name=PREFIX + TOKEN.id)
+    with pytest.raises(Stopped):
+        move(kernel, target)
+    assert tokens(target) == [TOKEN]
+    cancel(store, QUICK)
+    revoke_token(store, QUICK, TOKEN.id)
+    move(kernel, target)
+    assert tokens(target) == []
+
+
+class Stopped(Exception):
+    """The copy was stopped."""
+
+
+def _stop() -> None:
+    raise Stopped
+
+
+@pytest.mark.parametrize("what", ["put", "revoke"])
+def test_who_changes_a_token_while_the_lake_moves_away_is_told(store: FaultyStore, what: str) -> None:
+    """Found neither by the mover, who has read all tokens, nor by itself, before it lands."""
+    kernel, target = Kernel(store.inner, settings=QUICK), MemoryStore()
+    if what == "revoke":
+        put_token(store, QUICK, TOKEN)
+    ways: dict[str, Callable[[], object]] = {
+        "put": lambda: put_token(store, QUICK, TOKEN),
+        "revoke": lambda: revoke_token(store, QUICK, TOKEN.id),
+    }
+    gate = store.pause(Point.BEFORE_SWAP, name=PREFIX + TOKEN.id)
+    late = Caller(ways[what])
+    gate.reached()
+    move(kernel, target)
+    gate.open()
+    assert isinstance(late.error, LakeMoved)
+    assert tokens(store) == []
+    assert tokens(target) == ([TOKEN] if what == "revoke" else [])
+
+
+def test_a_repeated_put_takes_nothing_back_while_the_lake_is_being_sealed(store: FaultyStore) -> None:
+    put_token(store, QUICK, TOKEN)
+    kernel, target = Kernel(store.inner, settings=QUICK), MemoryStore()
+    seen = store.pause(Point.REFERENCE, name="@lake")  # on its way, when the description is read
+    again = Caller(lambda: put_token(store, QUICK, like(created=datetime(2026, 12, 1, tzinfo=UTC))))
+    seen.reached()
+    move(kernel, target)
+    seen.open()
+    assert isinstance(again.error, LakeMoved | None)
+    assert tokens(target) == tokens(store) == [TOKEN]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(PREFIX + TOKEN.id, Kind.TOKEN, b"junk"),
+        Row(PREFIX + TOKEN.id, Kind.TOKEN, msgspec.msgpack.encode(like(id="f" * 12))),
+        Row(PREFIX + TOKEN.id, Kind.TOKEN, msgspec.msgpack.encode(like(grants=()))),
+    ],
+)
+def test_fsck_names_a_token_that_cannot_be(store: FaultyStore, row: Row) -> None:
+    kernel = Kernel(store, settings=QUICK)
+    put_token(store, QUICK, TOKEN)
+    assert fsck(kernel).damages == ()
+    with store.turn(row.name) as turn:
+        assert turn.advance({}, row).swapped
+    assert [damage.object for damage in fsck(kernel).damages] == [row.name]
+    if row.data != msgspec.msgpack.encode(like(grants=())):
+        with pytest.raises(Damaged, match=row.name):
+            tokens(store)
+
+
+def test_a_sweep_leaves_tokens_alone_and_they_count_as_no_references(store: FaultyStore) -> None:
+    kernel = Kernel(store, settings=Settings(grace_s=0, tombstone_days=0))
+    put_token(store, QUICK, TOKEN)
+    sweep(kernel)
+    assert tokens(store) == [TOKEN]
+    assert fsck(kernel).references == 1

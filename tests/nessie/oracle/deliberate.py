@@ -1,0 +1,127 @@
+"""Where Penstock does not answer as Nessie does, and why.
+
+Everything that is not listed here must be the same: the status, every field, every word of a message.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+LIBRARY_WORDS = re.compile(
+    r"""
+      Cannot\ (construct\ instance|deserialize\ value)\ of | Could\ not\ resolve\ (type\ id|subtype)
+    | Unexpected\ (character|end-of-input) | Unrecognized\ field | Text\ '.*'\ could\ not\ be\ parsed
+    | org\.projectnessie\.cel | Illegal\ hex\ character | Missing\ type\ id | No\ type\ registered\ for
+    """,
+    re.VERBOSE,
+)
+"""Messages that Nessie's JSON and CEL libraries made up. They name Java classes and columns of a buffer that
+nobody can see, and no client reads them. Penstock says it in its own words, with the same status and code."""
+
+CRASHED = 500
+REFUSED = 400
+"""Nessie answers some nonsense with an internal error. It is the client's mistake, and Penstock says so."""
+
+ERRORS = 400
+"""Some of Nessie's errors have no body at all. Penstock's say what is wrong, in the form of the others."""
+
+
+class Deliberate(msgspec.Struct, frozen=True):
+    """A request that Penstock answers otherwise: where it is asked, the status of the answer, and why."""
+
+    scenario: str
+    path: str
+    status: int
+    reason: str
+
+
+UNREACHABLE = (
+    "Who may read a branch could otherwise read every commit of the lake by its hash; "
+    "a commit is found under a name only where the name leads to it."
+)
+CHAINED = "Nessie forgets all but the last step of a chain in a path; the specification means all of them."
+WHOLE_SECONDS = (
+    "Nessie wants a fraction in an instant that a path holds; its specification does not ask for one."
+)
+DESCRIBED = (
+    "Nessie's own description of its API calls this field so, and Nessie then ignores it: "
+    "what was meant as a trial is carried out."
+)
+UNREADABLE = (
+    "Nessie takes a parameter that it cannot read for a part of an unknown address, and answers without a "
+    "word; Penstock says what is wrong with it."
+)
+ORDER = (
+    "Keys are ordered by their UTF-8 bytes, not by the units of UTF-16 that Java has; it is another order "
+    "for characters beyond the basic plane only."
+)
+PYNESSIE = (
+    "Version 1 is there for pynessie, which cannot read a view without these texts, nor a namespace with "
+    "properties, and so fails with Nessie itself."
+)
+ANY_TYPE = "There is only JSON to be had; a client that asks for something else may take it or leave it."
+
+DELIBERATE = (
+    *(
+        Deliberate(
+            "a commit is read by a name that does not lead to it",
+            f"v2/trees/dev@<h1>/{what}",
+            404,
+            UNREACHABLE,
+        )
+        for what in ("entries", "contents/a", "history", "diff/main")
+    ),
+    Deliberate(
+        "a merge takes a commit by a name that does not lead to it",
+        "v2/trees/main@<h1>/history/merge",
+        404,
+        UNREACHABLE,
+    ),
+    Deliberate("commits are found relative to others", "v2/trees/main@<h3>~1~1/entries", 200, CHAINED),
+    Deliberate("what is not a path of the API is not found", "v2/trees?fetch=MINIMAL", 200, ANY_TYPE),
+    *(
+        Deliberate(scenario, path, 400, UNREADABLE)
+        for scenario, path in (
+            ("what is not a path of the API is not found", "v2/trees/main/history?fetch=OTHER"),
+            ("only a name finds a reference", "v2/trees/main?fetch=OTHER"),
+            ("only a name finds a reference", "v2/trees/main?fetch=all"),
+            ("references are listed in pages and filtered", "v2/trees?max-records=x"),
+            ("keys are written in three ways", "v2/trees/main/contents/.a*x"),
+            ("keys are written in three ways", "v2/trees/main/contents/."),
+            ("keys are written in three ways", "v2/trees/main/contents/a..b"),
+        )
+    ),
+    *(
+        Deliberate("keys are ordered by the units of UTF-16", f"v2/trees/{path}", 200, ORDER)
+        for path in (
+            "main/entries",
+            "main/entries?min-key=%EE%80%80",
+            "main/entries?max-key=%F0%9F%98%80",
+            "main/entries?max-records=4",
+            "main/entries?max-records=4&page-token=<next>",
+            "main@<empty>/diff/main",
+        )
+    ),
+    *(
+        Deliberate("version 1 commits and reads contents", f"v1/{path}", 200, PYNESSIE)
+        for path in (
+            "contents?ref=main",
+            "contents/v?ref=main",
+            "contents/n?ref=main",
+            "trees/tree/main/log?fetch=ALL&maxRecords=3",
+        )
+    ),
+    Deliberate("version 1 keeps namespaces", "v1/trees/tree/main/log?fetch=ALL", 200, PYNESSIE),
+    Deliberate(
+        "commits are found relative to others",
+        "v2/trees/main*2100-01-01T00:00:00Z/entries",
+        200,
+        WHOLE_SECONDS,
+    ),
+    Deliberate("a trial may be asked for by either name", "v2/trees/main@<h2>/history/merge", 200, DESCRIBED),
+    Deliberate(
+        "conflicts may be asked for by either name", "v2/trees/main@<h2>/history/merge", 200, DESCRIBED
+    ),
+)

@@ -1,0 +1,246 @@
+"""Filters: what expressions mean, and that none of them harms."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import InvalidRequest
+from penstock.model.commits import Commit
+from penstock.model.keys import Key
+from penstock.server.nessie import cel
+from penstock.server.nessie.cel import filter_for
+from penstock.server.nessie.cel_items import (
+    FilterKind,
+    Head,
+    KeyFacts,
+    commit_item,
+    difference_item,
+    entry_item,
+    reference_item,
+)
+
+COMMIT = Commit(
+    id="ab" * 32,
+    parents=("cd" * 32,),
+    time=datetime(2026, 3, 1, 12, 30, tzinfo=UTC),
+    author="Ada",
+    message="add Größe",
+    properties={"team": ("sales", "finance"), "none": ()},
+    generation=3,
+    depth=3,
+    key="",
+    authors=("Ada", "Grace"),
+    author_time=datetime(2026, 2, 1, tzinfo=UTC),
+    committer="service",
+    signed_off_by=(),
+    is_merge=False,
+)
+OPERATIONS = (
+    KeyFacts(Key("sales", "orders.v2"), "ICEBERG_TABLE", "id-1", "PUT"),
+    KeyFacts(Key("old"), operation="DELETE"),
+)
+A_COMMIT = commit_item(COMMIT, OPERATIONS)
+AN_ENTRY = entry_item(Key("sales", "2026.11", "orders"), "ICEBERG_TABLE")
+A_BRANCH = reference_item("BRANCH", "dev", "ab" * 32, Head(commit=COMMIT, ahead=2, behind=0, total=3))
+A_BARE_TAG = reference_item("TAG", "v1", "ab" * 32)
+
+ITEMS: dict[FilterKind, Mapping[str, Any]] = {
+    "commits": A_COMMIT,
+    "entries": AN_ENTRY,
+    "references": A_BRANCH,
+    "diff": difference_item(Key("sales", "orders")),
+}
+
+TRUE_OF_THE_COMMIT = [
+    "commit.author == 'Ada' && commit.committer == 'service'",
+    "commit.authors == ['Ada', 'Grace'] && 'Grace' in commit.authors",
+    "commit.authors[1] == 'Grace' && size(commit.authors) == 2",
+    "commit.hash.startsWith('abab') && commit.hash.endsWith('ab')",
+    "commit.message.contains('Gr') && commit.message.matches('^add .*e$')",
+    "!commit.message.matches('^x') && commit.message != 'other'",
+    "size(commit.message) == 9 && commit.message.size() == 9",
+    "timestamp(commit.commitTime) > timestamp('2026-02-28T00:00:00+00:00')",
+    "commit.commitTime < timestamp('2026-03-01T12:30:01Z') && commit.commitTime.getFullYear() == 2026",
+    "commit.commitTime - commit.authorTime > duration('24h')",
+    "commit.properties == {'team': 'sales'} && commit.properties.team == 'sales'",
+    "commit.allProperties['team'][1] == 'finance'",
+    "has(commit.properties.team) && !has(commit.properties.other)",
+    "commit.signedOffBy == null && !has(commit.signedOffBy) && has(commit.author)",
+    "commit.parentCommitHashes.size() == 1",
+    "commit.author == 3 ? false : true",
+    "commit.author > 'AAA' && commit.author <= 'Ada'",
+    "commit.author in ['Bob', 'Ada']  // a comment",
+    "operations.exists(op, op.type == 'PUT' && op.content.type == 'ICEBERG_TABLE')",
+    "operations.exists(op, has(op.content) && op.content.id == 'id-1')",
+    "operations.all(op, op.content == null || op.content.type.startsWith('ICEBERG'))",
+    "operations.exists_one(op, op.type == 'DELETE') && operations.filter(op, op.key == 'old').size() == 1",
+    "operations.map(op, op.name) == ['orders.v2', 'old']",
+    "operations.exists(op, op.keyElements.exists(e, e == 'orders.v2'))",
+    "operations.exists(op, op.key == 'sales.orders.v2' && op.encodedKey == 'sales.orders\\u001dv2')",
+    "operations[0].namespace == 'sales' && operations[1].namespace == '' && operations.size() == 2",
+    "r'\\' == '\\\\' && '''it's''' == \"it's\" && 'has(x)' != 'size('",
+    "1 + 1 == 2 && 'a' + 'b' == 'ab' && -3 % 2 == -1 && 0x10 == 16",
+    "[1.5, 2e+1].exists(x, x > 1e+1) && 3u == 3u && .5 < 1.0",
+    "type(1) == int && string(1) == '1' && int('7') == 7",
+]
+
+
+@pytest.mark.parametrize("expression", TRUE_OF_THE_COMMIT)
+def test_an_expression_means_what_the_language_says(expression: str) -> None:
+    assert filter_for("commits", expression)(A_COMMIT) is True
+    assert filter_for("commits", f"!({expression.partition('  //')[0]})")(A_COMMIT) is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression"),
+    [
+        ("entries", "entry.contentType in ['ICEBERG_VIEW', 'ICEBERG_TABLE'] && entry.name == 'orders'"),
+        ("entries", "entry.namespace == 'sales.2026\\u001d11' && entry.key == 'sales.2026.11.orders'"),
+        ("entries", "entry.namespaceElements == ['sales', '2026.11'] && size(entry.keyElements) == 3"),
+        ("references", "refType == 'BRANCH' && ref.name == 'dev' && ref.hash == commit.hash"),
+        ("references", "refMeta.numCommitsAhead > 1 && refMeta.commitMetaOfHEAD.author == 'Ada'"),
+        ("references", "ref.metadata.numTotalCommits == 3 && commit.message.startsWith('add')"),
+        ("diff", "key.namespace == 'sales' && key.name == 'orders' && key.keyElements[0] == 'sales'"),
+    ],
+)
+def test_each_kind_of_list_has_its_variables(kind: FilterKind, expression: str) -> None:
+    assert filter_for(kind, expression)(ITEMS[kind])
+
+
+def test_a_reference_without_metadata_has_an_empty_commit() -> None:
+    expression = "commit.message == '' && commit.author == null && refMeta.numTotalCommits == null"
+    assert filter_for("references", f"{expression} && ref.metadata == null")(A_BARE_TAG)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression", "why"),
+    [
+        ("commits", "not a filter", "1:5: Syntax error"),
+        ("commits", "", "Syntax error"),
+        ("commits", "'unterminated", "Syntax error"),
+        ("diff", "entry.name == 'x'", "undeclared reference to 'entry'"),
+        ("commits", "true || unknown == 1", "undeclared reference to 'unknown'"),
+        ("commits", "true || commit.wrong == 1", "undefined field 'wrong' of 'commit'"),
+        ("entries", "entry.wrong.startsWith('x')", "undefined field 'wrong' of 'entry'"),
+        ("commits", "true || later(1)", "undeclared function 'later'"),
+        ("commits", "commit.author", "true or false"),
+        ("commits", "1", "true or false"),
+        ("commits", "commit.properties['other'] == 'x'", "there is no 'other'"),
+        ("commits", "commit.authors[5] == 'x'", "out of bounds"),
+        ("commits", "commit.signedOffBy > 3", "overload"),
+        ("commits", "1 / 0 == 1", "division by zero"),
+        ("commits", "commit.message.matches('(')", "unclosed group"),
+        ("commits", "timestamp('soon') == commit.commitTime", "timestamp"),
+    ],
+)
+def test_a_wrong_expression_is_refused_and_named(kind: FilterKind, expression: str, why: str) -> None:
+    with pytest.raises(InvalidRequest, match="filter") as refused:
+        filter_for(kind, expression)(ITEMS[kind])
+    assert why in refused.value.message
+    assert repr(expression) in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("'x' == '" + "x" * cel.EXPRESSION_MAX_CHARS + "'", "at most 4000 characters"),
+        ("(" * 40 + "true" + ")" * 40, "nest more than 32 deep"),
+        ("(" * 1900 + "true" + ")" * 1900, "refused"),
+        ("[1].exists(a, [1].exists(b, [1].exists(c, true)))", "at most 2 loops within each other"),
+        ("has(" * 25 + "commit.author" + ".x)" * 25, "overload"),
+        ("[1].existsOne(commit, [1].existsOne(op, [1].existsOne(x, true)))", "at most 2 loops"),
+        ("['a']" + ".map(x, x + x)" * 60 + " == []", "'+' is not possible inside"),
+        ("'a'" + " + commit.message" * 20 + " == ''", "16 '+'"),
+        ("commit.message.matches('(a{50}){50}')", "costs too much"),
+        (f"commit.message.matches('{'a' * 600}')", "at most 500 characters"),
+    ],
+)
+def test_an_expression_that_could_cost_too_much_is_refused_at_once(expression: str, why: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(InvalidRequest, match="filter") as refused:
+        filter_for("commits", expression)(A_COMMIT)
+    assert why in refused.value.message
+    assert time.perf_counter() - start < 1
+
+
+def test_loops_within_loops_over_many_operations_are_refused_but_single_ones_are_not() -> None:
+    many = commit_item(COMMIT, [KeyFacts(Key("a", f"t{n}"), "UDF", "", "PUT") for n in range(5_000)])
+    assert not filter_for("commits", "operations.exists(op, op.name == 'none')")(many)
+    assert filter_for("commits", "operations.all(op, op.keyElements.exists(e, e == 'a'))")(many)
+    with pytest.raises(InvalidRequest, match="costs too much"):
+        filter_for("commits", "operations.exists(a, operations.exists(b, a.key < b.key))")(many)
+
+
+def test_patterns_over_many_operations_stop_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cel, "MATCHES_MAX_S", 0.02)
+    many = commit_item(COMMIT, [KeyFacts(Key("a", f"t{n}"), "UDF", "", "PUT") for n in range(5_000)])
+    with pytest.raises(InvalidRequest, match="its patterns take longer"):
+        filter_for("commits", r"operations.exists(op, op.key.matches('^x\\w{100}$'))")(many)
+
+
+def test_a_filter_that_runs_too_long_over_all_items_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = filter_for("commits", "commit.author == 'Ada'")
+    assert keep(A_COMMIT)
+    monkeypatch.setattr(cel, "FILTER_MAX_S", 0.0)
+    with pytest.raises(InvalidRequest, match="takes longer"):
+        keep(A_COMMIT)
+
+
+def test_a_page_of_commits_is_filtered_in_milliseconds() -> None:
+    keep = filter_for("commits", "commit.author == 'Ada' && operations.exists(op, op.name == 'none')")
+    assert not keep(A_COMMIT)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(250):
+            keep(A_COMMIT)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.1
+
+
+def test_threads_share_a_script() -> None:
+    barrier = threading.Barrier(4)
+    wrong: list[str] = []
+
+    def run(name: str) -> None:
+        item = entry_item(Key("n", name), "UDF")
+        keep = filter_for("entries", "entry.name == 't1' || entry.name == 't2'")
+        barrier.wait()
+        wrong.extend(name for _ in range(200) if keep(item) != (name in ("t1", "t2")))
+
+    threads = [threading.Thread(target=run, args=(f"t{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+WORDS = st.sampled_from(
+    (
+        *("commit", "operations", "op", ".", ".author", ".message", "op,", "x,", "true", "null", "in"),
+        *(".exists(", ".all(", ".map(", ".filter(", "has(", "size(", ".matches(", ".size()", "timestamp("),
+        *("(", ")", "[", "]", "{", "}", ",", ":", "?", "==", "!=", "<", "&&", "||", "!", "-", "+", "/", "%"),
+        *("'a'", '"b"', "r'\\'", "b'c'", "1", "2.5", "3u", "0x1f", "'x{9}'", "//", "\n"),
+    )
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(max_size=80), st.lists(WORDS, max_size=25).map(" ".join)))
+@example("has(has(commit.author).x)")
+@example("commit.author.\x00")
+@example("has()")
+@example("\ud800")
+def test_no_text_does_harm(expression: str) -> None:
+    with suppress(InvalidRequest):
+        assert filter_for("commits", expression)(A_COMMIT) in (True, False)

@@ -1,0 +1,171 @@
+"""Commits through Nessie's API."""
+
+from __future__ import annotations
+
+from threading import Barrier, Thread
+from uuid import uuid4
+
+import pytest
+
+from penstock.lake.lake import Lake
+from penstock.model.content import FilesTable, LanceTable
+from penstock.model.keys import Key
+from penstock.model.operations import Put
+from tests.nessie.v2.talking import EMPTY, Talk, delete, put, table
+
+
+def commit(nessie: Talk, status: int, at: str, *operations: object) -> str:
+    body = {"commitMeta": {"message": "m"}, "operations": operations}
+    found: str = nessie.refused(status, "POST", f"/trees/{at}/history/commit", body)["message"]
+    return found
+
+
+def test_ids_of_contents_follow_nessies_rules(nessie: Talk) -> None:
+    stranger = str(uuid4())
+    assert "must not have a content ID" in commit(nessie, 400, f"main@{EMPTY}", put("t", table(1, stranger)))
+    head = nessie.commit(f"main@{EMPTY}", put("t", table(1)))
+    known = nessie.content("main", "t")["id"]
+    assert "has no content ID" in commit(nessie, 400, f"main@{head}", put("t", table(2)))
+    assert known in commit(nessie, 400, f"main@{head}", put("t", table(2, stranger)))
+    assert "Invalid UUID" in commit(nessie, 400, f"main@{head}", put("t", table(2, "nonsense")))
+    head = nessie.commit(f"main@{head}", delete("t"), put("moved", table(1, known)))
+    assert nessie.content("main", "moved")["id"] == known
+    head = nessie.commit(f"main@{head}", delete("moved"), put("moved", table(3)))
+    assert nessie.content("main", "moved")["id"] != known
+
+
+def test_ids_of_new_contents_are_told(nessie: Talk) -> None:
+    body = {
+        "commitMeta": {"message": "m"},
+        "operations": [put("a", table(1)), put("ns", {"type": "NAMESPACE", "elements": ["ns"]})],
+    }
+    added = nessie.post(f"/trees/main@{EMPTY}/history/commit", body)["addedContents"]
+    told = {".".join(one["key"]["elements"]): one["contentId"] for one in added}
+    assert told == {name: nessie.content("main", name)["id"] for name in ("a", "ns")}
+
+
+@pytest.mark.parametrize("managed", [LanceTable, FilesTable])
+def test_a_managed_table_is_renamed_as_it_is_and_never_changed(
+    nessie: Talk, lake: Lake, managed: type[LanceTable] | type[FilesTable]
+) -> None:
+    lake.commit([Put(Key("events"), managed(state=b"\x01secret"))], message="made by its own format")
+    stored = lake.table("events").content
+    shown = nessie.content("main", "events")
+    assert shown["type"] == "DELTA_LAKE_TABLE"
+    head = nessie.commit(f"main@{nessie.head('main')}", delete("events"), put("logs", shown))
+    assert lake.table("logs").content == stored
+    changed = {**shown, "metadataLocationHistory": ["s3://lake/other"]}
+    assert "cannot be changed" in commit(nessie, 400, f"main@{head}", put("logs", changed))
+    head = nessie.commit(f"main@{head}", put("logs", shown))
+    assert lake.table("logs").content == stored
+    nessie.commit(f"main@{head}", delete("logs"))
+    assert lake.tables() == []
+
+
+def test_what_differs_only_in_unseen_state_still_is_a_difference(nessie: Talk, lake: Lake) -> None:
+    lake.commit([Put(Key("events"), LanceTable(state=b"1"))], message="one")
+    before = nessie.head("main")
+    lake.commit([Put(Key("events"), LanceTable(state=b"2"))], message="two")
+    assert nessie.keys(f"/trees/main@{before}/diff/main") == ["events"]
+    assert nessie.keys(f"/trees/main@{before}/diff/main?key=events") == ["events"]
+
+
+def test_commits_of_different_tables_from_one_hash_all_land(nessie: Talk) -> None:
+    writers = 8
+    start = Barrier(writers)
+    landed: list[str] = []
+
+    def write(number: int) -> None:
+        start.wait()
+        landed.append(nessie.commit(f"main@{EMPTY}", put(f"t{number}", table(number))))
+
+    threads = [Thread(target=write, args=(number,)) for number in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(landed)) == writers
+    assert len(nessie.pages("/trees/main/entries?max-records=5", "entries")) == 2
+
+
+def test_of_commits_of_one_table_from_one_hash_one_lands_and_the_others_are_told_why(nessie: Talk) -> None:
+    head = nessie.commit(f"main@{EMPTY}", put("t", table(0)))
+    known = nessie.content("main", "t")["id"]
+    writers = 6
+    start = Barrier(writers)
+    statuses: list[int] = []
+
+    def write(number: int) -> None:
+        body = {"commitMeta": {"message": "m"}, "operations": [put("t", table(number, known))]}
+        start.wait()
+        reply = nessie.ask("POST", f"/trees/main@{head}/history/commit", body)
+        statuses.append(reply.status)
+        if reply.status == 409:
+            assert reply.json["errorCode"] == "REFERENCE_CONFLICT"
+            assert [one["conflictType"] for one in reply.json["errorDetails"]["conflicts"]] == [
+                "VALUE_DIFFERS"
+            ]
+
+    threads = [Thread(target=write, args=(number,)) for number in range(1, writers + 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200] + [409] * (writers - 1)
+
+
+def test_namespaces_are_checked_before_anything_else(nessie: Talk) -> None:
+    head = nessie.commit(f"main@{EMPTY}", put("t", table(1)))
+    identity = nessie.content("main", "t")["id"]
+    nessie.commit(f"main@{head}", put("t", table(2, identity)))
+    body = {
+        "commitMeta": {"message": "m"},
+        "operations": [put("t", table(3, identity)), put("a.b.c", table(1)), put("x.y", table(1))],
+    }
+    error = nessie.refused(409, "POST", f"/trees/main@{head}/history/commit", body)
+    told = [(one["conflictType"], one["key"]["elements"]) for one in error["errorDetails"]["conflicts"]]
+    assert told == [
+        ("NAMESPACE_ABSENT", ["a", "b"]),
+        ("NAMESPACE_ABSENT", ["a"]),
+        ("NAMESPACE_ABSENT", ["x"]),
+    ]
+
+
+def test_headers_add_to_what_a_commit_says(nessie: Talk) -> None:
+    nessie.commit(
+        f"main@{EMPTY}",
+        put("t", table(1)),
+        nessie_commit_message="from the header",
+        nessie_commit_authors="Grace, , Edsger",
+        nessie_commit_signedoffby="Alan",
+        nessie_commit_property_team="storage",
+    )
+    meta = nessie.get("/trees/main/history")["logEntries"][0]["commitMeta"]
+    assert meta["message"] == "from the header"
+    assert meta["authors"] == ["Ada", "Grace", "Edsger"]
+    assert meta["allSignedOffBy"] == ["Alan"]
+    assert meta["allProperties"] == {"team": ["storage"]}
+
+
+def test_a_repeated_request_with_the_same_key_is_done_once(nessie: Talk) -> None:
+    first = nessie.commit(f"main@{EMPTY}", put("t", table(1)), idempotency_key="once")
+    again = nessie.commit(f"main@{EMPTY}", put("t", table(1)), idempotency_key="once")
+    assert first == again == nessie.head("main")
+
+
+def test_too_many_operations_are_refused(nessie: Talk) -> None:
+    operations = [put(f"t{number}", table(number)) for number in range(51)]
+    assert "at most 50 operations" in commit(nessie, 400, f"main@{EMPTY}", *operations)
+
+
+def test_a_commit_may_start_from_any_ancestor_of_the_branch(nessie: Talk) -> None:
+    root = nessie.commit(f"main@{EMPTY}", put("a", table(1)))
+    nessie.branch("dev", root)
+    side = nessie.commit(f"dev@{root}", put("b", table(1)))
+    nessie.post(f"/trees/main@{root}/history/merge", {"fromRefName": "dev", "fromHash": side})
+    nessie.commit(f"main@{side}", put("c", table(1)))
+    assert nessie.keys("/trees/main/entries") == ["a", "b", "c"]
+    nessie.branch("other", root)
+    stray = nessie.commit(f"other@{root}", put("d", table(1)))
+    message = commit(nessie, 404, f"main@{stray}", put("e", table(1)))
+    assert message == f"Could not find commit '{stray}' in reference 'main'."

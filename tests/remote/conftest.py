@@ -1,0 +1,85 @@
+"""Lakes behind a server of this process, and beside each the lake itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pytest
+
+import penstock
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.calls import Call
+from penstock.lake.lake import Lake
+from penstock.lake.remote import Patience, Remote
+from penstock.testing.journal import JournalFormat
+from tests.remote.serving import Served, serving
+from tests.servers.proxy import Proxy
+
+R = TypeVar("R")
+
+QUICK = Patience(connect_timeout_s=2.0, answer_timeout_s=5.0, total_s=10.0, wait_max_s=0.05)
+
+
+@pytest.fixture
+def embedded() -> Iterator[Lake]:
+    """A lake in memory. The server serves this one."""
+    with penstock.open("memory:", author="tester", formats=[JournalFormat()]) as lake:
+        yield lake
+
+
+class Switch:
+    """A catalogue that stands for the lake of the test that runs, so that one server can serve them all."""
+
+    page_max: int | None = None
+
+    def __init__(self) -> None:
+        self.lake: Lake | None = None
+
+    def do(self, call: Call[R], progress: Progress = silent) -> R:
+        assert self.lake is not None
+        return self.lake.do(call, progress)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def switch() -> Switch:
+    return Switch()
+
+
+@pytest.fixture(scope="session")
+def server(switch: Switch) -> Iterator[Served]:
+    with serving(switch) as server:
+        yield server
+
+
+@pytest.fixture
+def served(embedded: Lake, server: Served, switch: Switch) -> Served:
+    """The server, which serves the test's lake."""
+    switch.lake = embedded
+    return server
+
+
+@pytest.fixture(scope="session")
+def network(server: Served) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(served: Served, network: Proxy) -> Iterator[Proxy]:
+    """A network between a client and the server; good, until it is told otherwise."""
+    yield network
+    network.forget_cut()
+    network.speak()
+    network.accept()
+    network.cut_all()
+
+
+@pytest.fixture
+def remote(served: Served) -> Iterator[Lake]:
+    """The same lake, through the server."""
+    with Lake(Remote(served.url, patience=QUICK), author="tester") as lake:
+        yield lake

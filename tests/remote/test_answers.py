@@ -1,0 +1,256 @@
+"""What a client makes of answers: of errors, busy servers, things in between, and servers of other kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import (
+    AdministratorError,
+    CommitConflict,
+    Denied,
+    InvalidRequest,
+    LakeNotFound,
+    OutcomeUnknown,
+    PenstockError,
+    RetriesExhausted,
+    Throttled,
+    TimedOut,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedFormat,
+)
+from penstock.lake.calls import Call, CreateReference, Fsck, GetReference, KeepHistory, Merge, Resolve
+from penstock.lake.remote import Patience, Remote
+from penstock.model.encoding import NO_COMMIT
+from penstock.model.references import Kind, Reference
+from penstock.wire import json
+from tests.remote.scripted import Said, refusal, scripted
+
+QUICK = Patience(total_s=0.15, wait_min_s=0.001, wait_max_s=0.01)
+PATIENT = Patience(total_s=30.0, wait_min_s=0.001, wait_max_s=0.01)
+
+READ = GetReference(name="dev")
+WRITE = CreateReference(name="dev")
+FOUND = Reference(kind=Kind.BRANCH, name="dev", incarnation=b"1", log=NO_COMMIT, position=0, created_us=1)
+YES = Said(200, json.encode(FOUND, Reference))
+HTML = b"<html><title>Bad gateway</title></html>"
+
+
+def ask(url: str, call: Call[Any], patience: Patience = PATIENT) -> Any:
+    remote = Remote(url, patience=patience)
+    try:
+        return remote.do(call)
+    finally:
+        remote.close()
+
+
+NOTHING_HAPPENED = [
+    refusal(Throttled("busy")),
+    refusal(Unavailable("the store is away")),
+    refusal(Throttled("busy"), retry_after="0"),
+    Said(429, HTML, "text/html"),
+]
+
+
+@pytest.mark.parametrize("call", [READ, WRITE], ids=["read", "write"])
+@pytest.mark.parametrize("said", NOTHING_HAPPENED)
+def test_a_busy_server_is_asked_again(call: Call[Any], said: Said) -> None:
+    with scripted(said, said, YES) as server:
+        assert ask(server.url, call) == FOUND
+    assert len(server.asked) == 3
+    assert len({asked.headers.get("idempotency-key") for asked in server.asked}) == 1
+
+
+@pytest.mark.parametrize("call", [READ, WRITE], ids=["read", "write"])
+@pytest.mark.parametrize(
+    ("said", "kind"), list(zip(NOTHING_HAPPENED, [Throttled, Unavailable, Throttled, Throttled], strict=True))
+)
+def test_a_server_that_stays_busy_is_given_up(call: Call[Any], said: Said, kind: type[PenstockError]) -> None:
+    with scripted(said) as server, pytest.raises(kind):
+        ask(server.url, call, QUICK)
+
+
+def test_a_server_that_asks_for_more_time_than_there_is_is_given_up_at_once() -> None:
+    with (
+        scripted(refusal(Throttled("busy"), retry_after="3600")) as server,
+        pytest.raises(Throttled, match="busy"),
+    ):
+        ask(server.url, READ)
+    assert len(server.asked) == 1
+
+
+PERHAPS_HAPPENED = [
+    refusal(OutcomeUnknown("the store did not say", key="k")),
+    refusal(TimedOut("it took too long")),
+    Said(502, HTML, "text/html"),
+    Said(503, HTML, "text/html"),
+    Said(504, b"", "text/plain"),
+]
+
+
+@pytest.mark.parametrize("said", PERHAPS_HAPPENED, ids=lambda said: str(said.status))
+def test_a_write_in_doubt_is_repeated_with_the_same_key(said: Said) -> None:
+    with scripted(said, said, YES) as server:
+        assert ask(server.url, WRITE) == FOUND
+    keys = {asked.headers["idempotency-key"] for asked in server.asked}
+    assert (len(server.asked), len(keys)) == (3, 1)
+
+
+@pytest.mark.parametrize("said", PERHAPS_HAPPENED, ids=lambda said: str(said.status))
+def test_a_write_that_stays_in_doubt_has_an_unknown_outcome(said: Said) -> None:
+    with (
+        scripted(said) as server,
+        pytest.raises(OutcomeUnknown, match=r"'penstock outcome \w+ --branch dev'") as caught,
+    ):
+        ask(server.url, WRITE, QUICK)
+    assert caught.value.details["key"] == server.asked[0].headers["idempotency-key"]
+
+
+def test_a_doubt_is_not_forgotten_when_the_server_is_busy_then() -> None:
+    with (
+        scripted(Said(502, HTML, "text/html"), refusal(Throttled("busy"))) as server,
+        pytest.raises(OutcomeUnknown),
+    ):
+        ask(server.url, WRITE, QUICK)
+
+
+@pytest.mark.parametrize("error", [Denied("not any more"), Unauthenticated("revoked")])
+def test_a_doubt_is_not_forgotten_when_the_token_is_refused_then(error: PenstockError) -> None:
+    with (
+        scripted(Said(502, HTML, "text/html"), refusal(error)) as server,
+        pytest.raises(OutcomeUnknown),
+    ):
+        ask(server.url, WRITE)
+    assert len(server.asked) == 2
+
+
+def test_a_read_that_took_too_long_is_not_asked_for_again() -> None:
+    with scripted(refusal(TimedOut("too long"))) as server, pytest.raises(TimedOut):
+        ask(server.url, READ)
+    assert len(server.asked) == 1
+
+
+def test_a_fault_of_the_server_leaves_a_write_in_doubt_but_not_a_read() -> None:
+    with scripted(refusal(PenstockError("the server met an error of its own"))) as server:
+        with pytest.raises(OutcomeUnknown, match="error of its own"):
+            ask(server.url, WRITE)
+        with pytest.raises(AdministratorError, match="error of its own"):
+            ask(server.url, READ)
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Denied("no"), Unauthenticated("who?"), CommitConflict(()), RetriesExhausted("it moved"), TooLarge("no")],
+    ids=lambda error: type(error).__name__,
+)
+def test_other_errors_are_raised_at_once(error: PenstockError) -> None:
+    with scripted(refusal(error)) as server, pytest.raises(type(error)):
+        ask(server.url, WRITE)
+    assert len(server.asked) == 1
+
+
+def test_a_dry_run_is_a_read() -> None:
+    with scripted(Said(502, HTML, "text/html")) as server, pytest.raises(Unavailable):
+        ask(server.url, Merge(source="dev", dry_run=True), QUICK)
+    assert "idempotency-key" not in server.asked[0].headers
+
+
+FOREIGN: list[tuple[Said, type[PenstockError], str]] = [
+    (Said(200, HTML, "text/html"), LakeNotFound, "not a Penstock server"),
+    (Said(404, HTML, "text/html"), LakeNotFound, "not a Penstock server"),
+    (Said(404, b'{"detail":"Not Found"}'), LakeNotFound, "not a Penstock server"),
+    (Said(405, b"", "text/plain"), LakeNotFound, "not a Penstock server"),
+    (Said(200, b'{"hello":"world"}'), UnsupportedFormat, "newer than this Penstock, or none"),
+    (Said(200, b"[1, 2"), UnsupportedFormat, "newer than this Penstock, or none"),
+    (Said(400, b"Invalid HTTP request", "text/plain"), InvalidRequest, "too long"),
+    (Said(414, HTML, "text/html"), InvalidRequest, "too long"),
+    (Said(401, HTML, "text/html"), Unauthenticated, "something in between"),
+    (Said(403, HTML, "text/html"), Denied, "something in between"),
+    (Said(500, HTML, "text/html"), AdministratorError, "something in between"),
+    (Said(302, b"", headers={"location": "https://login"}), InvalidRequest, "redirects to https://login"),
+    (Said(307, b"", headers={"location": "/elsewhere"}), InvalidRequest, "redirects to /elsewhere"),
+]
+
+
+@pytest.mark.parametrize(("said", "kind", "told"), FOREIGN, ids=lambda one: str(one)[:30])
+@pytest.mark.parametrize("call", [READ, WRITE], ids=["read", "write"])
+def test_what_is_no_penstock_server_is_told(
+    call: Call[Any], said: Said, kind: type[PenstockError], told: str
+) -> None:
+    with scripted(said) as server, pytest.raises(kind, match=told) as caught:
+        ask(server.url, call)
+    assert len(server.asked) == 1
+    assert server.url in str(caught.value)
+
+
+def test_a_newer_servers_answer_is_read_without_what_is_new() -> None:
+    body = json.encode(FOUND, Reference).replace(b"{", b'{"colour":"red",', 1)
+    with scripted(Said(200, body)) as server:
+        assert ask(server.url, READ) == FOUND
+
+
+def test_nothing_is_answered_where_nothing_is_expected() -> None:
+    with scripted(Said(204), Said(200, b'{"new":1}'), Said(200, HTML, "text/html")) as server:
+        assert ask(server.url, KeepHistory(max_commits=1)) is None
+        assert ask(server.url, KeepHistory(max_commits=1)) is None
+        with pytest.raises(LakeNotFound):
+            ask(server.url, KeepHistory(max_commits=1))
+
+
+LINES = "application/x-ndjson"
+
+
+def test_a_long_answer_tells_how_far_the_work_is() -> None:
+    result = b'{"result":{"references":1,"commits":2,"objects":3,"damages":[]}}\n'
+    body = b'{"progress":["read",1]}\n\n{"progress":["read",20]}\n' + result
+    steps: list[tuple[str, int]] = []
+    with scripted(Said(200, body, LINES)) as server:
+        remote = Remote(server.url)
+        checked = remote.do(Fsck(), lambda *step: steps.append(step))
+        remote.close()
+    assert (checked.objects, steps) == (3, [("read", 1), ("read", 20)])
+
+
+def test_a_long_answer_may_end_in_an_error() -> None:
+    body = b'{"progress":["read",1]}\n' + refusal(Unavailable("the store went away")).body
+    with (
+        scripted(Said(200, body, LINES)) as server,
+        pytest.raises(Unavailable, match="the store went away"),
+    ):
+        ask(server.url, Fsck(), QUICK)
+
+
+@pytest.mark.parametrize("body", [b"", b'{"progress":["read",1]}\n', b"<html>\n", b'{"progress":5}\n'])
+def test_a_long_answer_that_breaks_off_is_unavailable(body: bytes) -> None:
+    with scripted(Said(200, body, LINES)) as server, pytest.raises(Unavailable, match="lost"):
+        ask(server.url, Fsck())
+
+
+def test_a_path_before_the_api_is_kept() -> None:
+    with scripted(YES) as server:
+        for base in ("", "/", "/lakes/one", "/lakes/one/", "/lakes/one/api/penstock/v1"):
+            ask(server.url + base, READ)
+    prefixes = [asked.path.removesuffix("/api/penstock/v1/references/dev") for asked in server.asked]
+    assert prefixes == ["", "", "/lakes/one", "/lakes/one", "/lakes/one"]
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(YES) as server, scripted(Said(502)) as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        assert ask(server.url, READ) == FOUND
+    assert proxy.asked == []
+
+
+def test_a_redirect_is_not_followed_even_without_a_token() -> None:
+    with (
+        scripted(YES) as other,
+        scripted(Said(302, headers={"location": other.url})) as server,
+        pytest.raises(InvalidRequest, match="redirects"),
+    ):
+        ask(server.url, Resolve())
+    assert other.asked == []

@@ -1,0 +1,218 @@
+"""Servers that tests talk to: the program as users start it, and one in this process with its own routes."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from penstock.lake.catalogue import Catalogue
+from penstock.metrics.memory import Metrics
+from penstock.server.access import Gate, OpenGate
+from penstock.server.app import Application
+from penstock.server.connection import connection_type
+from penstock.server.limits import Limits
+from penstock.server.logs import Level, Log
+from penstock.server.routes import Api
+
+ANSWER_MAX_S = 20.0
+END_MAX_S = 20.0
+
+
+class Reply(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> Any:
+        """Of the error, as Penstock's own API says it."""
+        return self.json["error"]["code"]
+
+    @property
+    def message(self) -> str:
+        return str(self.json["error"]["message"])
+
+
+class Client:
+    """Asks a server, one connection for each request unless ``connection`` is used."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self.host, self.port = parts.hostname, parts.port
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | Any = None,
+        headers: Mapping[str, str] | None = None,
+        connection: http.client.HTTPConnection | None = None,
+    ) -> Reply:
+        """One request; a body that is not bytes is sent as JSON."""
+        told = dict(headers or {})
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            told.setdefault("content-type", "application/json")
+        with contextlib.ExitStack() as held:
+            if connection is None:
+                connection = held.enter_context(contextlib.closing(self.connection()))
+            connection.request(method, path, body, told)
+            answer = connection.getresponse()
+            return Reply(answer.status, {n.lower(): v for n, v in answer.getheaders()}, answer.read())
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.ask("GET", path, headers=headers)
+
+    def connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self.host, self.port, timeout=ANSWER_MAX_S)
+
+    def raw(self) -> socket.socket:
+        """A bare connection, to say what no client would."""
+        return socket.create_connection((self.host, self.port), timeout=ANSWER_MAX_S)
+
+    def send_raw(self, data: bytes) -> bytes:
+        """All that the server answers to some bytes until it closes the connection."""
+        with self.raw() as connection:
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(data)
+            return read_all(connection)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything until the other side closes."""
+    parts = []
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+class Program(Client):
+    """``penstock serve`` in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ready: str, log: Path) -> None:
+        self.process, self.ready, self._log = process, ready, log
+        super().__init__(json.loads(ready)["url"] if ready.startswith("{") else ready.rsplit(maxsplit=1)[-1])
+
+    @property
+    def log(self) -> str:
+        """What it has logged until now."""
+        return self._log.read_text()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.splitlines()]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Tell it to end, and return the status that it ends with."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        return self.process.wait(END_MAX_S)
+
+
+@contextlib.contextmanager
+def program(
+    folder: Path, *options: str, environment: Mapping[str, str] | None = None, dev: bool = True
+) -> Iterator[Program]:
+    """A started server; it is killed at the end if it has not ended by itself."""
+    log = folder / f"log-{len(list(folder.glob('log-*')))}"
+    told = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    command = [sys.executable, "-m", "penstock.cli.main", "serve", "--port", "0", *options]
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [*command, "--dev"] if dev else command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=folder,
+            env={**told, **(environment or {})},
+        )
+    assert process.stdout is not None
+    try:
+        ready = process.stdout.readline().decode()
+        if not ready:
+            process.wait(END_MAX_S)
+            raise AssertionError(f"the server did not start: {log.read_text()}")
+        yield Program(process, ready, log)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+class Local(Client):
+    """A server in this process."""
+
+    def __init__(self, url: str, application: Application, log: io.BytesIO, metrics: Metrics) -> None:
+        super().__init__(url)
+        self.application, self._log, self.metrics = application, log, metrics
+
+    @property
+    def log(self) -> str:
+        return self._log.getvalue().decode()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.splitlines()]
+
+
+@contextlib.contextmanager
+def local(
+    catalogue: Catalogue,
+    apis: Sequence[Api],
+    *,
+    limits: Limits = Limits(),
+    gate: Gate | None = None,
+    head_timeout_s: float = 30.0,
+    drain_timeout_s: float = 10.0,
+) -> Iterator[Local]:
+    """Serve APIs in a thread until the block ends."""
+    log, metrics = io.BytesIO(), Metrics()
+    application = Application(
+        catalogue, apis, gate=gate or OpenGate(), log=Log(log, Level.DEBUG), limits=limits, meter=metrics
+    )
+    config = uvicorn.Config(
+        application,
+        http=connection_type(head_timeout_s),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=drain_timeout_s,  # type: ignore[arg-type]
+    )
+    server = uvicorn.Server(config)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        yield Local(f"http://127.0.0.1:{port}", application, log, metrics)
+    finally:
+        server.should_exit = True
+        thread.join()
+        application.stop()

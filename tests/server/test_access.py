@@ -1,0 +1,377 @@
+"""Who may ask what: every call, every kind of caller, on a real lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import CommitNotFound, Denied, PenstockError, ReferenceChanged
+from penstock.lake import calls
+from penstock.lake.catalogue import Catalogue
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
+from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.keys import Key
+from penstock.model.operations import Delete, Unchanged
+from penstock.model.references import Kind
+from penstock.server.access import Caller, Guarded, OpenGate
+from penstock.server.access.guarded import RULES
+from tests.server.access import CALLERS, caller, guarded, new_lake, put
+
+ORDERS, PAY = Key("sales", "orders"), Key("hr", "pay")
+EVERYBODY = set(CALLERS)
+ALL_READERS = {"reader", "writer", "admin"}
+"""Who may read all keys of all references."""
+MAIN_READERS = EVERYBODY - {"dev_reader"}
+DEV_READERS = EVERYBODY
+SECRET_READERS = ALL_READERS | {"sales_reader"}
+ALL_WRITERS = {"writer", "admin"}
+DEV_WRITERS = ALL_WRITERS | {"dev_writer", "sales_writer"}
+"""Who may change something on ``dev/etl``."""
+WHOLE_DEV_WRITERS = ALL_WRITERS | {"dev_writer"}
+
+Make = Callable[[Lake], calls.Call[Any]]
+
+
+def always(call: calls.Call[Any]) -> Make:
+    return lambda _: call
+
+
+def at_id(make: Callable[[str], calls.Call[Any]], revision: str = "secret") -> Make:
+    """A call with the id of a commit."""
+    return lambda lake: make(lake.resolve(revision))
+
+
+TOKEN: dict[str, Any] = {
+    "id": "0" * 12,
+    "name": "new",
+    "secret_hash": bytes(32),
+    "grants": caller("read").grants,
+}
+
+CASES: list[tuple[Make, set[str]]] = [
+    (always(calls.GetAbout()), EVERYBODY),
+    (always(calls.GetSetting(name="x")), EVERYBODY),
+    (always(calls.PutSetting(name="x", value="y")), {"admin"}),
+    (always(calls.ChangeRoots(add=("s3://more",))), {"admin"}),
+    (always(calls.KeepHistory(max_commits=5)), {"admin"}),
+    (always(calls.Sweep()), {"admin"}),
+    (always(calls.Sweep(dry_run=True)), {"admin"}),
+    (always(calls.Fsck()), {"admin"}),
+    (always(calls.ListTokens()), {"admin"}),
+    (always(calls.PutToken(**TOKEN)), {"admin"}),
+    (lambda lake: calls.RevokeToken(id=lake.create_token("x", "read").split("_")[1]), {"admin"}),
+    # references
+    (always(calls.ListReferences()), EVERYBODY),
+    (always(calls.GetReference(name="main")), MAIN_READERS),
+    (always(calls.GetReference(name="secret")), SECRET_READERS),
+    (always(calls.GetReference(name="dev/etl")), DEV_READERS),
+    (always(calls.GetReferenceLog(name="secret")), SECRET_READERS),
+    (always(calls.GetReferenceLog(name="gone")), SECRET_READERS),
+    (always(calls.GetReferenceLog(name="dev/gone")), DEV_READERS),
+    (always(calls.CreateReference(name="dev/x", at="dev/etl")), DEV_WRITERS),
+    (always(calls.CreateReference(name="dev/x")), DEV_WRITERS),
+    (always(calls.CreateReference(name="dev/x", at="secret")), ALL_WRITERS),
+    (at_id(lambda one: calls.CreateReference(name="dev/x", at=one)), ALL_WRITERS),
+    (always(calls.CreateReference(name="dev/x", at=EMPTY_COMMIT_ID)), DEV_WRITERS),
+    (always(calls.CreateReference(name="v2", kind=Kind.TAG)), ALL_WRITERS),
+    (always(calls.AssignReference(name="dev/etl", to="dev/etl~1")), WHOLE_DEV_WRITERS),
+    (at_id(lambda one: calls.AssignReference(name="dev/etl", to=one), "dev/etl~1"), WHOLE_DEV_WRITERS),
+    (always(calls.AssignReference(name="dev/etl", to="main")), WHOLE_DEV_WRITERS),
+    (always(calls.AssignReference(name="dev/etl", to="secret")), ALL_WRITERS),
+    (always(calls.AssignReference(name="secret", to="main")), ALL_WRITERS),
+    (always(calls.DeleteReference(name="dev/etl")), WHOLE_DEV_WRITERS),
+    (always(calls.DeleteReference(name="secret")), ALL_WRITERS),
+    (always(calls.DeleteReference(name="v1")), ALL_WRITERS),
+    # reading
+    (always(calls.Resolve()), MAIN_READERS),
+    (always(calls.Resolve(revision="secret~1")), SECRET_READERS),
+    (always(calls.Resolve(revision="dev/etl~1")), DEV_READERS),
+    (at_id(lambda one: calls.Resolve(revision=one)), SECRET_READERS),
+    (at_id(lambda one: calls.Resolve(revision=one[:10])), SECRET_READERS),
+    (at_id(lambda one: calls.Resolve(revision=one), "main"), SECRET_READERS),
+    (always(calls.GetContents(key=(ORDERS,))), MAIN_READERS),
+    (always(calls.GetContents(key=(PAY,))), ALL_READERS | {"dev_writer"}),
+    (
+        always(calls.GetContents(key=(ORDERS, PAY), at="dev/etl")),
+        WHOLE_DEV_WRITERS | {"reader", "dev_reader"},
+    ),
+    (always(calls.GetContents(key=(ORDERS,), at="secret")), SECRET_READERS),
+    (always(calls.GetContents(key=(ORDERS,), at="dev/etl~2")), DEV_READERS),
+    (at_id(lambda one: calls.GetContents(key=(ORDERS,), at=one)), SECRET_READERS),
+    (at_id(lambda one: calls.GetContents(key=(ORDERS,), at=one, via="secret")), SECRET_READERS),
+    (at_id(lambda one: calls.GetContents(key=(ORDERS,), at=one, via="dev/etl"), "main"), DEV_READERS),
+    (always(calls.ListEntries()), MAIN_READERS),
+    (always(calls.ListEntries(at="secret")), SECRET_READERS),
+    (always(calls.ListEntries(at="dev/etl")), DEV_READERS),
+    (always(calls.GetCommit(revision="secret")), SECRET_READERS),
+    (at_id(lambda one: calls.GetCommit(revision=one)), SECRET_READERS),
+    (at_id(lambda one: calls.GetCommit(revision=one, via="dev/etl"), "dev/etl~1"), DEV_READERS),
+    (always(calls.GetChanges(revision="secret")), SECRET_READERS),
+    (always(calls.GetChanges(revision="dev/etl")), DEV_READERS),
+    (always(calls.ListCommits(ref="dev/etl")), DEV_READERS),
+    (always(calls.ListCommits(ref="secret")), SECRET_READERS),
+    (always(calls.ListCommits()), MAIN_READERS),
+    (always(calls.ListCommits(table=PAY)), ALL_READERS | {"dev_writer"}),
+    (always(calls.ListCommits(table=Key("sales"))), MAIN_READERS),
+    (always(calls.Diff(before="main", to="dev/etl")), MAIN_READERS),
+    (always(calls.Diff(before="secret", to="dev/etl")), SECRET_READERS),
+    (always(calls.Diff(before="dev/etl", to="secret")), SECRET_READERS),
+    (always(calls.Compare(one="dev/etl", other="secret")), SECRET_READERS),
+    (always(calls.Compare(one="secret", other="dev/etl")), SECRET_READERS),
+    (always(calls.Compare(one="main", other="dev/etl")), MAIN_READERS),
+    (always(calls.GetOutcome(key="unknown")), MAIN_READERS),
+    (always(calls.GetOutcome(key="unknown", branch="secret")), SECRET_READERS),
+    # writing
+    (always(calls.CommitOperations(operations=(put("sales.orders"),))), ALL_WRITERS),
+    (always(calls.CommitOperations(operations=(put("sales.orders"),), branch="dev/etl")), DEV_WRITERS),
+    (
+        always(calls.CommitOperations(operations=(put("sales.x"), put("hr.x")), branch="dev/etl")),
+        WHOLE_DEV_WRITERS,
+    ),
+    (always(calls.CommitOperations(operations=(Delete(PAY),), branch="dev/etl")), WHOLE_DEV_WRITERS),
+    (
+        always(
+            calls.CommitOperations(
+                operations=(put("sales.x"), Unchanged(PAY)), branch="dev/etl", base="dev/etl"
+            )
+        ),
+        WHOLE_DEV_WRITERS,
+    ),
+    (
+        always(calls.CommitOperations(operations=(put("new.x"),), branch="dev/etl", create_namespaces=True)),
+        WHOLE_DEV_WRITERS,
+    ),
+    (
+        always(
+            calls.CommitOperations(operations=(put("sales.eu.x"),), branch="dev/etl", create_namespaces=True)
+        ),
+        DEV_WRITERS,
+    ),
+    (
+        always(calls.CommitOperations(operations=(put("sales.x"),), branch="dev/etl", base="secret~3")),
+        ALL_WRITERS,
+    ),
+    (always(calls.Merge(source="dev/etl")), ALL_WRITERS),
+    (always(calls.Merge(source="dev/etl", dry_run=True)), ALL_WRITERS),
+    (always(calls.Merge(source="main", into="dev/etl")), WHOLE_DEV_WRITERS),
+    (always(calls.Merge(source="secret", into="dev/etl", dry_run=True)), ALL_WRITERS),
+    (at_id(lambda one: calls.Merge(source=one, into="dev/etl", dry_run=True)), ALL_WRITERS),
+    (always(calls.Transplant(commits=("dev/etl",), onto="dev/etl", dry_run=True)), WHOLE_DEV_WRITERS),
+    (always(calls.Transplant(commits=("dev/etl~2..dev/etl",), onto="main")), ALL_WRITERS),
+    (always(calls.Transplant(commits=("secret",), onto="dev/etl", dry_run=True)), ALL_WRITERS),
+    (always(calls.Transplant(commits=("main..secret",), onto="dev/etl", dry_run=True)), ALL_WRITERS),
+    (always(calls.Transplant(commits=("secret~2..main",), onto="dev/etl", dry_run=True)), ALL_WRITERS),
+    (always(calls.Revert(commit="dev/etl~1", on="dev/etl")), WHOLE_DEV_WRITERS),
+    (at_id(lambda one: calls.Revert(commit=one, on="dev/etl"), "dev/etl~1"), WHOLE_DEV_WRITERS),
+    (always(calls.Revert(commit="secret", on="dev/etl", dry_run=True)), ALL_WRITERS),
+    (always(calls.Rebase(branch="dev/etl")), WHOLE_DEV_WRITERS),
+    (always(calls.Rebase(branch="dev/etl", onto="secret", dry_run=True)), ALL_WRITERS),
+    (always(calls.Rebase(branch="secret")), ALL_WRITERS),
+]
+
+
+@pytest.fixture(scope="module")
+def shown() -> Lake:
+    """A lake that is only read."""
+    return new_lake()
+
+
+@pytest.mark.parametrize("who", CALLERS)
+@pytest.mark.parametrize(("make", "allowed"), CASES)
+def test_a_call_is_carried_out_for_those_who_may_make_it_and_for_nobody_else(
+    shown: Lake, make: Make, allowed: set[str], who: str
+) -> None:
+    is_read = make(shown).method == "GET"
+    lake = shown if is_read else new_lake()
+    before = {one.name: one.id for one in lake.references(Kind.BRANCH)}
+    refused = refusal(guarded(lake, *CALLERS[who]), make(lake))
+    assert (refused is not None) == (who not in allowed)
+    if refused is not None:
+        assert "token 'tester'" in refused
+        assert {one.name: one.id for one in lake.references(Kind.BRANCH)} == before
+
+
+def refusal(catalogue: Catalogue, call: calls.Call[Any]) -> str | None:
+    """Why a caller may not make a call; ``None`` if it is carried out, as far as it can be on this lake."""
+    try:
+        catalogue.do(call)
+    except Denied as denied:
+        return denied.message
+    except PenstockError as error:
+        if not is_expected(error):
+            raise
+    return None
+
+
+def is_expected(error: PenstockError) -> bool:
+    """What some calls of the table come to, whoever makes them: on this lake everything conflicts."""
+    texts = ("is not in the history", "does not come after", "cannot merge", "has no commits yet")
+    return any(text in error.message for text in texts)
+
+
+def test_every_call_has_a_rule_and_a_case_that_refuses_or_allows_it() -> None:
+    assert set(RULES) == set(calls.CALLS)
+    lake = new_lake()
+    assert {type(make(lake)) for make, _ in CASES} == set(calls.CALLS)
+
+
+def test_a_call_without_a_rule_is_refused_to_everybody() -> None:
+    class Unheard(calls.Call[None], frozen=True, kw_only=True):
+        path = "/unheard"
+        answer = None
+
+    lake = new_lake()
+    for who in (OpenGate()({}), caller("admin")):
+        with pytest.raises(Denied, match="Unheard"):
+            Guarded(lake.catalogue, who).do(Unheard())
+
+
+def test_who_has_no_grants_may_ask_nothing() -> None:
+    with pytest.raises(Denied):
+        Guarded(new_lake().catalogue, Caller(name="nobody", grants=())).do(calls.GetAbout())
+
+
+def test_an_open_gate_may_ask_everything() -> None:
+    for make, _ in CASES:
+        lake = new_lake()
+        assert refusal(Guarded(lake.catalogue, OpenGate()({})), make(lake)) is None
+
+
+def test_what_is_written_says_whose_token_it_was_whatever_the_request_says() -> None:
+    lake = new_lake()
+    said = calls.Said(authors=("grace",))
+    mine = guarded(lake, "write").do(
+        calls.CommitOperations(operations=(put("sales.x"),), who="root", said=said, branch="dev/etl")
+    )
+    assert (mine.committer, mine.authors) == ("tester", ("grace",))
+    guarded(lake, "write").do(calls.CreateReference(name="dev/x", who="root"))
+    assert [line.who for line in lake.reflog("dev/x")] == ["tester"]
+    open_to_all = Guarded(lake.catalogue, OpenGate()({}))
+    theirs = open_to_all.do(calls.CommitOperations(operations=(put("sales.y"),), who="root"))
+    assert (theirs.committer, theirs.authors) == ("root", ("root",))
+
+
+def test_lists_of_references_leave_out_what_may_not_be_read_and_fill_their_pages() -> None:
+    lake = new_lake()
+    for number in range(30):
+        lake.branch(f"a/{number:02}").create()
+        lake.branch(f"dev/{number:02}").create()
+    mine = guarded(lake, "read:dev/*")
+    first = mine.do(calls.ListReferences(limit=5))
+    assert [one.name for one in first] == [f"dev/{number:02}" for number in range(5)]
+    names, after = [], ""
+    while page := mine.do(calls.ListReferences(limit=7, after=after)):
+        names += [one.name for one in page]
+        after = page[-1].name
+    assert names == [*(f"dev/{number:02}" for number in range(30)), "dev/etl"]
+    assert [one.name for one in mine.do(calls.ListReferences(kind=Kind.DELETED))] == ["dev/gone"]
+    assert mine.do(calls.ListReferences(kind=Kind.TAG)) == ()
+    assert mine.do(calls.ListReferences(limit=0)) == ()
+    assert len(mine.do(calls.ListReferences(prefix="dev/0"))) == 10
+    assert len(mine.do(calls.ListReferences(prefix="d", limit=None))) == 31
+    assert mine.do(calls.ListReferences(prefix="a/")) == ()
+    both = guarded(lake, "read:dev/0?", "write:dev/1*")
+    assert len(both.do(calls.ListReferences())) == 20
+
+
+@pytest.mark.parametrize("kind", [Kind.LAKE, Kind.TOKEN])
+def test_rows_of_the_store_that_are_no_references_are_not_listed(kind: Kind) -> None:
+    lake = new_lake()
+    lake.create_token("etl", "read")
+    with pytest.raises(PenstockError, match="no references of the kind"):
+        guarded(lake, "admin").do(calls.ListReferences(kind=kind))
+
+
+def test_a_commit_id_is_read_only_by_way_of_a_reference_that_leads_to_it() -> None:
+    lake = new_lake()
+    mine = guarded(lake, "read:dev/*")
+    hidden, own, shared = lake.resolve("secret"), lake.resolve("dev/etl~1"), lake.resolve("main")
+    assert mine.do(calls.GetCommit(revision=own, via="dev/etl")).id == own
+    assert mine.do(calls.GetCommit(revision=shared, via="dev/etl")).id == shared
+    assert mine.do(calls.GetCommit(revision=f"dev/etl@{own}")).id == own
+    ways: list[calls.Call[Any]] = [
+        calls.GetCommit(revision=hidden, via="dev/etl"),
+        calls.GetCommit(revision=hidden[:12], via="dev/etl"),
+        calls.GetCommit(revision=f"dev/etl@{hidden}"),
+        calls.GetChanges(revision=hidden + "~1", via="dev/etl"),
+        calls.ListEntries(at=hidden, via="dev/etl"),
+        calls.ListCommits(ref=f"@{hidden}", via="dev/etl"),
+    ]
+    for call in ways:
+        with pytest.raises(CommitNotFound):
+            mine.do(call)
+    for via in (None, "secret", "main"):
+        with pytest.raises(Denied):
+            mine.do(calls.GetCommit(revision=hidden, via=via))
+
+
+def test_what_was_merged_into_a_readable_branch_is_read_by_its_second_parent() -> None:
+    lake = new_lake()
+    merged = lake.resolve("secret")
+    lake.merge("secret", "dev/etl", default="force")
+    mine = guarded(lake, "read:dev/*")
+    assert mine.do(calls.Resolve(revision="dev/etl^2")).commit == merged
+    assert mine.do(calls.GetCommit(revision=merged, via="dev/etl")).id == merged
+
+
+def test_revisions_to_compare_with_tell_nothing_about_other_references() -> None:
+    lake = new_lake()
+    mine = guarded(lake, "write:dev/*")
+    hidden, own = lake.resolve("secret"), lake.resolve("dev/etl")
+
+    def commit(**how: Any) -> object:
+        return mine.do(calls.CommitOperations(operations=(put("sales.x"),), branch="dev/etl", **how))
+
+    for named in ("secret", "secret~1", "main"):
+        with pytest.raises(Denied):
+            commit(base=named)
+        with pytest.raises(Denied):
+            commit(expected_head=named)
+    for digits in (hidden[:8], hidden + "~1", hidden[:63]):
+        with pytest.raises(CommitNotFound):
+            commit(base=digits)
+        with pytest.raises(CommitNotFound):
+            commit(expected_head=digits)
+    with pytest.raises(ReferenceChanged):
+        commit(expected_head=hidden)
+    commit(base=own, expected_head=own)
+
+
+def test_pages_of_a_log_go_on_after_a_commit_of_that_log_only() -> None:
+    lake = new_lake()
+    mine = guarded(lake, "read:dev/*")
+    first, *rest = mine.do(calls.ListCommits(ref="dev/etl"))
+    for after in (first.id, first.id[:12], "dev/etl"):
+        assert mine.do(calls.ListCommits(ref="dev/etl", after=after)) == tuple(rest)
+    with pytest.raises(Denied):
+        mine.do(calls.ListCommits(ref="dev/etl", after="secret"))
+    with pytest.raises(CommitNotFound):
+        mine.do(calls.ListCommits(ref="dev/etl", after=lake.resolve("secret")[:12]))
+
+
+def test_nobody_reads_more_on_a_branch_that_they_make_than_where_it_comes_from() -> None:
+    lake = new_lake()
+    cunning = guarded(lake, "write:dev/*", "read:main:sales.*")
+    with pytest.raises(Denied, match="read keys on it"):
+        cunning.do(calls.CreateReference(name="dev/all", at="main"))
+    with pytest.raises(Denied):
+        cunning.do(calls.AssignReference(name="dev/etl", to="main"))
+    with pytest.raises(Denied):
+        cunning.do(calls.Merge(source="main", into="dev/etl"))
+    with pytest.raises(Denied):
+        cunning.do(calls.Rebase(branch="dev/etl", onto="main"))
+
+
+def test_closing_what_a_caller_sees_leaves_the_lake_open(tmp_path: Path) -> None:
+    with open_lake(tmp_path) as lake:
+        guarded(lake, "read").close()
+        assert lake.branch().exists
+
+
+def test_an_error_says_what_was_granted() -> None:
+    with pytest.raises(Denied, match=r"token 'tester' may not change 'main' \(granted: read, write:dev/\*\)"):
+        guarded(new_lake(), "read", "write:dev/*").do(calls.DeleteReference(name="main"))

@@ -1,0 +1,118 @@
+"""What a server says about itself: whether it is there, whether it should be sent requests, what it did."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import Unavailable
+from penstock.lake import calls
+from penstock.lake.catalogue import Catalogue
+from penstock.lake.copy import copy_lake
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
+from penstock.lake.tokens import new_token, parse_grant
+from penstock.server import health
+from penstock.server.access import Gate, OpenGate, TokenGate
+from penstock.server.figures import Figures
+from penstock.server.health import Readiness, server_api
+from penstock.server.routes import Api
+from tests.server.running import local
+
+
+def own_api(catalogue: Catalogue, readiness: Readiness | None = None, gate: Gate | None = None) -> Api:
+    figures = Figures()
+    return server_api((), readiness or Readiness(catalogue), gate or OpenGate(), figures.text)
+
+
+def test_a_server_with_a_lake_that_answers_is_there_and_ready(lake: Lake) -> None:
+    with local(lake.catalogue, [own_api(lake.catalogue)]) as server:
+        assert server.get("/healthz").json == {"status": "ok"}
+        assert server.get("/readyz").json == {"status": "ready"}
+        assert server.log == "", "probes are not worth a line"
+
+
+def test_a_server_that_stops_is_there_but_not_ready(lake: Lake) -> None:
+    readiness = Readiness(lake.catalogue)
+    with local(lake.catalogue, [own_api(lake.catalogue, readiness)]) as server:
+        readiness.is_draining = True
+        assert server.get("/healthz").status == 200
+        reply = server.get("/readyz")
+    assert (reply.status, reply.message) == (503, "the server is stopping")
+
+
+def test_a_server_whose_lake_moved_away_is_not_ready(tmp_path: Path) -> None:
+    with open_lake(tmp_path / "one") as lake:
+        copy_lake(str(tmp_path / "one"), str(tmp_path / "two"))
+        with pytest.raises(Unavailable, match="moving to another place"):
+            Readiness(lake.catalogue).require()
+
+
+class Stuck:
+    """A catalogue whose store does not answer until it is let go."""
+
+    page_max = None
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self.asked = 0
+        self.free = threading.Event()
+
+    def do(self, call: calls.Call[object], progress: object = None) -> object:
+        self.asked += 1
+        assert self.free.wait(30)
+        return self._catalogue.do(call)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_server_whose_store_does_not_answer_is_not_ready_until_it_does(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PROBE_TIMEOUT_S", 0.05)
+    stuck = Stuck(lake.catalogue)
+    readiness = Readiness(stuck)  # type: ignore[arg-type]
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="has not answered"):
+            readiness.require()
+    assert stuck.asked == 1, "nobody asks again while an answer is awaited"
+    monkeypatch.setattr(health, "PROBE_TIMEOUT_S", 10.0)
+    stuck.free.set()
+    readiness.require()
+
+
+def test_an_error_of_the_store_is_told_by_its_code_only(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise Unavailable("postgresql://ada:hunter2@db does not answer")
+
+    monkeypatch.setattr(lake.catalogue, "do", fail)
+    with pytest.raises(Unavailable) as refused:
+        Readiness(lake.catalogue).require()
+    assert refused.value.message == "the lake does not answer: unavailable"
+
+
+def test_metrics_are_in_the_format_of_prometheus(lake: Lake) -> None:
+    with local(lake.catalogue, [own_api(lake.catalogue)]) as server:
+        reply = server.get("/metrics")
+    assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert b"# TYPE penstock_http_requests_total counter" in reply.body
+
+
+@pytest.mark.parametrize(
+    ("grants", "status"), [(None, 401), (["read:dev/*"], 403), (["read:*:sales.*"], 403), (["read"], 200)]
+)
+def test_metrics_name_branches_so_they_are_for_those_who_may_read_all(
+    lake: Lake, grants: list[str] | None, status: int
+) -> None:
+    headers = {}
+    if grants is not None:
+        text, call = new_token("scraper", tuple(map(parse_grant, grants)), None)
+        lake.catalogue.do(call)
+        headers["authorization"] = f"Bearer {text}"
+    gate = TokenGate(lake.catalogue)
+    with local(lake.catalogue, [own_api(lake.catalogue, gate=gate)], gate=gate) as server:
+        assert server.get("/metrics", **headers).status == status
+        assert server.get("/healthz").status == 200

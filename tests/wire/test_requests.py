@@ -1,0 +1,105 @@
+"""How calls travel: every one arrives as it was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from penstock.errors import InvalidRequest
+from penstock.lake.calls import CALLS, Call, CommitOperations, GetContents, GetReference, ListCommits, Merge
+from penstock.model.keys import Key
+from penstock.model.operations import Delete
+from penstock.server.matching import Matching, parameters
+from penstock.server.native import NATIVE, PREFIX
+from penstock.wire import json
+from penstock.wire.requests import Request, call_of, form_of, request_of
+from tests.wire.values import values
+
+MATCHING = Matching([NATIVE])
+
+
+def arrived(request: Request, kind: type[Call[Any]]) -> Call[Any]:
+    """The call that a server reads from a request."""
+    path, _, query = (PREFIX + request.target).partition("?")
+    found = MATCHING.find(request.method, path)
+    assert found.route.path == kind.path
+    form, rest = form_of(kind), None
+    if form.rest is not None and form.is_query:
+        several = parameters(form.rest)
+        texts = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=1000)
+        rest = json.convert({name: v if several[name] else v[0] for name, v in texts.items()}, form.rest)
+    elif form.rest is not None:
+        assert request.body is not None
+        rest = json.decode(request.body, form.rest)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return call_of(kind, found.path, rest, headers)
+
+
+@pytest.mark.parametrize("kind", CALLS, ids=lambda kind: kind.__name__)
+def test_every_call_arrives_as_it_was_sent(kind: type[Call[Any]]) -> None:
+    in_path = form_of(kind).in_path
+
+    @given(values(kind))
+    def check(call: Any) -> None:
+        if isinstance(call, GetContents) and not call.key:
+            return
+        if any(not getattr(call, name) for name in in_path):
+            with pytest.raises(InvalidRequest, match="empty"):
+                request_of(call)
+            return
+        assert arrived(request_of(call), kind) == call
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "name", [".", "..", "a/b", "a/../b", "%2F", "ü", "a?b#c", "a b+c", "main~3^2*2026-11-01"]
+)
+def test_whatever_is_in_a_path_arrives(name: str) -> None:
+    request = request_of(GetReference(name=name))
+    assert arrived(request, GetReference) == GetReference(name=name)
+    assert request.target.count("/") == 2
+    assert not request.target.endswith(("/.", "/.."))
+
+
+@pytest.mark.parametrize("key", ["k", "100%", "%41", "ü–—", " k ", "a b", '"k"', "k,k;k"])
+def test_whatever_is_in_an_idempotency_key_arrives_in_a_header_of_plain_characters(key: str) -> None:
+    call = CommitOperations(operations=(), idempotency_key=key)
+    request = request_of(call)
+    assert arrived(request, CommitOperations) == call
+    value = request.headers["Idempotency-Key"]
+    assert value.isascii()
+    assert value.isprintable()
+    assert " " not in value
+    assert unquote(value) == key
+
+
+def test_what_has_its_default_is_not_sent() -> None:
+    assert request_of(ListCommits()).target == "/log"
+    assert request_of(ListCommits(all_parents=True, limit=5)).target == "/log?all_parents=true&limit=5"
+    body = request_of(Merge(source="dev", who="me")).body
+    assert body is not None
+    assert msgspec.json.decode(body) == {"source": "dev", "who": "me"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        CommitOperations(operations=(object(),)),  # type: ignore[arg-type]
+        CommitOperations(operations=(Delete(Key("a")),), incarnation="text"),  # type: ignore[arg-type]
+        CommitOperations(operations=5),  # type: ignore[arg-type]
+        CommitOperations(operations=(), branch="\ud800"),
+        CommitOperations(operations=(), idempotency_key="\ud800"),
+        GetReference(name="\ud800"),
+        GetReference(name=5),  # type: ignore[arg-type]
+        ListCommits(text=object()),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_what_cannot_be_sent_is_an_invalid_request(call: Any) -> None:
+    with pytest.raises(InvalidRequest, match="cannot be sent"):
+        request_of(call)
