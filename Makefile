@@ -53,7 +53,7 @@ demo: setup ## See a lake, a branch and a merge at work
 	@$(BIN)/penstock demo
 
 docs: setup ## Regenerate the generated reference pages
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.generate
 
 # Hashes only: which index serves the packages is the machine's business.
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \

@@ -66,13 +66,12 @@ class Loaded(msgspec.Struct, frozen=True):
 def _penstock(directory: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "penstock.cli.main", "serve", "--dev", "--json"]
     command += ["--lake", str(directory / "lake"), "--port", "0", "--log-level", "error"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["url"]
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
 
 
 @contextmanager
@@ -108,7 +107,7 @@ def ask(workshop: Workshop) -> Findings:
     reads: dict[str, list[Loaded]] = {}
     one_table: list[Loaded] = []
     for _ in range(workshop.size(3, 1)):
-        for contender in CONTENDERS:
+        for contender in CONTENDERS[: workshop.size(len(CONTENDERS), 2)]:
             try:
                 _measure(workshop, contender, commits, reads, one_table)
             except Missing as missing:
@@ -160,7 +159,7 @@ def _measure(
     seconds = 1 if workshop.quick else 6
     with workshop.place() as place, contender.started(place) as url:
         _load(url, contender.commits, 64, seconds, "warm")
-        for clients in CLIENTS:
+        for clients in CLIENTS[-workshop.size(len(CLIENTS), 1) :]:
             done = _load(url, contender.commits, clients, seconds, f"of{clients}n")
             commits.setdefault((contender.name, clients), []).append(done)
         reads.setdefault(contender.name, []).append(_load(url, contender.reads, 64, seconds, "warm"))

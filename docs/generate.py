@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from docs.generate_api import api_page
 from penstock import errors
 from penstock.cli import environment, shapes
 from penstock.cli.contents import SHORT_NAMES
@@ -416,6 +417,7 @@ def metrics_page() -> Iterator[str]:
 
 
 PAGES: dict[Path, Callable[[], Iterator[str]]] = {
+    REFERENCE / "api.md": api_page,
     REFERENCE / "cli.md": commands_page,
     REFERENCE / "errors.md": errors_page,
     REFERENCE / "configuration.md": configuration_page,

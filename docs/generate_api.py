@@ -1,11 +1,10 @@
-"""The reference page of the native API, made from the calls: `python -m docs.generate_api` writes it."""
+"""The reference page of the native API, made from the calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 from uuid import UUID
@@ -21,9 +20,6 @@ from penstock.model.operations import Operation
 from penstock.server.native import NATIVE, PREFIX
 from penstock.wire.descriptions import field_docs, prose
 from penstock.wire.requests import KEY_FIELD, form_of
-
-PAGE = Path(__file__).parent / "reference" / "api.md"
-GENERATED = "<!-- Written by docs/generate_api.py. Do not edit. -->\n"
 
 INTRODUCTION = f"""
 # The native API
@@ -170,12 +166,3 @@ def _type(kind: Any) -> str:
     if origin is dict:
         return f"object of {_type(members[1])} by {_type(members[0])}"
     raise NotImplementedError(kind)
-
-
-def text() -> str:
-    """The page as it is written to its file."""
-    return GENERATED + "\n" + "\n".join(api_page()).rstrip() + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(text(), "utf-8")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Install the servers that the tests and benchmarks run against: PostgreSQL from the system's packages, those
-# that come as Java libraries and Nessie into build/servers. SeaweedFS and moto come with `make setup`.
+# Install the servers that the tests and benchmarks run against: PostgreSQL from the system's packages (and wrk,
+# which makes load), those that come as Java libraries and Nessie into build/servers. SeaweedFS and moto come
+# with `make setup`.
 # Safe to run any number of times. What cannot be installed is named, and its tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +16,7 @@ missing_packages() {
   compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || echo postgresql
   has javac || echo default-jdk-headless
   has mvn || echo maven
+  has wrk || echo wrk
 }
 
 install_packages() {

@@ -221,7 +221,6 @@ NAMES: dict[str, Case] = {
     "a difference to nowhere": (lambda lake: lake.diff("main", "nosuch"), ReferenceNotFound, "'nosuch'"),
     "a show of nowhere": (lambda lake: lake.show(NOWHERE), CommitNotFound, NOWHERE),
     "an outcome on no branch": (lambda lake: lake.outcome("k", "nosuch"), ReferenceNotFound, "'nosuch'"),
-    "an outcome on a tag": (lambda lake: lake.outcome("k", "v1"), InvalidRequest, "'v1' is a tag"),
     "a deletion of the default branch": (lambda lake: lake.branch().delete(), InvalidRequest, "'main'"),
     "an assignment to nowhere": (lambda lake: lake.branch("dev").assign(NOWHERE), CommitNotFound, NOWHERE),
 }

@@ -121,8 +121,7 @@ def _impatient(proxy: Proxy, total_s: float = 0.4) -> Remote:
     return Remote(f"http://127.0.0.1:{proxy.port}", patience=patience)
 
 
-# What a key came to can be looked up on branches; of a tag, only a repetition tells.
-@pytest.mark.parametrize("write", [name for name in WRITES if name != "create a tag"])
+@pytest.mark.parametrize("write", WRITES)
 def test_if_no_answer_ever_comes_the_outcome_is_unknown_and_can_be_found_out(
     embedded: Lake, far: Lake, proxy: Proxy, write: str
 ) -> None:

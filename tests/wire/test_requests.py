@@ -98,7 +98,16 @@ def test_what_has_its_default_is_not_sent() -> None:
         GetReference(name=5),  # type: ignore[arg-type]
         ListCommits(text=object()),  # type: ignore[arg-type]
     ],
-    ids=str,
+    ids=[
+        "an operation that is none",
+        "an incarnation that is text",
+        "operations that are a number",
+        "a branch that is no Unicode",
+        "a key that is no Unicode",
+        "a name that is no Unicode",
+        "a name that is a number",
+        "a text that is none",
+    ],
 )
 def test_what_cannot_be_sent_is_an_invalid_request(call: Any) -> None:
     with pytest.raises(InvalidRequest, match="cannot be sent"):

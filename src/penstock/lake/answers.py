@@ -31,6 +31,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """Where the lake is moving, or has moved, so that it takes no more writes here; empty if it stays."""
     history_rules: tuple[HistoryRule, ...] = ()
     """How much history is kept, by patterns of names. Of several that match, the last one holds."""
+    page_max: int | None = None
+    """Behind a server: how many items a list gives at once."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,6 +38,8 @@ class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, forbid_unknown
     method: ClassVar[str] = "GET"
     path: ClassVar[str]
     answer: ClassVar[Any]
+    is_long: ClassVar[bool] = False
+    """Whether it takes as long as the lake is large, and tells how far it is."""
 
 
 class Write(Call[R], frozen=True, kw_only=True):
@@ -82,7 +84,9 @@ class ChangeRoots(Call[About], frozen=True, kw_only=True):
     answer = About
 
     add: tuple[str, ...] = ()
+    """Locations, such as `s3://bucket/tables`."""
     remove: tuple[str, ...] = ()
+    """Roots that were added before."""
 
 
 class GetSetting(Call[str | None], frozen=True, kw_only=True):
@@ -103,6 +107,7 @@ class PutSetting(Call[str | None], frozen=True, kw_only=True):
 
     name: str
     value: str | None = None
+    """Nothing removes the note."""
 
 
 class KeepHistory(Call[None], frozen=True, kw_only=True):
@@ -115,7 +120,9 @@ class KeepHistory(Call[None], frozen=True, kw_only=True):
     pattern: str = "*"
     """Of the names of references."""
     max_commits: int | None = None
+    """So many from the head on stay, whatever their age."""
     max_days: float | None = None
+    """What is younger stays, however much it is."""
 
 
 class Sweep(Call[Swept], frozen=True, kw_only=True):
@@ -124,8 +131,10 @@ class Sweep(Call[Swept], frozen=True, kw_only=True):
     method = "POST"
     path = "/sweep"
     answer = Swept
+    is_long = True
 
     dry_run: bool = False
+    """Only count what would be removed."""
 
 
 class Fsck(Call[Checked], frozen=True, kw_only=True):
@@ -134,6 +143,7 @@ class Fsck(Call[Checked], frozen=True, kw_only=True):
     method = "POST"
     path = "/fsck"
     answer = Checked
+    is_long = True
 
 
 # -- tokens ------------------------------------------------------------------------------------------------
@@ -157,11 +167,15 @@ class PutToken(Call[Token], frozen=True, kw_only=True):
     answer = Token
 
     id: str
+    """12 hexadecimal digits, the part of the token before its secret."""
     name: str
+    """Who it is for; what they write says so."""
     secret_hash: ObjectId
     """SHA-256 of the secret."""
     grants: tuple[Grant, ...]
+    """What it allows; each of them by itself."""
     expires: datetime | None = None
+    """Until when it can be used; for ever if nothing is given."""
 
 
 class RevokeToken(Call[Token], frozen=True, kw_only=True):
@@ -184,9 +198,13 @@ class ListReferences(Call[tuple[Reference, ...]], frozen=True, kw_only=True):
     answer = tuple[Reference, ...]
 
     kind: Kind = Kind.BRANCH
+    """`branch`, `tag` or `deleted`."""
     prefix: str = ""
+    """How the names begin."""
     after: str = ""
+    """Go on after this name, the last one of the page before."""
     limit: int | None = 100
+    """At most so many."""
 
 
 class GetReference(Call[Reference], frozen=True, kw_only=True):
@@ -208,6 +226,7 @@ class GetReferenceLog(Call[tuple[LogLine, ...]], frozen=True, kw_only=True):
     before: int | None = None
     """Go on before this position, the last one of the page before."""
     limit: int | None = 100
+    """At most so many."""
 
 
 class CreateReference(Write[Reference], frozen=True, kw_only=True):
@@ -231,6 +250,7 @@ class AssignReference(Write[Reference], frozen=True, kw_only=True):
 
     name: str
     to: str
+    """The revision that it is to name."""
     kind: Kind | None = None
     """Refuse it if the reference is of another kind."""
     expected: str | None = None
@@ -246,7 +266,9 @@ class DeleteReference(Write[Reference], frozen=True, kw_only=True):
 
     name: str
     kind: Kind | None = None
+    """Refuse it if the reference is of another kind."""
     expected: str | None = None
+    """Refuse it unless the reference is at this commit."""
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -259,6 +281,7 @@ class Resolve(Call[Resolved], frozen=True, kw_only=True):
     answer = Resolved
 
     revision: str | None = None
+    """The default branch if nothing is given."""
 
 
 class ReadAt(Call[R], frozen=True, kw_only=True):
@@ -289,7 +312,9 @@ class ListEntries(ReadAt[tuple[Entry, ...]], frozen=True, kw_only=True):
     prefix: Key | None = None
     """Only this key and what is below it."""
     after: Key | None = None
+    """Go on after this key, the last one of the page before."""
     limit: int | None = 100
+    """At most so many."""
 
 
 class GetCommit(Call[Commit], frozen=True, kw_only=True):
@@ -300,6 +325,7 @@ class GetCommit(Call[Commit], frozen=True, kw_only=True):
 
     revision: str
     via: str | None = None
+    """The reference that led to the commit, where only its id is given."""
 
 
 class GetChanges(Call[tuple[Difference, ...]], frozen=True, kw_only=True):
@@ -310,8 +336,11 @@ class GetChanges(Call[tuple[Difference, ...]], frozen=True, kw_only=True):
 
     revision: str
     via: str | None = None
+    """The reference that led to the commit, where only its id is given."""
     after: Key | None = None
+    """Go on after this key, the last one of the page before."""
     limit: int | None = 100
+    """At most so many."""
 
 
 class ListCommits(Call[tuple[Commit, ...]], frozen=True, kw_only=True):
@@ -321,12 +350,17 @@ class ListCommits(Call[tuple[Commit, ...]], frozen=True, kw_only=True):
     answer = tuple[Commit, ...]
 
     ref: str | None = None
+    """The revision to begin at; the default branch if nothing is given."""
     via: str | None = None
+    """The reference that led to the commit, where only its id is given."""
     table: Key | None = None
     """Only those that changed this key, or something below it."""
     author: str | None = None
+    """Only those that name this author."""
     since: datetime | None = None
+    """Only those from this time on."""
     until: datetime | None = None
+    """Only those up to this time."""
     text: str | None = None
     """Only those whose message contains this, in any case."""
     after: str | None = None
@@ -334,6 +368,7 @@ class ListCommits(Call[tuple[Commit, ...]], frozen=True, kw_only=True):
     all_parents: bool = False
     """Also show what was merged."""
     limit: int | None = 100
+    """At most so many."""
 
 
 class Diff(Call[tuple[Difference, ...]], frozen=True, kw_only=True):
@@ -343,10 +378,15 @@ class Diff(Call[tuple[Difference, ...]], frozen=True, kw_only=True):
     answer = tuple[Difference, ...]
 
     before: str
+    """The revision to compare with."""
     to: str
+    """The revision that is compared."""
     prefix: Key | None = None
+    """Only this key and what is below it."""
     after: Key | None = None
+    """Go on after this key, the last one of the page before."""
     limit: int | None = 100
+    """At most so many."""
 
 
 class Compare(Call[Comparison], frozen=True, kw_only=True):
@@ -356,7 +396,9 @@ class Compare(Call[Comparison], frozen=True, kw_only=True):
     answer = Comparison
 
     one: str
+    """A revision."""
     other: str
+    """Another one."""
 
 
 class GetOutcome(Call[Landing | None], frozen=True, kw_only=True):
@@ -366,8 +408,9 @@ class GetOutcome(Call[Landing | None], frozen=True, kw_only=True):
     answer = Landing | None
 
     key: str
+    """The idempotency key."""
     branch: str | None = None
-    """The branch or tag that the request was about."""
+    """The branch or tag that the request was about; the default branch if nothing is given."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------
@@ -380,8 +423,11 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
     answer = Commit
 
     operations: tuple[Operation, ...]
+    """What to do; no key twice, except to delete it and put it anew."""
     branch: str | None = None
+    """The default branch if nothing is given."""
     said: Said = Said()
+    """What the commit says of itself."""
     base: str | None = None
     """The commit that was read: every key must still hold what it held there."""
     expected_head: str | None = None
@@ -389,6 +435,7 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
     incarnation: ObjectId | None = None
     """Refuse a branch that was deleted and created anew."""
     create_namespaces: bool = False
+    """Create the namespaces above what is put, where they are missing."""
 
 
 class Bring(Write[MergeResult], frozen=True, kw_only=True):
@@ -399,8 +446,11 @@ class Bring(Write[MergeResult], frozen=True, kw_only=True):
     keys: dict[str, KeyMerge] = {}
     """How to treat single keys, which are written as text."""
     default: MergeMode = MergeMode.NORMAL
+    """How to treat all other keys."""
     expected_head: str | None = None
+    """Refuse it unless the branch is at this commit."""
     dry_run: bool = False
+    """Only tell what would be done, and what is in the way."""
 
 
 class Merge(Bring, frozen=True, kw_only=True):
@@ -409,8 +459,11 @@ class Merge(Bring, frozen=True, kw_only=True):
     path = "/merge"
 
     source: str
+    """A branch, tag or other revision."""
     into: str | None = None
+    """The branch that changes; the default one if nothing is given."""
     said: Said = Said()
+    """What the merge commit says of itself."""
 
 
 class Transplant(Bring, frozen=True, kw_only=True):
@@ -421,7 +474,9 @@ class Transplant(Bring, frozen=True, kw_only=True):
     commits: tuple[str, ...]
     """Revisions, oldest first, or one range such as ``dev~3..dev`` (without its start)."""
     onto: str | None = None
+    """The branch that changes; the default one if nothing is given."""
     said: Said = Said()
+    """A message for a single commit; several keep theirs."""
 
 
 class Revert(Bring, frozen=True, kw_only=True):
@@ -430,8 +485,11 @@ class Revert(Bring, frozen=True, kw_only=True):
     path = "/revert"
 
     commit: str
+    """The revision to undo."""
     on: str | None = None
+    """The branch that changes; the default one if nothing is given."""
     said: Said = Said()
+    """What the new commit says of itself."""
 
 
 class Rebase(Bring, frozen=True, kw_only=True):
@@ -440,7 +498,9 @@ class Rebase(Bring, frozen=True, kw_only=True):
     path = "/rebase"
 
     branch: str
+    """The branch that moves."""
     onto: str | None = None
+    """The revision to build on; the default branch if nothing is given."""
 
 
 CALLS: Final[tuple[type[Call[Any]], ...]] = (

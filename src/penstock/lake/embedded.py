@@ -319,7 +319,8 @@ class Embedded:
         name = self._or_default(call.branch)
         found: Outcome | None = None
         with suppress(ReferenceNotFound):  # its log may still tell
-            found = self.kernel.outcome(name, call.key)
+            if self.kernel.references.get(name).kind is Kind.BRANCH:
+                found = self.kernel.outcome(name, call.key)
         found = found or self._moved(name, call.key)
         if found is None:
             return None

@@ -21,7 +21,7 @@ from penstock.errors import Denied, IdempotencyKeyReused, PenstockError, Unauthe
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
 from penstock.lake.answers import About, Entry
-from penstock.lake.calls import PAGE_MAX, Call, Fsck, GetContents, Resolve, Sweep, Write
+from penstock.lake.calls import PAGE_MAX, Call, GetContents, Resolve, Write
 from penstock.lake.remote_connection import Connection, Lost, NotSent, Reply
 from penstock.lake.remote_doubt import found_out, unknown
 from penstock.lake.remote_request import sound_request
@@ -91,6 +91,7 @@ class Remote:
         answer = _Sending(self, self._connection, self._patience, needs_key).answer(call, progress)
         if isinstance(answer, About):  # the lake is here, as far as a client is concerned
             answer = msgspec.structs.replace(answer, url=self.url)
+            self.page_max = min(PAGE_MAX, answer.page_max or PAGE_MAX)
         return cast("R", answer)
 
     def _contents(self, call: GetContents) -> tuple[Entry, ...]:
@@ -134,7 +135,7 @@ class _Sending:
 
     def _heard(self, call: Call[Any], request: Request, progress: Progress) -> Reply | Lost | NotSent:
         try:
-            if isinstance(call, Sweep | Fsck):
+            if call.is_long:
                 return self._connection.follow(request, self._patience.silence_timeout_s, progress)
             left_s = max(self._deadline_s - time.monotonic(), self._patience.connect_timeout_s)
             return self._connection.exchange(request, min(self._patience.answer_timeout_s, left_s))

@@ -83,7 +83,7 @@ def judge(heard: Reply | Lost | NotSent, call: Call[Any], url: str) -> Verdict:
         return Unsettled(error=error, in_doubt=False, again=not heard.is_final)
     if isinstance(heard, Lost):
         error = Unavailable(f"the connection to {url} was lost: {heard}", url=url)
-        is_long = isinstance(call, Sweep | Fsck)  # starting anew is for the caller to decide
+        is_long = call.is_long  # starting anew is for the caller to decide
         return Unsettled(error=error, in_doubt=True, again=not is_long)
     if 200 <= heard.status < 300:
         return _of_success(heard, call, url)

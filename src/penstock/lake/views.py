@@ -197,13 +197,14 @@ class Snapshot:
         """Keys and contents in order: at and below a key or all, after a key or from the start."""
         scope = Key.parse(prefix) if prefix is not None else None
         last = Key.parse(after) if after is not None else None
+        most = self._lake.catalogue.page_max or calls.PAGE_MAX
         while True:
             page = self._lake.do(
-                calls.ListEntries(at=self.id, via=self._via, prefix=scope, after=last, limit=calls.PAGE_MAX)
+                calls.ListEntries(at=self.id, via=self._via, prefix=scope, after=last, limit=most)
             )
             for entry in page:
                 yield entry.key, entry.content
-            if len(page) < calls.PAGE_MAX:
+            if len(page) < most:
                 return
             last = page[-1].key
 

@@ -46,7 +46,7 @@ class Reference(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     kind: Kind
     name: str
     head: ObjectId = NO_COMMIT
-    incarnation: bytes
+    incarnation: ObjectId
     log: ObjectId
     position: int
     """The number of the newest log entry."""

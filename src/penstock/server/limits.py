@@ -21,8 +21,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one request, also once it is unpacked."""
     operations_max: Annotated[int, Meta(ge=1)] = 10_000
     """Of one commit."""
-    page_max: Annotated[int, Meta(ge=1)] = 1_000
-    """Items in one answer; who asks for more gets so many and goes on from there."""
+    page_max: Annotated[int, Meta(ge=100)] = 1_000
+    """Items in one answer. Nessie's clients that ask for more get so many, and go on from there."""
     request_timeout_s: Annotated[float, Meta(gt=0, le=DAY_S)] = 30.0
     """From the moment that a request is complete to its answer."""
     body_timeout_s: Annotated[float, Meta(gt=0, le=DAY_S)] = 30.0

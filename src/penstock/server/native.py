@@ -6,22 +6,27 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.lake.calls import CALLS, Call, Fsck, Sweep, Write
+from penstock.lake.answers import About
+from penstock.lake.calls import CALLS, Call, Write
 from penstock.server.limits import Limits
 from penstock.server.routes import Answer, Api, Ask, Route
 from penstock.wire import json
 from penstock.wire.descriptions import prose
 from penstock.wire.errors import Failure, encode_error
-from penstock.wire.requests import Form, call_of, form_of
+from penstock.wire.requests import KEY_HEADER, Form, call_of, form_of
 
 PREFIX: Final = "/api/penstock/v1"
 
-_LONG: Final = (Sweep, Fsck)
-"""Calls that take as long as the lake is large, and tell how far they are."""
-
 _OPERATIONS: Final = ("operations", "commits", "keys")
 """Fields that hold one item for each thing that a call does."""
+
+_ABOUT_KEY: Final = (
+    "At most 200 characters, percent-encoded. Makes it safe to send this again when an answer did not come: "
+    "it is done once."
+)
 
 _COMMIT: Final = re.compile("[0-9a-f]{64}")
 _PINS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -39,18 +44,18 @@ _FOREVER: Final = (("cache-control", "private, max-age=31536000, immutable"),)
 def _route(kind: type[Call[Any]]) -> Route:
     form = form_of(kind)
     summary, _, description = prose(kind.__doc__ or "").partition("\n\n")
-    is_long = kind in _LONG
     return Route(
         method=kind.method,
         path=kind.path,
         handle=_handler(kind, form),
         summary=" ".join(summary.split()).rstrip("."),
-        description=_described(kind, description),
+        description=description,
+        headers={KEY_HEADER: _ABOUT_KEY} if issubclass(kind, Write) else {},
         query=form.rest if form.is_query else None,
         body=None if form.is_query else form.rest,
         answer=kind.answer,
-        streams=is_long,
-        is_write=kind.method != "GET" and not is_long,
+        streams=kind.is_long,
+        is_write=kind.method != "GET" and not kind.is_long,
         body_required=any(field.required for field in form.rest_fields),
     )
 
@@ -64,6 +69,8 @@ def _handler(kind: type[Call[Any]], form: Form) -> Callable[[Ask], Any]:
         answer = ask.catalogue.do(call, ask.progress)
         if pins and all(_COMMIT.fullmatch(getattr(call, pin) or "") for pin in pins):
             return Answer(body=json.encode(answer, kind.answer), headers=_FOREVER)
+        if isinstance(answer, About):
+            return msgspec.structs.replace(answer, page_max=ask.limits.page_max)
         return answer
 
     return handle
@@ -87,16 +94,6 @@ def _within(call: Call[Any], limits: Limits) -> Call[Any]:
                 operations_max=limits.operations_max,
             )
     return call
-
-
-def _described(kind: type[Call[Any]], description: str) -> str:
-    if not issubclass(kind, Write):
-        return description
-    key = (
-        "The header `Idempotency-Key` (percent-encoded, at most 200 characters) makes it safe to send this "
-        "again when an answer did not come: it is done once."
-    )
-    return f"{description}\n\n{key}".strip()
 
 
 def _error(error: PenstockError, headers: Mapping[str, str]) -> Answer:

@@ -117,6 +117,9 @@ def _parameters(route: Route, schemas: _Schemas) -> Iterator[Json]:
         if "description" in field:
             parameter["description"] = field["description"]
         yield parameter
+    for name, meaning in route.headers.items():
+        schema = {"type": "string", "pattern": "^[!-~]*$"}
+        yield {"name": name, "in": "header", "required": False, "schema": schema, "description": meaning}
 
 
 def _responses(api: Api, route: Route, schemas: _Schemas) -> Iterator[tuple[str, Json]]:

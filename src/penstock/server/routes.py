@@ -76,6 +76,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     They must not contain groups that capture.
     """
+    headers: dict[str, str] = {}
+    """Request headers that the handler reads, and what each means; for the OpenAPI description."""
     media_types: tuple[str, ...] = ("application/json",)
     """Of the body. A request that does not say what its body is, is taken to send the first one."""
     produces: str = "application/json"

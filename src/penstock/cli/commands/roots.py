@@ -35,7 +35,7 @@ def root_list(call: Call) -> None:
     _say(call, call.open())
 
 
-@root.command("add", prints="Roots", examples="$ penstock root add /data/exports s3://bucket/archive")
+@root.command("add", prints="Roots", examples="$ penstock root add s3://bucket/exports s3://bucket/archive")
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @pass_call
 def root_add(call: Call, locations: tuple[str, ...]) -> None:
