@@ -67,8 +67,10 @@ COMMANDS_INTRODUCTION = """
 
 `penstock COMMAND --help` says in a terminal what this page says.
 
-**Which lake.** `--lake PATH`, else `PENSTOCK_LAKE`, else the current directory if it is a lake. A directory
-without a lake becomes one; only `doctor`, `fsck`, `horizon`, `sweep` and `copy` never make a lake of it.
+**Which lake.** `--lake PATH`, else `PENSTOCK_LAKE`, else the current directory if it is a lake. PATH is a
+directory, the URL of a [store](../guide/stores.md), or the address of a [server](../guide/remote.md). A
+directory without a lake becomes one; only `doctor`, `fsck`, `horizon`, `sweep`, `copy` and, without `--dev`,
+`serve` never make a lake of it.
 
 **Revisions.** Where a revision is asked for: a branch, a tag, a commit id (its first 8 digits are enough),
 `main@<commit>`, and any number of steps from there: `main~3` (three commits before), `main^2` (the second
@@ -296,13 +298,15 @@ def _first_line(kind: type) -> str:
 CONFIGURATION_INTRODUCTION = """
 # Configuration
 
-A lake works as it is. What can be chosen is chosen at one of four places:
+A lake works as it is. What can be chosen is chosen at one of five places:
 
-- **When a lake is made**, for ever: its default branch, its warehouse, its roots (`penstock init`).
-- **At any time**, for all who use it: how much history is kept (`lake.keep_history`, `penstock horizon`; see
-  [care](../guide/care.md#horizons)).
+- **When a lake is made**, for ever: its default branch and its warehouse (`penstock init`).
+- **At any time**, for all who use it: further places for tables (`penstock root`; see
+  [access](../guide/access.md#where-tables-may-be)), tokens (`penstock token`), and how much history is kept
+  (`lake.keep_history`, `penstock horizon`; see [care](../guide/care.md#horizons)).
 - **When it is opened**, for one process: the settings below.
-- **In the environment** of the command line.
+- **When a server is started**: its [limits](../guide/server.md#limits).
+- **In the environment**: the variables below.
 
 ## Settings
 
@@ -342,11 +346,25 @@ def configuration_page() -> Iterator[str]:
     )
     yield "## Environment variables"
     yield ""
-    yield "The command line reads them; programs do not."
+    yield "The command line reads all of these; programs in Python read those that a server asks for."
     yield ""
     yield from table(
-        ("variable", "meaning"), ((f"`{name}`", text) for name, text in environment.MEANINGS.items())
+        ("variable", "read by", "meaning"),
+        (
+            (
+                f"`{name}`",
+                "commands, Python" if name in environment.FOR_PROGRAMS_TOO else "commands",
+                text,
+            )
+            for name, text in environment.MEANINGS.items()
+        ),
     )
+    yield (
+        "`penstock serve` takes every option that has a value from a variable as well, if the option is not "
+        "given; what they mean is with the [command](cli.md#penstock-serve)."
+    )
+    yield ""
+    yield from table(("variable", "option"), _serve_variables())
     yield (
         "The libraries of the stores read variables of their own, for programs too: passwords, keys, "
         "regions. They are named with each [store](../guide/stores.md)."
@@ -358,6 +376,14 @@ def configuration_page() -> Iterator[str]:
     yield ""
     rows = ((text, _value(name, getattr(owner, name))) for owner, name, text in FIXED_LIMITS)
     yield from table(("of what", "at most"), rows)
+
+
+def _serve_variables() -> Iterator[tuple[str, str]]:
+    serve = penstock.get_command(click.Context(penstock), "serve")
+    assert serve is not None
+    for option in serve.params:
+        if isinstance(option.envvar, str):
+            yield f"`{option.envvar}`", f"`{option.opts[0]}`"
 
 
 def _value(name: str, value: Any) -> str:

@@ -12,11 +12,12 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import FieldInfo
 
-from penstock.lake.calls import CALLS, Call
+from penstock.lake.calls import CALLS, Call, ListReferences
 from penstock.model.content import TYPE_NAMES, AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Operation
+from penstock.model.references import Kind, Reference
 from penstock.server.native import NATIVE, PREFIX
 from penstock.wire.descriptions import field_docs, prose
 from penstock.wire.requests import KEY_FIELD, form_of
@@ -32,11 +33,13 @@ has the same as a schema for tools at `/openapi.json`, and as a page at `/docs`.
   of a `GET` or `DELETE`, else a JSON object as the body. What is not given has its default; what is not
   known is refused.
 - **Writes** take a header `Idempotency-Key` with up to 200 characters, percent-encoded. The same request
-  under the same key is done once and answered each time.
+  under the same key is done once and answered each time. Every branch and tag has keys of its own: the same
+  key with another one is another request.
 - **Lists** are asked for page by page, up to the server's limit (1,000 unless it was set otherwise). A page
   with less than `limit` items is the last one.
 - **Values**: a key is text (`sales.orders`), an id is hexadecimal digits, bytes are base64, a time is ISO
-  8601 with its zone. Fields may be added to answers later; ignore those that you do not know.
+  8601 with its zone. A field whose name ends with `_us` is a time as microseconds since 1970, in UTC. Fields
+  may be added to answers later; ignore those that you do not know.
 - **Revisions** are written as [on the command line](cli.md): `main`, `main~3`, a commit's id.
 - **Errors** are `{{"error": {{"code", "message", "details"}}, "request_id"}}` with the status of the
   [error](errors.md). 429 and 503 mean that nothing was changed. After 408, 504 and a lost connection,
@@ -50,6 +53,7 @@ has the same as a schema for tools at `/openapi.json`, and as a page at `/docs`.
 _LEAVES: dict[Any, str] = {
     AnyContent: "[content](#contents)",
     Key: "key",
+    Kind: "`branch` or `tag`",
     NoneType: "null",
     ObjectId: "id",
     Operation: "[operation](#operations)",
@@ -88,12 +92,12 @@ def _fields(kind: type[Call[Any]]) -> Iterator[str]:
     yield from ("| field | in | meaning | type |", "|---|---|---|---|")
     for field in shown:
         place = "path" if field.name in form.in_path else rest
-        yield f"| `{field.name}` | {place} | {docs.get(field.name, '')} | {_with_default(field)} |"
+        yield f"| `{field.name}` | {place} | {docs.get(field.name, '')} | {_with_default(kind, field)} |"
     yield ""
 
 
-def _with_default(field: FieldInfo) -> str:
-    text = _type(field.type)
+def _with_default(owner: type[msgspec.Struct], field: FieldInfo) -> str:
+    text = _field_type(owner, field)
     default = field.default
     if field.required:
         return f"{text}, needed"
@@ -126,7 +130,7 @@ def _struct(kind: type[msgspec.Struct], title: str) -> Iterator[str]:
     yield from (f"### {title}", "", *prose(kind.__doc__ or "").splitlines(), "")
     yield from ("| field | meaning | type |", "|---|---|---|")
     for field in msgspec.structs.fields(kind):
-        yield f"| `{field.name}` | {docs.get(field.name, '')} | {_type(field.type)} |"
+        yield f"| `{field.name}` | {docs.get(field.name, '')} | {_field_type(kind, field)} |"
     yield ""
 
 
@@ -144,6 +148,13 @@ def _structs() -> Iterator[type[msgspec.Struct]]:
                 left += [field.type for field in msgspec.structs.fields(kind)]
         else:
             left += get_args(kind)
+
+
+def _field_type(owner: type[msgspec.Struct], field: FieldInfo) -> str:
+    """The type of a field in words. A reference that is deleted can be listed, and nothing else."""
+    if field.type is Kind and owner in (ListReferences, Reference):
+        return f"{_LEAVES[Kind]} or `{Kind.DELETED}`"
+    return _type(field.type)
 
 
 def _type(kind: Any) -> str:

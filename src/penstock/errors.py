@@ -41,7 +41,7 @@
         └── UnsupportedFormat       the lake was written by a newer Penstock
 
 ``code`` is stable and meant for programs, ``details`` hold the structured facts, ``exit_code`` and
-``http_status`` are the other two faces of the same error.
+``http_status`` are the other two faces of the same error. ``request_id`` leads to it in a server's log.
 """
 
 from __future__ import annotations
@@ -65,14 +65,19 @@ class PenstockError(Exception):
         super().__init__(message)
         self.message = message
         self.details = details
+        self.request_id = ""
+        """Of an error that a server told: the request, as the server's log names it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.message, self.details))
+        return (_rebuild, (type(self), self.message, self.details, self.request_id))
 
 
-def _rebuild(kind: type[PenstockError], message: str, details: dict[str, Any]) -> PenstockError:
+def _rebuild(
+    kind: type[PenstockError], message: str, details: dict[str, Any], request_id: str
+) -> PenstockError:
     error = kind.__new__(kind)
     PenstockError.__init__(error, message, **details)
+    error.request_id = request_id
     return error
 
 

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
 
 import penstock
+from penstock.cli import environment
 from penstock.cli.root import penstock as root
+from penstock.lake.catalogue import Catalogue
+from penstock.lake.lake import Lake
+from penstock.server.access import TokenGate
+from penstock.server.native import NATIVE
+from tests.server.running import local
+
+WHERE = ("here", "behind a server")
+anywhere = pytest.mark.parametrize("terminal", WHERE, indirect=True)
+"""For tests of what is the same on a lake of one's own and on one behind a server, with a token that is bound
+to references. Its pattern matches all their names, but it is none for all references, so that a commit can be
+read only by way of one of them."""
+BOUND = "write:[a-z]*"
 
 
 class Ran:
@@ -35,12 +50,12 @@ class Ran:
 class Terminal:
     """Runs commands on one lake, as somebody at a terminal would."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, place: Path, url: str = "") -> None:
+        self.place, self.url = place, url or str(place)
 
     def __call__(self, *args: str, status: int = 0, stdin: str | bytes | None = None) -> Ran:
         """Run a command on the lake; it must end with a given exit status and without a traceback."""
-        return self.plain("--lake", str(self.place), *args, status=status, stdin=stdin)
+        return self.plain("--lake", self.url, *args, status=status, stdin=stdin)
 
     def plain(self, *args: str, status: int = 0, stdin: str | bytes | None = None) -> Ran:
         """Run a command that is not told which lake."""
@@ -61,18 +76,44 @@ class Terminal:
         return found["id"]
 
 
+class Serving(NamedTuple):
+    """A lake behind a server in this process."""
+
+    lake: Lake
+    terminal: Terminal
+
+    def token(self, name: str, *grants: str) -> str:
+        return self.lake.create_token(name, *grants)
+
+
+@contextmanager
+def serving(place: Path, catalogue: Callable[[Catalogue], Catalogue] = lambda one: one) -> Iterator[Serving]:
+    """Serve a lake, with tables below ``s3://b``, until the block ends; ``catalogue`` may stand between."""
+    with penstock.open(place) as lake:
+        lake.add_root("s3://b")
+        with local(catalogue(lake.catalogue), [NATIVE], gate=TokenGate(lake.catalogue)) as server:
+            yield Serving(lake, Terminal(place, server.url))
+
+
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PENSTOCK_LAKE", "PENSTOCK_AUTHOR", "PENSTOCK_DEBUG", "NO_COLOR"):
+    for name in environment.MEANINGS:
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Terminal:
-    """A new lake with nothing in it."""
+def terminal(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Terminal]:
+    """A new lake with nothing in it, here or behind a server."""
     place = tmp_path / "lake"
     penstock.init(place).close()
-    return Terminal(place)
+    if getattr(request, "param", WHERE[0]) == WHERE[0]:
+        yield Terminal(place)
+        return
+    with serving(place) as server:
+        monkeypatch.setenv("PENSTOCK_TOKEN", server.token("etl", BOUND))
+        yield server.terminal
 
 
 @pytest.fixture

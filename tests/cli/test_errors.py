@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock import errors
-from penstock.cli.advice import ADVICE
+from penstock.cli.advice import ADVICE, BEHIND_SERVER
 from penstock.cli.root import EXIT_STATUSES, Root
 from penstock.errors import PenstockError
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -80,8 +80,50 @@ def test_an_outcome_unknown_names_the_way_to_find_out() -> None:
 
 
 def test_advice_is_one_line_about_errors_that_there_are() -> None:
-    assert set(ADVICE) <= set(tree())
-    assert all("\n" not in text for text in ADVICE.values())
+    for table in (ADVICE, BEHIND_SERVER):
+        assert set(table) <= set(tree())
+        assert all("\n" not in text for text in table.values())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.TimedOut("the request took longer than 30 s; nothing was changed"),
+        errors.TimedOut("the request took longer than 30 s; it may still be applied"),
+        errors.RetriesExhausted(
+            "it moved too often. Nothing was changed; try again when there is less to do"
+        ),
+    ],
+    ids=["read", "write", "retries"],
+)
+def test_what_a_message_says_is_not_said_again(error: PenstockError) -> None:
+    assert failing(error).stderr == f"penstock: {error.message}\n"
+    assert failing(errors.Unavailable("no answer")).stderr.endswith("\n  Nothing was changed; try again.\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "advice"),
+    [
+        ({"url": "sqlite:///data/my lake/penstock.db"}, "  'penstock init '/data/my lake'' makes one.\n"),
+        ({"path": "/data/lake/penstock.db"}, "  'penstock init /data/lake' makes one.\n"),
+        ({"url": "postgresql://db/lake"}, "  'penstock init postgresql://db/lake' makes one.\n"),
+        ({"url": "http://127.0.0.1:1"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_lake_that_is_not_there_is_made_by_a_whole_command(place: dict[str, str], advice: str) -> None:
+    assert (
+        failing(errors.LakeNotFound("there is none", **place)).stderr == f"penstock: there is none\n{advice}"
+    )
+
+
+def test_a_server_names_its_request_where_it_failed_itself() -> None:
+    for error, shown in ((errors.Unavailable("no answer"), True), (errors.Denied("no"), False)):
+        error.request_id = "1a2b3c4d"
+        assert ("(request 1a2b3c4d)" in failing(error).stderr.splitlines()[0]) is shown
+        told = json.loads(failing(error, "--json").stderr)["error"]
+        assert (told["message"], told["request_id"]) == (error.message, "1a2b3c4d")
+    assert json.loads(failing(errors.Denied("no"), "--json").stderr)["error"]["request_id"] == ""
 
 
 def test_details_of_any_kind_can_be_printed() -> None:

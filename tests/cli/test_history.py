@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.model.content import IcebergTable
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Terminal, anywhere
 
 COMMIT_FIELDS = {
     "id", "parents", "time", "author", "authors", "committer", "signed_off_by", "message", "properties",
@@ -22,6 +22,7 @@ def blurred(lines: list[str]) -> list[str]:
     return [re.sub(r"\b[0-9a-f]{8}\b", "IDIDIDID", line) for line in lines]
 
 
+@anywhere
 def test_the_log_draws_what_was_merged_and_tells_what_changed(forked: Terminal) -> None:
     forked("merge", "dev", "--take", "dev=sales.orders", "--author", "ada")
     assert blurred(forked("log").lines) == [
@@ -37,6 +38,7 @@ def test_the_log_draws_what_was_merged_and_tells_what_changed(forked: Terminal) 
     ]
 
 
+@anywhere
 def test_the_branchs_own_line_tells_what_a_merge_brought(forked: Terminal) -> None:
     forked("merge", "dev", "--take", "dev=sales.orders", "--author", "ada")
     assert blurred(forked("log", "--first-parent").lines)[:3] == [
@@ -47,6 +49,7 @@ def test_the_branchs_own_line_tells_what_a_merge_brought(forked: Terminal) -> No
     assert forked("log", "--all").out == forked("log").out
 
 
+@anywhere
 def test_a_page_that_ends_at_a_merge_tells_what_it_brought(forked: Terminal) -> None:
     forked("merge", "dev", "--take", "dev=sales.orders", "--author", "ada")
     lines = blurred(forked("log", "-n", "1").lines)
@@ -57,6 +60,7 @@ def test_a_page_that_ends_at_a_merge_tells_what_it_brought(forked: Terminal) -> 
     ]
 
 
+@anywhere
 def test_a_log_in_json_has_whole_ids_and_contents(forked: Terminal) -> None:
     found = forked.json("log", "main")
     assert sorted(found) == ["commits", "next"]
@@ -76,6 +80,7 @@ def test_a_log_in_json_has_whole_ids_and_contents(forked: Terminal) -> None:
     ]
 
 
+@anywhere
 def test_pages_of_a_log_follow_each_other(forked: Terminal) -> None:
     whole = [one["id"] for one in forked.json("log", "dev")["commits"]]
     pages, after = [], None
@@ -89,6 +94,7 @@ def test_pages_of_a_log_follow_each_other(forked: Terminal) -> None:
     assert forked.json("log", "dev", "--after", whole[0][:8])["commits"][0]["id"] == whole[1]
 
 
+@anywhere
 @pytest.mark.parametrize(
     ("arguments", "messages"),
     [
@@ -106,6 +112,7 @@ def test_filters_of_the_log(arguments: list[str], messages: list[str], forked: T
     assert [one["message"] for one in forked.json("log", "dev", *arguments)["commits"]] == messages
 
 
+@anywhere
 def test_what_a_filter_chose_has_dots_but_no_lines(forked: Terminal) -> None:
     lines = blurred(forked("log", "dev", "--table", "sales.orders").lines)
     assert lines == [
@@ -117,17 +124,20 @@ def test_what_a_filter_chose_has_dots_but_no_lines(forked: Terminal) -> None:
     assert forked("log", "--grep", "nothing of the kind").lines == ["no commits match"]
 
 
+@anywhere
 def test_an_empty_lake_has_an_empty_log(terminal: Terminal) -> None:
     assert terminal("log").lines == ["no commits yet"]
     assert terminal.json("log") == {"commits": [], "next": None}
     assert "has no commits yet" in terminal("show", status=1).err
 
 
+@anywhere
 def test_a_commit_that_changed_only_namespaces_tells_these(terminal: Terminal) -> None:
     terminal("namespace", "create", "a.b", "-m", "places")
     assert terminal("log").lines[1].strip() == "+ a   + a.b"
 
 
+@anywhere
 def test_messages_cannot_command_the_terminal(terminal: Terminal) -> None:
     terminal.put("t", "1", "-m", "clear \x1b[2J screen\nsecond line", "--author", "e\x1bvil")
     assert "\x1b" not in terminal("log").out + terminal("show").out
@@ -137,6 +147,7 @@ def test_messages_cannot_command_the_terminal(terminal: Terminal) -> None:
     assert terminal.json("show")["message"] == "clear \x1b[2J screen\nsecond line"
 
 
+@anywhere
 def test_show_tells_all_about_a_commit(forked: Terminal) -> None:
     forked("tag", "create", "v1")
     lines = forked("show").lines
@@ -153,11 +164,13 @@ def test_show_tells_all_about_a_commit(forked: Terminal) -> None:
     ]
 
 
+@anywhere
 def test_the_time_that_show_tells_finds_the_commit_again(forked: Terminal) -> None:
     commit = forked.json("show", "main~1")
     assert forked.json("show", f"main*{commit['time']}")["id"] == commit["id"]
 
 
+@anywhere
 def test_show_tells_what_a_table_is_at_a_commit(forked: Terminal) -> None:
     before = forked.json("show", "main~1", "sales.orders")
     after = forked.json("show", "main", "sales.orders")
@@ -183,10 +196,12 @@ def test_show_refuses_what_is_not_there(forked: Terminal) -> None:
     assert "not '~N'" in forked("show", "main~x", status=1).err
 
 
+@anywhere
 def test_show_on_an_empty_lake_finds_no_table(terminal: Terminal) -> None:
     assert "there is no 'sales.orders' at 'main'" in terminal("show", "main", "sales.orders", status=4).err
 
 
+@anywhere
 def test_diff_tells_what_is_added_removed_and_changed(forked: Terminal) -> None:
     assert forked("diff", "main", "dev").lines == [
         "main → dev   2 differences",

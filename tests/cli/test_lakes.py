@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.cli.declaration import MAKE_NO_LAKE
 from tests.cli.conftest import Terminal
 
 
@@ -88,12 +89,53 @@ def test_a_local_lake_that_is_not_there_is_made_and_this_is_said(command: list[s
     assert quiet(*command, "--json").err == ""
 
 
-@pytest.mark.parametrize("command", ["fsck", "sweep", "doctor"])
-def test_care_never_makes_a_lake(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", sorted(set(MAKE_NO_LAKE) - {"copy"}))
+def test_care_and_servers_never_make_a_lake(command: str, tmp_path: Path) -> None:
     terminal = Terminal(tmp_path / "nowhere")
     ran = terminal(command, status=1 if command == "doctor" else 4)
     assert "there is no lake at" in ran.out + ran.err
+    assert f"penstock init {terminal.place}'" in ran.out + ran.err
     assert not terminal.place.exists()
+    assert "becomes one" not in terminal(command, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("place", "meant"),
+    [
+        ("127.0.0.1:19120", "http://127.0.0.1:19120"),
+        ("lakes.example:80/api/v2", "http://lakes.example:80/api/v2"),
+        ("[::1]:19120", "http://[::1]:19120"),
+        ("http:/127.0.0.1:19120", "http://127.0.0.1:19120"),
+        ("https:lakes.example", "https://lakes.example"),
+        ("htp://127.0.0.1:19120", "http://127.0.0.1:19120"),
+    ],
+)
+def test_an_address_with_a_slip_makes_no_lake(
+    place: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    terminal = Terminal(tmp_path)
+    for arguments in (
+        ["--lake", place, "log"],
+        ["init", place],
+        ["bench", place],
+        ["serve", "--lake", place],
+    ):
+        assert f"Did you mean {meant}?" in terminal.plain(*arguments, status=2).err
+    monkeypatch.setenv("PENSTOCK_LAKE", place)
+    assert f"Did you mean {meant}?" in terminal.plain("log", status=2).err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_may_be_named_like_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main:1").mkdir()
+    assert Terminal(tmp_path).plain("--lake", "main:1", "log").lines == ["no commits yet"]
+
+
+def test_a_lake_without_a_place_for_tables_says_so(tmp_path: Path) -> None:
+    assert "penstock root add" in Terminal(tmp_path).plain("init", "memory:").err
+    assert Terminal(tmp_path).plain("init", str(tmp_path / "lake")).err == ""
 
 
 @pytest.mark.parametrize(

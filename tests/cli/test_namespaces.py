@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Terminal, anywhere
 
 
+@anywhere
 def test_namespaces_are_created_listed_and_deleted(terminal: Terminal) -> None:
     made = terminal.json("namespace", "create", "a.b", "--property", "owner=ada", "--property", "x=y=z")
     assert [(one["key"], one["type"]) for one in made["changes"]] == [
@@ -20,6 +21,7 @@ def test_namespaces_are_created_listed_and_deleted(terminal: Terminal) -> None:
     assert terminal("namespace", "list", "b").lines == ["no namespaces below b"]
 
 
+@anywhere
 def test_a_namespace_that_exists_is_not_created_again(terminal: Terminal) -> None:
     terminal("namespace", "create", "a", "--property", "owner=ada", "--key", "k")
     head = terminal.json("show")["id"]
@@ -28,12 +30,14 @@ def test_a_namespace_that_exists_is_not_created_again(terminal: Terminal) -> Non
     assert terminal.json("show")["id"] == head
 
 
+@anywhere
 def test_only_empty_namespaces_are_deleted(forked: Terminal) -> None:
     refused = forked("namespace", "delete", "sales", status=3)
     assert "not empty" in refused.err
     assert "penstock tables sales" in refused.err
 
 
+@anywhere
 def test_a_table_is_no_namespace(forked: Terminal) -> None:
     assert "use 'penstock delete sales.orders'" in forked("namespace", "delete", "sales.orders", status=1).err
     assert forked("namespace", "delete", "nope", status=4).status == 4

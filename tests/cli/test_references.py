@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from penstock.model.commits import EMPTY_COMMIT_ID
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Terminal, anywhere
 
 
+@anywhere
 def test_branch_alone_lists_branches_with_the_default_one_marked(forked: Terminal) -> None:
     lines = forked("branch").lines
     assert [re.sub(r"[0-9a-f]{8}", "ID", line) for line in lines] == [
@@ -16,6 +17,7 @@ def test_branch_alone_lists_branches_with_the_default_one_marked(forked: Termina
     ]
 
 
+@anywhere
 def test_a_listed_branch_has_its_whole_head(forked: Terminal) -> None:
     found = forked.json("branch")
     assert found["next"] is None
@@ -29,6 +31,7 @@ def test_a_listed_branch_has_its_whole_head(forked: Terminal) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", main["created"])
 
 
+@anywhere
 def test_branches_are_listed_by_prefix_and_page(terminal: Terminal) -> None:
     for name in ("x/a", "x/b", "x/c", "y"):
         terminal("branch", "create", name)
@@ -42,12 +45,14 @@ def test_branches_are_listed_by_prefix_and_page(terminal: Terminal) -> None:
     assert terminal("branch", "list", "nope").lines == ["no branches"]
 
 
+@anywhere
 def test_an_empty_branch_says_so(terminal: Terminal) -> None:
     assert terminal("branch").lines == ["* main  empty"]
     assert terminal.json("branch")["references"][0]["head"] == EMPTY_COMMIT_ID
     assert terminal("branch", "create", "dev").lines == ["created branch dev empty"]
 
 
+@anywhere
 def test_a_branch_is_created_assigned_and_deleted(forked: Terminal) -> None:
     created = forked.json("branch", "create", "old", "--at", "main~1")
     assert created["head"] == forked.json("show", "main~1")["id"]
@@ -60,17 +65,20 @@ def test_a_branch_is_created_assigned_and_deleted(forked: Terminal) -> None:
     assert forked("show", "old", status=4).err.startswith("penstock: there is no branch or tag 'old'")
 
 
+@anywhere
 def test_creating_twice_under_one_key_is_done_once(forked: Terminal) -> None:
     once = forked.json("branch", "create", "job", "--key", "k1")
     assert forked.json("branch", "create", "job", "--key", "k1") == once
     assert "already" in forked("branch", "create", "job", "--key", "k2", status=3).err
 
 
+@anywhere
 def test_the_default_branch_cannot_be_deleted(terminal: Terminal) -> None:
     assert "cannot be deleted" in terminal("branch", "delete", "main", status=1).err
     assert terminal("branch").lines == ["* main  empty"]
 
 
+@anywhere
 def test_tags_have_the_same_commands(forked: Terminal) -> None:
     assert forked("tag").lines == ["no tags"]
     made = forked.json("tag", "create", "v1", "--at", "main~1")
@@ -84,12 +92,14 @@ def test_tags_have_the_same_commands(forked: Terminal) -> None:
     ]
 
 
+@anywhere
 def test_a_tag_is_no_branch(forked: Terminal) -> None:
     forked("tag", "create", "v1")
     assert "is a tag, not a branch" in forked("branch", "delete", "v1", status=1).err
     assert "'v1' is a tag" in forked("delete", "sales.orders", "--branch", "v1", status=1).err
 
 
+@anywhere
 def test_the_reflog_tells_every_move_also_after_the_end(forked: Terminal) -> None:
     forked("branch", "assign", "dev", "--to", "main~1")
     forked("branch", "delete", "dev")
@@ -105,6 +115,7 @@ def test_the_reflog_tells_every_move_also_after_the_end(forked: Terminal) -> Non
     assert len(lines) == 2
 
 
+@anywhere
 def test_the_reflog_of_the_default_branch_needs_no_name(forked: Terminal) -> None:
     found = forked.json("reflog")
     assert found["name"] == "main"

@@ -31,6 +31,16 @@ def test_what_cannot_be_a_root_is_refused(terminal: Terminal, wrong: str) -> Non
     assert len(terminal.json("root")["roots"]) == 1
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    ["s3://user:hush@bucket/x", "s3://bucket/x?sig=hush", "s3://u:hush?@b/x", "s3://user:hush@[bucket"],
+)
+def test_a_secret_in_a_location_is_not_shown(terminal: Terminal, wrong: str) -> None:
+    ran = terminal("root", "add", wrong, "--json", status=1)
+    assert ran.error["code"] == "location_refused"
+    assert "hush" not in ran.out + ran.err
+
+
 def test_what_is_no_root_or_is_the_warehouse_is_not_removed(terminal: Terminal) -> None:
     assert "is no root" in terminal("root", "remove", "s3://bucket/x", status=1).err
     assert "stays" in terminal("root", "remove", str(terminal.place / "warehouse"), status=1).err

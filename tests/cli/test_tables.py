@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Terminal, anywhere
 
 
+@anywhere
 def test_put_and_delete_are_commits(terminal: Terminal) -> None:
     put = terminal("put", "sales.orders", "--type", "iceberg", "metadata_location=s3://b/1", "-m", "load")
     commit = terminal.json("show")
@@ -25,6 +26,7 @@ def test_put_and_delete_are_commits(terminal: Terminal) -> None:
     assert gone["references"] == ["main"]
 
 
+@anywhere
 def test_put_replaces_and_keeps_the_id(terminal: Terminal) -> None:
     terminal.put("t", "1")
     first = terminal.json("show", "main", "t")["content"]
@@ -34,6 +36,7 @@ def test_put_replaces_and_keeps_the_id(terminal: Terminal) -> None:
     assert second["metadata_location"] == "s3://b/2.json"
 
 
+@anywhere
 def test_a_content_can_be_given_as_json_in_three_ways(terminal: Terminal, tmp_path: Path) -> None:
     content = json.dumps({"type": "LANCE_TABLE", "state": "AAE="})
     file = tmp_path / "content.json"
@@ -49,6 +52,7 @@ def test_a_content_can_be_given_as_json_in_three_ways(terminal: Terminal, tmp_pa
     ]
 
 
+@anywhere
 def test_what_show_prints_can_be_put_again(terminal: Terminal) -> None:
     terminal.put("t", "1")
     content = terminal.json("show", "main", "t")["content"]
@@ -57,15 +61,17 @@ def test_what_show_prints_can_be_put_again(terminal: Terminal) -> None:
     assert terminal.json("show", "main", "t")["content"] == content
 
 
+@anywhere
 def test_a_type_that_nobody_knows_is_kept(terminal: Terminal) -> None:
     terminal("put", "t", "--type", "HUDI", "payload=aGVsbG8=")
     assert terminal.json("show", "main", "t")["content"]["payload"] == "aGVsbG8="
     assert terminal("tables").lines == ["t  HUDI"]
 
 
+@anywhere
 @pytest.mark.parametrize("command", ["put", "delete"])
 def test_a_base_that_is_out_of_date_is_a_conflict(command: str, forked: Terminal) -> None:
-    content = ["--type", "iceberg", "metadata_location=s3://x"] if command == "put" else []
+    content = ["--type", "iceberg", "metadata_location=s3://b/x"] if command == "put" else []
     before = forked.json("show")["id"]
     refused = forked(command, "sales.orders", *content, "--base", "main~1", status=3)
     assert "'sales.orders' changed meanwhile" in refused.err
@@ -79,12 +85,14 @@ def test_a_base_that_is_out_of_date_is_a_conflict(command: str, forked: Terminal
     forked(command, "sales.orders", *content, "--base", "main")
 
 
+@anywhere
 def test_a_put_goes_to_the_branch_it_is_meant_for(forked: Terminal) -> None:
     forked.put("on_dev", "1", "--branch", "dev")
     assert forked.json("tables", "on_dev", "--ref", "dev")["entries"] != []
     assert forked.json("tables", "on_dev")["entries"] == []
 
 
+@anywhere
 def test_the_same_put_under_one_key_is_done_once(terminal: Terminal) -> None:
     first = terminal.put("t", "1", "--key", "load-1")
     terminal.put("t", "2")
@@ -93,6 +101,7 @@ def test_the_same_put_under_one_key_is_done_once(terminal: Terminal) -> None:
     assert other["code"] == "idempotency_key_reused"
 
 
+@anywhere
 def test_tables_are_listed_in_order_without_namespaces(forked: Terminal) -> None:
     forked("put", "search.vectors", "--type", "lance")
     assert forked("tables").lines == [
@@ -106,6 +115,7 @@ def test_tables_are_listed_in_order_without_namespaces(forked: Terminal) -> None
     assert forked("tables", "nope").lines == ["no tables below nope"]
 
 
+@anywhere
 def test_tables_are_listed_by_page(terminal: Terminal) -> None:
     for name in ("a", "b", 'c."2026.11"'):
         terminal("put", name, "--type", "lance")
@@ -117,6 +127,7 @@ def test_tables_are_listed_by_page(terminal: Terminal) -> None:
     assert terminal("tables", "-n", "1").lines[-1] == "… more with --after a"
 
 
+@anywhere
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -147,6 +158,7 @@ def test_bad_input_is_refused_and_nothing_is_written(
     assert terminal("log").lines == ["no commits yet"]
 
 
+@anywhere
 def test_deleting_what_is_not_there_is_refused(terminal: Terminal) -> None:
     assert "'nope' does not exist" in terminal("delete", "nope", status=3).err
 
@@ -160,5 +172,6 @@ def test_content_that_is_too_large_is_refused(terminal: Terminal, tmp_path: Path
     assert terminal("log").lines == ["no commits yet"]
 
 
+@anywhere
 def test_bytes_that_are_no_text_are_refused(terminal: Terminal) -> None:
     assert "not JSON" in terminal("put", "t", "--content", "-", stdin=b"\xff\xfe", status=1).err

@@ -24,6 +24,7 @@ def test_a_new_token_is_all_that_is_printed_and_opens_a_server(terminal: Termina
     ran = terminal("token", "create", "etl", "--grant", "read", "--grant", "write:dev/*:sales.*")
     (text,) = ran.lines
     assert "not shown again" in ran.err
+    assert "PENSTOCK_TOKEN" in ran.err
     assert text not in ran.err
     assert enter(terminal, text) == ("etl", ["read", "write:dev/*:sales.*"])
 
@@ -77,9 +78,9 @@ def test_a_token_that_could_never_be_used_is_not_made(terminal: Terminal) -> Non
     assert "never be used" in ran.err
 
 
-@pytest.mark.parametrize("grant", ["own", "", "read:", "admin:dev/*"])
-def test_what_is_no_grant_is_refused(terminal: Terminal, grant: str) -> None:
-    terminal("token", "create", "etl", "--grant", grant, status=1)
+@pytest.mark.parametrize("grant", ["own", "", "read:", "read::sales.*", "read:main:", "admin:dev/*"])
+def test_what_is_no_grant_is_refused_and_quoted(terminal: Terminal, grant: str) -> None:
+    assert f"'{grant}'" in terminal("token", "create", "etl", "--grant", grant, status=1).err
     terminal("token", "create", "etl", status=2)
     assert terminal("token").lines == ["no tokens"]
 
@@ -91,6 +92,7 @@ def test_a_token_is_revoked_by_id_by_name_or_by_itself(terminal: Terminal, how: 
     assert terminal("token", "revoke", made[how]).lines == [f"revoked token {made['id']} of etl"]
     assert [one["id"] for one in terminal.json("token")["tokens"]] == [kept["id"]]
     assert terminal("token", "revoke", made["id"], "--json", status=4).error["code"] == "token_not_found"
+    assert terminal("token", "revoke", "nobody", status=4).err.count("'penstock token") == 1
 
 
 def test_of_several_tokens_with_one_name_none_is_guessed(terminal: Terminal) -> None:

@@ -172,3 +172,15 @@ def test_no_node_is_larger_than_an_object_may_be_even_with_the_longest_keys() ->
     sizes = [(level, size) for level, _, size, _ in forest.nodes(root)]
     assert max(size for _, size in sizes) <= OBJECT_MAX_BYTES
     assert max(size for level, size in sizes if level == 0) > 24 * (INLINE_MAX_BYTES + 1500)
+
+
+def test_a_diff_reads_no_more_leaves_than_are_asked_for() -> None:
+    forest, root = _grown(20_000)
+    after = forest.grow({_key(2 * number): b"other" for number in range(20_000)}, root)
+    cold = forest.cold()
+    found = list(islice(tree.differing(cold, root, after), 100))
+    assert found == [(_key(2 * number), b"v" * 60, b"other") for number in range(100)]
+    some = forest.store.counts.objects_read
+    cold = forest.cold()
+    assert len(tree.diff(cold, root, after)) == 20_000
+    assert some < forest.store.counts.objects_read / 4

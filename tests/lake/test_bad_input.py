@@ -220,7 +220,6 @@ NAMES: dict[str, Case] = {
     "an entry after nothing": (lambda lake: list(lake.at().entries(after="")), InvalidKey, ""),
     "a difference to nowhere": (lambda lake: lake.diff("main", "nosuch"), ReferenceNotFound, "'nosuch'"),
     "a show of nowhere": (lambda lake: lake.show(NOWHERE), CommitNotFound, NOWHERE),
-    "an outcome on no branch": (lambda lake: lake.outcome("k", "nosuch"), ReferenceNotFound, "'nosuch'"),
     "a deletion of the default branch": (lambda lake: lake.branch().delete(), InvalidRequest, "'main'"),
     "an assignment to nowhere": (lambda lake: lake.branch("dev").assign(NOWHERE), CommitNotFound, NOWHERE),
 }

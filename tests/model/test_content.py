@@ -134,7 +134,7 @@ class _NewerVersion(Request):
 
     event = Event.COMMIT
     author = ""
-    digest = b"newer"
+    wish = b"newer"
 
     def __init__(self, stored: bytes, data: bytes) -> None:
         self._stored = stored

@@ -8,6 +8,7 @@ from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.kernel import skips
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import LogLine
+from penstock.lake.calls import GetReferenceLog
 from penstock.lake.lake import Lake
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -212,3 +213,12 @@ def test_a_log_that_does_not_exist_is_not_found(lake: Lake) -> None:
         lake.reflog("nosuch")
     with pytest.raises(InvalidName):
         lake.reflog("@lake")
+
+
+def test_a_log_goes_on_before_any_position(lake: Lake) -> None:
+    for number in range(40):
+        lake.branch().put("a", table(str(number)))
+    positions = [line.position for line in lake.reflog(limit=100)]
+    for before in (-1, 0, 1, 2, 3, 17, 40, 41, 42, 1000):
+        page = lake.do(GetReferenceLog(name="main", before=before, limit=None))
+        assert [line.position for line in page] == [one for one in positions if one < before]

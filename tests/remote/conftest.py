@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,13 +18,18 @@ from tests.servers.proxy import Proxy
 
 R = TypeVar("R")
 
-QUICK = Patience(connect_timeout_s=2.0, answer_timeout_s=5.0, total_s=10.0, wait_max_s=0.05)
+QUICK = Patience(connect_timeout_s=2.0, answer_timeout_s=5.0, total_s=10.0, wait_max_s=0.05, settle_s=0.2)
 
 
 @pytest.fixture
-def embedded() -> Iterator[Lake]:
+def journal() -> JournalFormat:
+    return JournalFormat()
+
+
+@pytest.fixture
+def embedded(journal: JournalFormat) -> Iterator[Lake]:
     """A lake in memory. The server serves this one."""
-    with penstock.open("memory:", author="tester", formats=[JournalFormat()]) as lake:
+    with penstock.open("memory:", author="tester", formats=[journal]) as lake:
         yield lake
 
 
@@ -35,13 +40,21 @@ class Switch:
 
     def __init__(self) -> None:
         self.lake: Lake | None = None
+        self.afterwards: Callable[[Call[Any]], None] = _nothing
+        """Told every call that was carried out, before it is answered."""
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         assert self.lake is not None
-        return self.lake.do(call, progress)
+        answer = self.lake.do(call, progress)
+        self.afterwards(call)
+        return answer
 
     def close(self) -> None:
         pass
+
+
+def _nothing(_: Call[Any]) -> None:
+    pass
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +71,7 @@ def server(switch: Switch) -> Iterator[Served]:
 @pytest.fixture
 def served(embedded: Lake, server: Served, switch: Switch) -> Served:
     """The server, which serves the test's lake."""
-    switch.lake = embedded
+    switch.lake, switch.afterwards = embedded, _nothing
     return server
 
 

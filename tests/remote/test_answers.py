@@ -15,6 +15,7 @@ from penstock.errors import (
     OutcomeUnknown,
     PenstockError,
     RetriesExhausted,
+    RouteNotFound,
     Throttled,
     TimedOut,
     TooLarge,
@@ -22,6 +23,7 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
+from penstock.lake.answers import Landing
 from penstock.lake.calls import Call, CreateReference, Fsck, GetReference, KeepHistory, Merge, Resolve
 from penstock.lake.remote import Patience, Remote
 from penstock.model.encoding import NO_COMMIT
@@ -88,6 +90,11 @@ PERHAPS_HAPPENED = [
     Said(502, HTML, "text/html"),
     Said(503, HTML, "text/html"),
     Said(504, b"", "text/plain"),
+    Said(408, HTML, "text/html"),
+    Said(500, HTML, "text/html"),
+    Said(500, b'{"message":"Internal server error"}'),
+    Said(520, HTML, "text/html"),
+    Said(529, HTML, "text/html"),
 ]
 
 
@@ -103,10 +110,37 @@ def test_a_write_in_doubt_is_repeated_with_the_same_key(said: Said) -> None:
 def test_a_write_that_stays_in_doubt_has_an_unknown_outcome(said: Said) -> None:
     with (
         scripted(said) as server,
-        pytest.raises(OutcomeUnknown, match=r"'penstock outcome \w+ --branch dev'") as caught,
+        pytest.raises(OutcomeUnknown, match=r"whether request \w+ was applied") as caught,
     ):
         ask(server.url, WRITE, QUICK)
-    assert caught.value.details["key"] == server.asked[0].headers["idempotency-key"]
+    key = server.asked[0].headers["idempotency-key"]
+    assert caught.value.details == {"key": key, "name": "dev"}
+    assert str(caught.value).count("known") == 1
+
+
+@pytest.mark.parametrize("status", [502, 503, 504, 520, 529])
+def test_a_read_that_something_in_between_could_not_pass_on_is_repeated(status: int) -> None:
+    with scripted(Said(status, HTML, "text/html"), YES) as server:
+        assert ask(server.url, READ) == FOUND
+    assert len(server.asked) == 2
+
+
+UNREADABLE = [
+    (Said(200, HTML, "text/html"), "not a Penstock server"),
+    (Said(200, b'{"hello":"world"}'), "newer than this Penstock, or none"),
+    (Said(200, b"[1, 2"), "newer than this Penstock, or none"),
+]
+
+
+@pytest.mark.parametrize(("said", "told"), UNREADABLE)
+def test_a_write_whose_answer_cannot_be_read_is_looked_up(said: Said, told: str) -> None:
+    landing = Said(200, json.encode(Landing(commits=(), head="ab" * 32), Landing))
+    with scripted(said, landing, YES) as server:
+        assert ask(server.url, WRITE).id == "ab" * 32
+    assert [asked.method for asked in server.asked] == ["POST", "GET", "GET"]
+    with scripted(said, Said(200, b"null")) as server, pytest.raises(OutcomeUnknown, match=told):
+        ask(server.url, WRITE)
+    assert [asked.method for asked in server.asked] == ["POST", "GET"]
 
 
 def test_a_doubt_is_not_forgotten_when_the_server_is_busy_then() -> None:
@@ -139,7 +173,24 @@ def test_a_fault_of_the_server_leaves_a_write_in_doubt_but_not_a_read() -> None:
             ask(server.url, WRITE)
         with pytest.raises(AdministratorError, match="error of its own"):
             ask(server.url, READ)
-    assert len(server.asked) == 2
+    assert [asked.method for asked in server.asked] == ["POST", "GET", "GET"]
+
+
+def test_a_write_that_the_servers_fault_came_after_is_found_out() -> None:
+    landing = Said(200, json.encode(Landing(commits=(), head="ab" * 32), Landing))
+    with scripted(refusal(PenstockError("an error of its own")), landing, YES) as server:
+        assert ask(server.url, WRITE).id == "ab" * 32
+
+
+def test_an_error_tells_the_request_that_met_it() -> None:
+    with scripted(refusal(PenstockError("an error of its own"))) as server:
+        for call in (READ, WRITE):
+            with pytest.raises(PenstockError) as caught:
+                ask(server.url, call)
+            assert caught.value.request_id == "r1"
+    with scripted(Said(404, HTML, "text/html")) as server, pytest.raises(LakeNotFound) as caught:
+        ask(server.url, READ)
+    assert caught.value.request_id == ""
 
 
 @pytest.mark.parametrize(
@@ -160,17 +211,14 @@ def test_a_dry_run_is_a_read() -> None:
 
 
 FOREIGN: list[tuple[Said, type[PenstockError], str]] = [
-    (Said(200, HTML, "text/html"), LakeNotFound, "not a Penstock server"),
     (Said(404, HTML, "text/html"), LakeNotFound, "not a Penstock server"),
     (Said(404, b'{"detail":"Not Found"}'), LakeNotFound, "not a Penstock server"),
     (Said(405, b"", "text/plain"), LakeNotFound, "not a Penstock server"),
-    (Said(200, b'{"hello":"world"}'), UnsupportedFormat, "newer than this Penstock, or none"),
-    (Said(200, b"[1, 2"), UnsupportedFormat, "newer than this Penstock, or none"),
     (Said(400, b"Invalid HTTP request", "text/plain"), InvalidRequest, "too long"),
     (Said(414, HTML, "text/html"), InvalidRequest, "too long"),
     (Said(401, HTML, "text/html"), Unauthenticated, "something in between"),
     (Said(403, HTML, "text/html"), Denied, "something in between"),
-    (Said(500, HTML, "text/html"), AdministratorError, "something in between"),
+    (refusal(RouteNotFound("there is nothing at /x")), RouteNotFound, "may be older than this Penstock"),
     (Said(302, b"", headers={"location": "https://login"}), InvalidRequest, "redirects to https://login"),
     (Said(307, b"", headers={"location": "/elsewhere"}), InvalidRequest, "redirects to /elsewhere"),
 ]
@@ -187,6 +235,39 @@ def test_what_is_no_penstock_server_is_told(
     assert server.url in str(caught.value)
 
 
+FOREIGN_READS: list[tuple[Said, type[PenstockError], str]] = [
+    (Said(200, HTML, "text/html"), LakeNotFound, "not a Penstock server"),
+    (Said(200, b'{"hello":"world"}'), UnsupportedFormat, "newer than this Penstock, or none"),
+    (Said(200, b"[1, 2"), UnsupportedFormat, "newer than this Penstock, or none"),
+    (Said(500, HTML, "text/html"), AdministratorError, "something in between"),
+    (Said(408, HTML, "text/html"), TimedOut, "something in between"),
+]
+
+
+@pytest.mark.parametrize(("said", "kind", "told"), FOREIGN_READS, ids=lambda one: str(one)[:30])
+def test_a_read_of_what_is_no_penstock_server_is_not_repeated(
+    said: Said, kind: type[PenstockError], told: str
+) -> None:
+    with scripted(said) as server, pytest.raises(kind, match=told) as caught:
+        ask(server.url, READ)
+    assert len(server.asked) == 1
+    assert server.url in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["/api/v1", "/api/v2", "/api/v2/"])
+def test_the_address_of_nessies_api_is_told_apart(path: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"Nessie's API is; the address of the lake is http://host:1/x$"):
+        Remote(f"http://host:1/x{path}")
+
+
+def test_a_path_where_a_server_has_nothing_is_told() -> None:
+    said = refusal(RouteNotFound("there is nothing at /foo/api/penstock/v1/lake"))
+    with scripted(said) as server, pytest.raises(LakeNotFound) as caught:
+        ask(f"{server.url}/foo", READ)
+    assert str(caught.value) == f"there is no lake at {server.url}/foo, but a server at {server.url}"
+    assert caught.value.request_id == "r1"
+
+
 def test_a_newer_servers_answer_is_read_without_what_is_new() -> None:
     body = json.encode(FOUND, Reference).replace(b"{", b'{"colour":"red",', 1)
     with scripted(Said(200, body)) as server:
@@ -197,7 +278,7 @@ def test_nothing_is_answered_where_nothing_is_expected() -> None:
     with scripted(Said(204), Said(200, b'{"new":1}'), Said(200, HTML, "text/html")) as server:
         assert ask(server.url, KeepHistory(max_commits=1)) is None
         assert ask(server.url, KeepHistory(max_commits=1)) is None
-        with pytest.raises(LakeNotFound):
+        with pytest.raises(OutcomeUnknown, match="not a Penstock server"):
             ask(server.url, KeepHistory(max_commits=1))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import Unavailable
-from penstock.lake.calls import GetOutcome
+from penstock.errors import InvalidRequest, Unavailable
+from penstock.lake.calls import CreateReference, GetOutcome
 from penstock.lake.remote import Remote
 from tests.remote.scripted import Said, scripted
 
@@ -64,5 +64,31 @@ def test_a_certificate_for_another_name_is_refused(
         remote = Remote(server.url.replace("localhost", "127.0.0.1"))
         with pytest.raises(Unavailable, match="certificate is not trusted"):
             remote.do(GetOutcome(key="k"))
+        remote.close()
+    assert server.asked == []
+
+
+def test_a_server_that_does_not_speak_tls_is_told_at_once() -> None:
+    with scripted(Said(200, b"null")) as server:
+        plain = server.url
+        remote = Remote(plain.replace("http://", "https://"))
+        with pytest.raises(
+            InvalidRequest, match=f"does not speak TLS; use {plain}, or the address of a proxy"
+        ):
+            remote.do(CreateReference(name="dev"))
+        remote.close()
+    assert server.asked == []
+
+
+def test_a_write_before_which_tls_was_not_agreed_on_was_not_sent(
+    tls: ssl.SSLContext, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+    tls.set_ciphers("NULL-SHA256:@SECLEVEL=0")  # nothing that a client would take
+    with scripted(Said(200, b"null"), tls=tls) as server:
+        remote = Remote(server.url)
+        with pytest.raises(Unavailable, match=r"cannot connect to .*: TLS failed \(.*handshake failure\)"):
+            remote.do(CreateReference(name="dev"))
         remote.close()
     assert server.asked == []

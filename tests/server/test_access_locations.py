@@ -22,7 +22,7 @@ from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
 from penstock.model.operations import Put
 from penstock.server.access import Guarded, OpenGate
-from penstock.server.access.locations import check_host
+from penstock.storage.hosts import check_host
 from tests.server.access import guarded, new_lake
 
 OUTSIDE = "s3://elsewhere/x"
@@ -49,6 +49,17 @@ NASTY = [
     "file://host/warehouse/x",
     "etc/passwd",
     "file:warehouse/x",
+    "warehouse/x",
+    "./x",
+    "~/x",
+    # no place at all without the slashes
+    "http:/169.254.169.254/latest",
+    "http:169.254.169.254",
+    "s3:/lake/x",
+    "s3:lake/x",
+    "gs:other-bucket/x",
+    "hdfs:/etc",
+    "jdbc:postgresql:x",
     # another host, or one that hides behind a user
     "https://storage.example.evil/t/x",
     "https://storage.example@evil/t/x",
@@ -138,6 +149,7 @@ def contents(location: str) -> list[AnyContent]:
         DeltaTable(checkpoint_location_history=("s3://lake/a", location)),
         LanceTable(location=location),
         FilesTable(location=location),
+        Namespace(properties={"location": location}),
     ]
 
 
@@ -181,13 +193,13 @@ def test_other_hosts_may_be_roots(location: str) -> None:
     check_host(location)
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(9))
 def test_every_place_that_a_content_names_is_looked_at(lake: Lake, number: int) -> None:
     with pytest.raises(LocationRefused, match="elsewhere"):
         guarded(lake, "write").do(commit(contents(OUTSIDE)[number]))
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(9))
 def test_a_content_that_settles_a_conflict_is_looked_at_too(lake: Lake, number: int) -> None:
     given = {"sales.orders": KeyMerge(mode=MergeMode.NORMAL, content=contents(OUTSIDE)[number])}
     mine = guarded(lake, "write")

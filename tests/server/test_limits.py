@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import msgspec
 import pytest
 
-from penstock.errors import Unauthenticated
+from penstock.errors import TimedOut, Unauthenticated
+from penstock.lake.calls import GetAbout
 from penstock.lake.lake import Lake
+from penstock.model.tokens import Grant, Role
 from penstock.server.access.caller import Caller
-from penstock.server.connection import HEAD_MAX_BYTES
 from penstock.server.limits import Limits
+from penstock.server.routes import Ask, Route
 from tests.server.running import Client, Reply, local, read_all
 from tests.server.trying import Trial, trial_api
 
@@ -65,35 +70,6 @@ def test_a_body_that_does_not_come_is_given_up(lake: Lake, trial: Trial) -> None
         assert server.application.open_requests == 0
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost", b"\r\n"])
-def test_a_connection_that_sends_no_whole_head_is_closed(lake: Lake, trial: Trial, sent: bytes) -> None:
-    with local(lake.catalogue, [trial_api(trial)], head_timeout_s=0.2) as server:
-        assert server.send_raw(sent) == b""
-
-
-def test_a_connection_that_is_kept_busy_with_nothing_is_closed(lake: Lake, trial: Trial) -> None:
-    with local(lake.catalogue, [trial_api(trial)], head_timeout_s=0.2) as server, server.raw() as connection:
-        connection.sendall(b"GET /try/open HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert connection.recv(1000).startswith(b"HTTP/1.1 204")
-        connection.sendall(b"\r\n")
-        assert read_all(connection) == b""
-
-
-@pytest.mark.parametrize("part", [b"a" * HEAD_MAX_BYTES, b"a: b\r\n" * 1000], ids=["one", "many"])
-def test_headers_that_do_not_end_are_refused(lake: Lake, trial: Trial, part: bytes) -> None:
-    with local(lake.catalogue, [trial_api(trial)]) as server:
-        with server.raw() as connection:
-            connection.sendall(b"GET /try/open HTTP/1.1\r\nx: ")
-            is_refused = False
-            while not is_refused:
-                try:
-                    connection.sendall(part)
-                except ConnectionError:
-                    is_refused = True
-            assert read_all(connection)[:12] in (b"", b"HTTP/1.1 431")
-        assert server.get("/try/open").status == 204
-
-
 def test_a_read_that_takes_too_long_is_answered_and_nothing_was_changed(lake: Lake, trial: Trial) -> None:
     with local(lake.catalogue, [trial_api(trial)], limits=Limits(request_timeout_s=0.2)) as server:
         reply = server.get("/try/wait")
@@ -105,13 +81,26 @@ def test_a_read_that_takes_too_long_is_answered_and_nothing_was_changed(lake: La
 
 def test_a_write_that_takes_too_long_may_still_be_applied(lake: Lake, trial: Trial) -> None:
     with local(lake.catalogue, [trial_api(trial)], limits=Limits(request_timeout_s=0.2)) as server:
-        reply = server.ask("POST", "/try/wait")
+        reply = server.ask("POST", "/try/wait", headers={"idempotency-key": "k"})
         assert not trial.finished.acquire(blocking=False)
         trial.opened.set()
         assert trial.finished.acquire(timeout=10)
     assert reply.status == 408
     assert "may still be applied" in reply.message
     assert "same idempotency key" in reply.message
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"), [("POST", {}), ("PUT", {"idempotency-key": "k"})], ids=["none given", "none taken"]
+)
+def test_a_write_without_a_key_is_not_to_be_repeated_blindly(
+    lake: Lake, trial: Trial, method: str, headers: dict[str, str]
+) -> None:
+    with local(lake.catalogue, [trial_api(trial)], limits=Limits(request_timeout_s=0.2)) as server:
+        reply = server.ask(method, "/try/wait", headers=headers)
+        trial.opened.set()
+    assert reply.status == 408
+    assert reply.message.endswith("it may still be applied; look whether it was before you repeat it")
 
 
 def test_a_stream_may_take_longer(lake: Lake, trial: Trial) -> None:
@@ -137,6 +126,21 @@ def test_more_requests_than_there_is_room_for_are_sent_away(lake: Lake, trial: T
         assert server.get("/try/echo/a").status == 200
 
 
+def test_the_log_warns_of_what_the_server_could_not_keep_up_with(lake: Lake, trial: Trial) -> None:
+    limits = Limits(open_requests_max=1, request_timeout_s=0.1)
+    with local(lake.catalogue, [trial_api(trial)], limits=limits) as server:
+        assert server.get("/try/wait").status == 408
+        assert server.get("/try/echo/a").status == 429
+        trial.opened.set()
+        told = {line["status"]: (line["level"], line["message"]) for line in server.lines}
+    assert told[408] == (
+        "warning",
+        "the request took longer than 0.1 s, this server's limit; nothing was changed",
+    )
+    assert told[429][0] == "warning"
+    assert told[429][1].startswith("the server has 1 requests open already")
+
+
 def test_a_request_keeps_its_room_until_its_thread_has_ended(lake: Lake, trial: Trial) -> None:
     limits = Limits(open_requests_max=1, request_timeout_s=0.1)
     with local(lake.catalogue, [trial_api(trial)], limits=limits) as server:
@@ -149,7 +153,7 @@ def test_a_request_keeps_its_room_until_its_thread_has_ended(lake: Lake, trial: 
         assert reply.status == 200
 
 
-def test_a_body_that_is_still_on_its_way_takes_room_too(lake: Lake, trial: Trial) -> None:
+def test_a_body_that_is_still_on_its_way_takes_room_of_whoever_is_known(lake: Lake, trial: Trial) -> None:
     with local(lake.catalogue, [trial_api(trial)], limits=Limits(open_requests_max=1)) as server:
         with server.raw() as connection:
             connection.sendall(b"POST /try/notes HTTP/1.1\r\nhost: x\r\ncontent-length: 13\r\n\r\n{")
@@ -178,6 +182,60 @@ def test_a_large_body_is_not_read_from_somebody_unknown(lake: Lake, trial: Trial
         assert server.ask("POST", "/try/notes", {"text": "a"}).status == 401
         assert server.get("/try/open").status == 204
         assert server.get("/try/nope").status == 404
+
+
+HALF_SENT = b"POST /try/notes HTTP/1.1\r\nhost: x\r\ncontent-length: 13\r\n\r\n{"
+
+
+def test_nobody_unknown_can_hold_room_by_sending_nothing(lake: Lake, trial: Trial) -> None:
+    gate = KnowsAda()
+    with local(lake.catalogue, [trial_api(trial)], gate=gate, limits=Limits(open_requests_max=2)) as server:
+        with contextlib.ExitStack() as held:
+            strangers = [held.enter_context(server.raw()) for _ in range(5)]
+            for stranger in strangers:
+                stranger.sendall(HALF_SENT)
+            assert server.get("/try/echo/a", authorization="ada").status == 200
+            # Who asks at the same moment as others may meet a server that is busy finding out who they are.
+            said = {read_all(stranger)[:12] for stranger in strangers}
+            assert b"HTTP/1.1 401" in said
+            assert said <= {b"HTTP/1.1 401", b"HTTP/1.1 429"}
+            assert server.get("/try/echo/a", authorization="ada").status == 200
+        assert server.application.open_requests == 0
+
+
+class KnowsAda:
+    """Lets in one person."""
+
+    def __call__(self, headers: Mapping[str, str], /) -> Caller:
+        if headers.get("authorization") != "ada":
+            raise Unauthenticated("who are you?")
+        return Caller(grants=(Grant(Role.ADMIN),))
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000_000, 30_000_000])
+def test_a_body_that_nobody_would_look_at_is_not_waited_for(lake: Lake, trial: Trial, size: int) -> None:
+    with local(lake.catalogue, [trial_api(trial)], limits=Limits(open_requests_max=1)) as server:
+        sent = b"GET /try/open HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\nabc" % size
+        answered = server.send_raw(sent)
+        assert answered[:12] in (b"HTTP/1.1 204", b"HTTP/1.1 413")
+        assert b"connection: close" in answered
+        assert server.application.open_requests == 0
+
+
+def test_work_that_nobody_waits_for_ends_before_its_next_call(lake: Lake, trial: Trial) -> None:
+    def many(ask: Ask) -> None:
+        trial.wait(ask)
+        try:
+            ask.catalogue.do(GetAbout())
+        except TimedOut:
+            trial.stopped.set()
+
+    route = Route(method="GET", path="/many", handle=many, summary="Many")
+    api = msgspec.structs.replace(trial_api(trial), routes=(route,))
+    with local(lake.catalogue, [api], limits=Limits(request_timeout_s=0.1)) as server:
+        assert server.get("/try/many").status == 408
+        trial.opened.set()
+        assert trial.stopped.wait(10)
 
 
 def test_many_clients_at_once_all_get_their_own_answer(lake: Lake, trial: Trial) -> None:
@@ -225,9 +283,11 @@ def test_finding_out_who_asks_has_the_same_time_limit(lake: Lake, trial: Trial) 
     gate, limits = SlowGate(), Limits(request_timeout_s=0.2)
     with local(lake.catalogue, [trial_api(trial)], gate=gate, limits=limits) as server:
         assert server.get("/try/echo/a").status == 408
-        large = b"POST /try/notes HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n{"
-        assert server.send_raw(large).startswith(b"HTTP/1.1 408")
+        large = b"POST /try/writes HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n{"
+        answered = server.send_raw(large)
         gate.opened.set()
+    assert answered.startswith(b"HTTP/1.1 408")
+    assert b"nothing was changed" in answered, "a write that was not begun cannot be applied"
 
 
 class BrokenGate:

@@ -18,11 +18,24 @@ from penstock.server.logs import PATH_MAX_CHARS, Level, Line, Log, LogHandler, m
         ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
         ("basic%20dXNlcjpwYXNz", "basic%20***"),
         ("postgresql://ada:hunter2@db/lake", "postgresql://ada:***@db/lake"),
+        ("postgresql://ada:hunt@r2@db/lake", "postgresql://ada:***@db/lake"),
+        ("at http://127.0.0.1:1/a@b", "at http://127.0.0.1:1/a@b"),
         ("/api/v2/trees/main@00aa/contents/a.b", "/api/v2/trees/main@00aa/contents/a.b"),
     ],
 )
 def test_what_looks_like_a_secret_is_masked(text: str, shown: str) -> None:
     assert masked(text) == shown
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/x/penstock_0123456789ab%5FSeCrEt", "/x/%70enstock_0123456789ab_SeCrEt", "/x/Bearer%20SeCrEt"],
+)
+def test_a_token_in_a_path_is_masked_however_it_is_encoded(path: str) -> None:
+    stream = io.BytesIO()
+    Log(stream).request(line(path))
+    assert b"SeCrEt" not in stream.getvalue()
+    assert b"***" in stream.getvalue()
 
 
 def line(path: str) -> Line:
@@ -39,7 +52,7 @@ def test_a_line_is_one_object_whatever_the_path_holds() -> None:
 def test_less_is_said_at_a_higher_level() -> None:
     stream = io.BytesIO()
     log = Log(stream, Level.ERROR)
-    assert not log.wants_requests
+    assert not log.wants(Level.WARNING)
     log.say(Level.WARNING, "not so bad")
     assert stream.getvalue() == b""
     log.say(Level.ERROR, "bad")

@@ -106,6 +106,15 @@ def test_the_page_shows_every_route_and_loads_nothing(lake: Lake, apis: tuple[Ap
         assert server.get("/openapi.json").json["openapi"] == "3.1.0"
 
 
+def test_the_page_shows_fields_and_says_errors_once_for_each_api(apis: tuple[Api, ...]) -> None:
+    text = page.render(describe(apis)).body.decode()
+    assert "$ref" not in text
+    assert "9223372036854775807" not in text
+    assert text.count("Too Many Requests") == len(apis)
+    assert "<tr><td><code>base</code></td><td>body</td><td>text or null</td>" in text
+    assert "Authorization: Bearer" in text
+
+
 def test_the_page_escapes_whatever_a_description_says(apis: tuple[Api, ...]) -> None:
     evil = "<script>alert('&\"')</script>"
     trial = trial_api(Trial())

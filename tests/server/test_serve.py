@@ -9,15 +9,24 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.tokens import new_token
-from tests.server.running import Program, program, read_all
+from penstock.server.figures import Figures
+from penstock.server.limits import Limits
+from penstock.server.listening import bind, url_of
+from penstock.server.run import Service, Serving
+from tests.server.running import Client, Program, program, read_all
+from tests.server.trying import Trial, trial_api
 
 START_MAX_S = 5.0
 """It is well below a second on a quiet machine; this one is busy with other tests."""
@@ -75,7 +84,9 @@ def test_it_says_where_it_serves_once_it_answers(penstock_server: Program) -> No
     assert re.fullmatch(r"Penstock serves memory: at http://127\.0\.0\.1:\d+\n", penstock_server.ready)
     assert penstock_server.get(LAKE).json["default_branch"] == "main"
     assert penstock_server.get("/readyz").status == 200
-    assert penstock_server.log.count("\n") == 1, "only requests are logged, not that it started"
+    started, asked = penstock_server.lines
+    assert started["message"].startswith(f"serving memory: at {penstock_server.url} with 1 worker, Penstock ")
+    assert asked["path"] == LAKE
 
 
 def test_it_starts_quickly(tmp_path: Path) -> None:
@@ -102,10 +113,10 @@ def test_dev_makes_a_lake_beside_you(tmp_path: Path) -> None:
 
 def test_every_limit_is_an_option_and_a_variable(tmp_path: Path) -> None:
     environment = {"PENSTOCK_SERVE_BODY_MAX_BYTES": "100"}
-    with program(tmp_path, "--lake", "memory:", "--page-max", "7", environment=environment) as server:
+    with program(tmp_path, "--lake", "memory:", "--page-max", "100", environment=environment) as server:
         assert server.ask("POST", COMMITS, b" " * 101).status == 413
-        assert server.get("/api/penstock/v1/references?limit=8").status == 400
-        assert server.get("/api/penstock/v1/references?limit=7").status == 200
+        assert server.get("/api/penstock/v1/references?limit=101").status == 400
+        assert server.get("/api/penstock/v1/references?limit=100").status == 200
 
 
 # -- refusing ----------------------------------------------------------------------------------------------
@@ -114,7 +125,7 @@ def test_every_limit_is_an_option_and_a_variable(tmp_path: Path) -> None:
 def test_other_machines_are_not_served_without_tokens(tmp_path: Path) -> None:
     open_lake(tmp_path / "lake").close()
     said = refused(tmp_path, "--lake", "lake", "--host", "0.0.0.0", "--port", "0")
-    assert "has no tokens" in said
+    assert "has no token" in said
     assert "token create" in said
     assert "--insecure" in said
     with program(tmp_path, "--lake", "lake", "--host", "0.0.0.0", "--insecure", dev=False) as server:
@@ -148,12 +159,18 @@ def test_a_lake_that_is_not_there_is_not_made_without_dev(tmp_path: Path) -> Non
         (("--dev", "--workers", "2", "--lake", "memory:"), "only one process"),
         (("--dev", "--workers", "2", "--lake", "rocksdb:///x"), "only one process"),
         (("--dev", "--lake", "http://127.0.0.1:1"), "another server"),
-        (("--dev", "--lake", "memory:", "--page-max", "0"), "--page-max"),
+        (("--dev", "--lake", "memory:", "--page-max", "0"), "--page-max: 0 is not 100 or more"),
+        (("--dev", "--lake", "memory:", "--open-requests-max", "0"), "0 is not 1 or more and up to 10,000"),
+        (("--dev", "--lake", "memory:", "--body-timeout-s", "0"), "0.0 is not above 0 and up to 86,400"),
         (("--dev", "--lake", "memory:", "--request-timeout-s", "nan"), "--request-timeout-s"),
         (("--dev", "--lake", "memory:", "--body-timeout-s", "inf"), "--body-timeout-s"),
         (("--dev", "--lake", "memory:", "--drain-timeout-s", "inf"), "--drain-timeout-s"),
         (("--dev", "--lake", "memory:", "--port", "65536"), "--port"),
-        (("--dev", "--lake", "memory:", "--host", "no.such.host.invalid"), "no.such.host.invalid"),
+        (
+            ("--insecure", "--lake", "memory:", "--host", "no.such.host.invalid"),
+            "no machine 'no.such.host.invalid'",
+        ),
+        (("--insecure", "--lake", "memory:", "--host", "192.0.2.1"), "no address of this machine"),
     ],
 )
 def test_what_contradicts_itself_is_refused_at_once(
@@ -164,7 +181,33 @@ def test_what_contradicts_itself_is_refused_at_once(
 
 def test_a_port_that_is_taken_is_named(penstock_server: Program, tmp_path: Path) -> None:
     port = str(penstock_server.port)
-    assert f"port {port}" in refused(tmp_path, "--dev", "--lake", "memory:", "--port", port)
+    said = refused(tmp_path, "--dev", "--lake", "memory:", "--port", port)
+    assert f"another program uses port {port}" in said
+    assert "--port 0" in said
+    assert "try again" not in said
+
+
+def test_a_lake_whose_tokens_have_expired_is_as_one_without(tmp_path: Path) -> None:
+    _, call = new_token("old", ["read"], expires=datetime.now(UTC) + timedelta(seconds=1))
+    with open_lake(tmp_path / "lake") as lake:
+        lake.catalogue.do(msgspec.structs.replace(call, expires=datetime(2020, 1, 1, tzinfo=UTC)))
+    assert "none that has not expired" in refused(tmp_path, "--lake", "lake", "--host", "0.0.0.0")
+    with program(tmp_path, "--lake", "lake", dev=False) as server:
+        assert "every request will be refused" in server.log
+
+
+def test_a_lake_that_is_open_to_the_network_is_warned_about(tmp_path: Path) -> None:
+    open_lake(tmp_path / "lake").close()
+    with program(tmp_path, "--lake", "lake", "--host", "0.0.0.0", "--insecure", dev=False) as server:
+        assert [line["level"] for line in server.lines] == ["warning", "info"]
+        assert "everybody who can reach 0.0.0.0 can read and change the whole lake" in server.log
+        assert "to every network of this machine, here at http://127.0.0.1:" in server.ready
+
+
+def test_a_lake_without_roots_is_warned_about(tmp_path: Path) -> None:
+    with program(tmp_path, "--lake", "memory:", "--insecure", dev=False) as server:
+        assert "every table will be refused: the lake has no root" in server.log
+        assert server.ask("POST", COMMITS, commit("orders")).code == "location_refused"
 
 
 # -- ending ------------------------------------------------------------------------------------------------
@@ -185,7 +228,7 @@ def test_a_signal_lets_open_requests_finish(tmp_path: Path, number: signal.Signa
         assert [str(table.key) for table in lake.tables()] == ["orders"]
 
 
-def accepts(server: Program) -> bool:
+def accepts(server: Client) -> bool:
     try:
         server.raw().close()
     except ConnectionError:
@@ -210,6 +253,66 @@ def test_requests_that_do_not_end_are_given_up_after_a_time(tmp_path: Path) -> N
             assert read_all(connection).startswith(b"HTTP/1.1 408")
 
 
+def test_work_that_goes_on_after_its_answer_is_waited_for_at_the_end(lake: Lake) -> None:
+    trial, started = Trial(), threading.Event()
+    serving = Serving(lake="memory:", is_dev=True, limits=Limits(request_timeout_s=0.1))
+    with bind("127.0.0.1", 0) as listener:
+        client = Client(url_of(listener))
+        service = Service(lake.catalogue, serving, Figures(), apis=[trial_api(trial)])
+        running = threading.Thread(target=service.run, args=(listener, started.set))
+        running.start()
+        assert started.wait(10)
+        assert client.ask("POST", "/try/wait").status == 408
+        service.stop()
+        while accepts(client):
+            time.sleep(0.02)
+        running.join(0.5)
+        assert running.is_alive(), "the write is waited for"
+        trial.opened.set()
+        running.join(10)
+        assert not running.is_alive()
+        assert trial.finished.acquire(blocking=False)
+
+
+GIVES_UP = """
+import threading
+from penstock.lake.opening import open_lake
+from penstock.server.figures import Figures
+from penstock.server.limits import Limits
+from penstock.server.listening import bind, url_of
+from penstock.server.run import Service, Serving
+from tests.server.running import Client
+from tests.server.trying import Trial, trial_api
+
+def client():
+    Client(url_of(listener)).ask("POST", "/try/wait")
+    service.stop()
+
+lake = open_lake("memory:")
+limits = Limits(request_timeout_s=0.1)
+serving = Serving(lake="memory:", is_dev=True, limits=limits, drain_timeout_s=0.4)
+listener = bind("127.0.0.1", 0)
+service = Service(lake.catalogue, serving, Figures(), apis=[trial_api(Trial())])
+service.run(listener, threading.Thread(target=client).start)
+"""
+
+
+def test_work_that_does_not_end_is_given_up_and_counted() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", GIVES_UP], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ran.returncode == 1
+    last = json.loads(ran.stderr.splitlines()[-1])
+    assert re.fullmatch(r"stopped after 0\.[45] s, giving up 1 request that did not end", last["message"])
+
+
+def test_the_log_says_that_it_stopped_and_why(penstock_server: Program) -> None:
+    assert penstock_server.stop() == 0
+    last = penstock_server.lines[-1]
+    assert last["level"] == "info"
+    assert re.fullmatch(r"stopped by SIGTERM, after \d\.\d s", last["message"])
+
+
 # -- several workers ---------------------------------------------------------------------------------------
 
 
@@ -225,7 +328,7 @@ def test_several_workers_serve_one_lake_and_add_up_their_figures(tmp_path: Path)
         for number, connection in enumerate(connections):
             assert server.ask("POST", COMMITS, commit(f"t{number}"), connection=connection).status == 200
         assert len(server.get("/api/penstock/v1/entries").json) == 20
-        assert {line["worker"] for line in server.lines} <= workers(server)
+        assert {line["worker"] for line in server.lines if "path" in line} <= workers(server)
         counted = re.search(
             r'penstock_http_requests_total\{.*route="POST /commits".*\} (\S+)',
             server.get("/metrics").body.decode(),
@@ -255,10 +358,14 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
         assert f"worker {killed} ended" in server.log
 
 
-def test_workers_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
-    with program(tmp_path, "--workers", "2") as server:
+def test_workers_do_not_outlive_their_supervisor_and_leave_nothing(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with program(tmp_path, "--workers", "2", environment={"TMPDIR": str(temporary)}) as server:
         children = workers(server)
+        assert server.get("/metrics").status == 200
         server.process.kill()
         server.wait()
     for pid in children:
         wait_for_end(pid)
+    assert list(temporary.iterdir()) == []

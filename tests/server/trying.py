@@ -12,6 +12,7 @@ from penstock.errors import PenstockError, ReferenceNotFound
 from penstock.server.routes import Answer, Api, Ask, Route
 from penstock.wire import json
 from penstock.wire.errors import Failure, encode_error
+from penstock.wire.requests import KEY_HEADER
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,7 @@ class Trial:
         self.arrived = threading.Semaphore(0)
         self.opened = threading.Event()
         self.finished = threading.Semaphore(0)
+        self.stopped = threading.Event()
 
     def wait(self, ask: Ask) -> Note:
         self.arrived.release()
@@ -82,11 +84,23 @@ def trial_api(trial: Trial, *, strict_query: bool = True) -> Api:
                 answer=Note | None,
                 body_required=False,
             ),
+            Route(
+                method="POST", path="/writes", handle=lambda _: None, summary="W", body=Note, is_write=True
+            ),
             Route(method="DELETE", path="/notes", handle=lambda _: None, summary="Nothing to say"),
             Route(method="GET", path="/bug", handle=_bug, summary="Bug"),
             Route(method="GET", path="/missing", handle=_missing, summary="Missing"),
             Route(method="GET", path="/wait", handle=trial.wait, summary="Wait", answer=Note),
-            Route(method="POST", path="/wait", handle=trial.wait, summary="W", answer=Note, is_write=True),
+            Route(
+                method="POST",
+                path="/wait",
+                handle=trial.wait,
+                summary="W",
+                answer=Note,
+                is_write=True,
+                headers={KEY_HEADER: "The key."},
+            ),
+            Route(method="PUT", path="/wait", handle=trial.wait, summary="W", answer=Note, is_write=True),
             Route(
                 method="GET",
                 path="/open",

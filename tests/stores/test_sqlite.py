@@ -14,6 +14,7 @@ from threading import Thread
 import pytest
 
 import penstock
+from penstock import IcebergTable, Settings
 from penstock.errors import (
     Damaged,
     Denied,
@@ -378,3 +379,28 @@ def test_a_turn_whose_commit_fails_does_not_hold_up_the_next(database: Path) -> 
 def _refuse_commit(action: int, what: str | None, *rest: str | None) -> int:
     is_commit = action == sqlite3.SQLITE_TRANSACTION and what == "COMMIT"
     return sqlite3.SQLITE_DENY if is_commit else sqlite3.SQLITE_OK
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_nothing_is_acknowledged_in_a_file_that_is_gone(tmp_path: Path, replaced: bool) -> None:
+    place = tmp_path / "lake"
+    with penstock.open(place, settings=Settings(write_timeout_s=0.1)) as lake:
+        lake.branch().put("a", IcebergTable(metadata_location="s3://lake/a"))
+        place.rename(tmp_path / "away")
+        if replaced:
+            penstock.open(place).close()
+        with pytest.raises(Unavailable, match="removed or replaced"):
+            lake.branch().put("b", IcebergTable(metadata_location="s3://lake/b"))
+    with penstock.open(tmp_path / "away") as lake:
+        assert len(lake.log()) == 1
+
+
+def test_a_file_that_is_put_back_is_used_again(tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    with penstock.open(place, settings=Settings(write_timeout_s=0.1)) as lake:
+        place.rename(tmp_path / "away")
+        with pytest.raises(Unavailable):
+            lake.branch().put("a", IcebergTable(metadata_location="s3://lake/a"))
+        (tmp_path / "away").rename(place)
+        lake.branch().put("a", IcebergTable(metadata_location="s3://lake/a"))
+        assert len(lake.log()) == 1

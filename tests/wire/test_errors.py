@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from typing import Any
 
 import msgspec
@@ -51,6 +52,18 @@ def test_every_error_comes_back_as_the_same(kind: type[PenstockError]) -> None:
     assert type(back) is kind
     assert back is not None
     assert (back.message, back.details, str(back)) == (error.message, error.details, str(error))
+    assert (error.request_id, back.request_id) == ("", "r1")
+
+
+@pytest.mark.parametrize("kind", [CommitConflict, NotFound])
+def test_an_error_keeps_its_request_where_it_is_passed_on_between_processes(
+    kind: type[PenstockError],
+) -> None:
+    error: Any = kind(CONFLICTS) if issubclass(kind, CommitConflict) else kind("no", name="main")
+    back = decode_error(error.http_status, encode_error(error, "r1"))
+    copy = pickle.loads(pickle.dumps(back))
+    assert type(copy) is kind
+    assert (copy.message, copy.details, copy.request_id) == (error.message, error.details, "r1")
 
 
 @pytest.mark.parametrize("kind", [CommitConflict, MergeConflict])

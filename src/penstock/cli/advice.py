@@ -6,6 +6,8 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from penstock import errors
+from penstock.lake.opening import is_remote
+from penstock.stores import DATABASE_FILE
 
 if TYPE_CHECKING:
     from penstock.model.conflicts import Conflict
@@ -18,29 +20,52 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.ReferenceNotFound: "'penstock branch' and 'penstock tag' list what there is.",
     errors.CommitNotFound: "'penstock log' shows the commits that there are.",
     errors.KeyNotFound: "'penstock tables' lists what there is.",
-    errors.LakeNotFound: "'penstock init' makes one.",
     errors.ReferenceExists: "Take another name, or move it with 'assign'.",
     errors.LakeExists: "Use it as it is: every command takes it by --lake.",
     errors.TryAgainError: "Nothing was changed; try again.",
+    errors.TimedOut: "",  # a write may still be applied: the message says what to do
     errors.Unauthenticated: "Set PENSTOCK_TOKEN to a token of the lake; 'penstock token create' makes one.",
-    errors.Denied: "Ask who owns the lake for access: to its files, or a token that allows this.",
+    errors.Denied: "Ask who owns the lake for access to where it is stored.",
     errors.TokenNotFound: "'penstock token list' lists what there is.",
     errors.Damaged: "'penstock fsck' lists what is damaged; 'penstock doctor' looks at the rest.",
 }
 
+MOVED_BEHIND_SERVER: Final = "Whoever runs the server starts it on the new place."
 
-def advice(error: errors.PenstockError) -> str:
+BEHIND_SERVER: Final[dict[type[errors.PenstockError], str]] = {
+    errors.LakeMoved: MOVED_BEHIND_SERVER,
+    errors.Denied: "Ask who runs the server for a token that allows this.",
+}
+"""Where it is something else that helps if the lake is behind a server."""
+
+
+def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
     """One line on what to do next; nothing if there is nothing to add."""
+    if isinstance(error, errors.LakeNotFound):
+        return _about_missing_lake(error)
     if isinstance(error, errors.OutcomeUnknown):
         return _about_doubt(error.details.get("key"), error.details.get("name"))
     if isinstance(error, errors.CommitConflict) and error.conflicts:
         return _about_conflict(error.conflicts[0])
     if isinstance(error, errors.ReferenceChanged):
         return f"'penstock reflog {error.details.get('name', 'NAME')}' shows what happened to it."
-    for kind in type(error).__mro__:
-        if kind in ADVICE:
-            return ADVICE[kind]
-    return ""
+    known = ADVICE | BEHIND_SERVER if behind_server else ADVICE
+    found = next((known[kind] for kind in type(error).__mro__ if kind in known), "")
+    return "" if _says(error, found) else found
+
+
+def _says(error: errors.PenstockError, text: str) -> bool:
+    """Whether an error's message says already how a line of advice begins."""
+    return text.partition(";")[0].rstrip(".").lower() in error.message.lower()
+
+
+def _about_missing_lake(error: errors.LakeNotFound) -> str:
+    """The command that makes it; not for a server or a bucket, nor where the store has said it already."""
+    place = str(error.details.get("url") or error.details.get("path") or "")
+    if not place or is_remote(place) or "penstock init" in error.message or "create it" in error.message:
+        return ""
+    directory = place.removeprefix("sqlite://").removesuffix(f"/{DATABASE_FILE}")
+    return f"'penstock init {shlex.quote(directory)}' makes one."
 
 
 def _about_doubt(key: object, name: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,6 +25,35 @@ NO_LAKE = (
 )
 
 
+_SERVER_SCHEMES = ("http", "https")
+_SCHEME_CUT_SHORT = re.compile(r"(https?):/?([^/].*)", re.IGNORECASE)
+_HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/.*)?")
+
+
+def require_place(place: str) -> str:
+    """The place of a lake as it was told; a usage error if it was meant as a server's address.
+
+    A directory may have any name, so without this a slip of the finger would make a new, empty lake.
+    """
+    meant = _address_meant(place)
+    if meant is None or Path(place).exists():
+        return place
+    raise click.UsageError(f"there is no lake at {place}. Did you mean {meant}?")
+
+
+def _address_meant(place: str) -> str | None:
+    """The server's address that a place looks like, but is not."""
+    scheme, is_url, address = place.partition("://")
+    if is_url:
+        from difflib import get_close_matches
+
+        near = get_close_matches(scheme.lower(), _SERVER_SCHEMES, n=1, cutoff=0.8)
+        return f"{near[0]}://{address}" if near and scheme.lower() not in _SERVER_SCHEMES else None
+    if cut_short := _SCHEME_CUT_SHORT.fullmatch(place):
+        return f"{cut_short[1].lower()}://{cut_short[2]}"
+    return f"http://{place}" if _HOST_AND_PORT.fullmatch(place) else None
+
+
 class Call:
     """What the options of every command say, and the lake they lead to."""
 
@@ -35,7 +65,15 @@ class Call:
     @property
     def told(self) -> str | None:
         """Where the lake is, as told or as set."""
-        return self.lake or os.environ.get(environment.LAKE) or None
+        place = self.lake or os.environ.get(environment.LAKE)
+        return require_place(place) if place else None
+
+    @property
+    def is_behind_server(self) -> bool:
+        """Whether the lake is one that a server answers for."""
+        from penstock.lake.opening import is_remote
+
+        return is_remote(self.lake or os.environ.get(environment.LAKE) or "")
 
     @property
     def target(self) -> str:

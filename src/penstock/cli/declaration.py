@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -25,13 +25,25 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(ctx.ensure_object(Call), param.name, value)
 
 
-def shared_options(taken: Iterable[click.Parameter] = ()) -> list[click.Option]:
+MAKE_NO_LAKE: Final = ("serve", "doctor", "fsck", "horizon", "sweep", "copy")
+"""Commands that leave a directory without a lake as it is; the others make one of it."""
+
+_MAKES = "The lake: a directory or URL. A directory without one becomes one. "
+_MAKES_NOT = "The lake: a directory or URL, where there is one. "
+_ELSE_HERE = "[PENSTOCK_LAKE, else the current directory]"
+_LAKE_HELP: Final = {
+    **dict.fromkeys(MAKE_NO_LAKE, _MAKES_NOT + _ELSE_HERE),
+    "serve": f"{_MAKES_NOT}[PENSTOCK_LAKE, else the current directory; ./lake with --dev, which makes it]",
+}
+
+
+def shared_options(taken: Iterable[click.Parameter] = (), command: str | None = None) -> list[click.Option]:
     """The options of every command, but those that it uses for something of its own."""
     own = {name for param in taken for name in param.opts}
-    return [option for option in _shared_options() if not own.intersection(option.opts)]
+    return [option for option in _shared_options(command) if not own.intersection(option.opts)]
 
 
-def _shared_options() -> list[click.Option]:
+def _shared_options(command: str | None) -> list[click.Option]:
     return [
         click.Option(
             ["--lake"],
@@ -39,8 +51,7 @@ def _shared_options() -> list[click.Option]:
             expose_value=False,
             callback=_remember,
             is_eager=True,
-            help="The lake: a directory or URL. A directory without one becomes one. "
-            "[PENSTOCK_LAKE, else the current directory]",
+            help=_LAKE_HELP.get(command or "", _MAKES + _ELSE_HERE),
         ),
         click.Option(
             ["--author"],
@@ -48,7 +59,7 @@ def _shared_options() -> list[click.Option]:
             expose_value=False,
             callback=_remember,
             is_eager=True,
-            help="Who commits. [PENSTOCK_AUTHOR, else your user name]",
+            help="Who commits. [PENSTOCK_AUTHOR, else your user name, or behind a server your token's]",
         ),
         click.Option(
             ["--json"],
@@ -73,7 +84,7 @@ class Declared(click.Command):
     def __init__(self, *args: Any, examples: str = "", prints: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples, self.prints = examples.strip(), prints
-        self.params += shared_options(self.params)
+        self.params += shared_options(self.params, self.name)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options, those that all commands share apart."""

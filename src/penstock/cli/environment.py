@@ -15,10 +15,14 @@ COMPLETE: Final = "_PENSTOCK_COMPLETE"
 
 MEANINGS: Final = {
     LAKE: "Where the lake is, for commands that are not told by `--lake`.",
-    AUTHOR: "Who commits, for commands that are not told by `--author`. The user's name if neither is given.",
-    TOKEN: "What a server knows the caller by, for lakes behind `http://` and `https://`; also in Python.",
-    TOKEN_FILE: "A file with the token, where it is not in the environment itself; also in Python.",
-    INSECURE: "If set to 1, the token is also sent to another machine without TLS; also in Python.",
+    AUTHOR: "Who commits, for commands that are not told by `--author`. Else the user's name, "
+    "or behind a server the token's.",
+    TOKEN: "What a server knows the caller by, for lakes behind `http://` and `https://`.",
+    TOKEN_FILE: "A file with the token, where it is not in the environment itself.",
+    INSECURE: "If set to 1, the token is also sent to another machine without TLS.",
     DEBUG: "If set to anything, an error shows where in the program it came from.",
     NO_COLOR: "If set to anything, output has no colours, not even on a terminal.",
 }
+
+FOR_PROGRAMS_TOO: Final = (TOKEN, TOKEN_FILE, INSECURE)
+"""What ``penstock.open`` reads as well; the others are for commands only."""

@@ -152,7 +152,7 @@ class Root(Group):
         except (click.Abort, KeyboardInterrupt):
             return EXIT_INTERRUPTED
         except Exception as error:  # noqa: BLE001 - this is where people are spared tracebacks
-            return _report(error, call.json or "--json" in args)
+            return _report(error, call, call.json or "--json" in args)
         return 0
 
 
@@ -164,13 +164,13 @@ def _require_text(args: list[str]) -> None:
             raise click.UsageError(f"{argument!a} is not valid text") from None
 
 
-def _report(error: Exception, as_json: bool) -> int:
+def _report(error: Exception, call: Call, as_json: bool) -> int:
     """Say on standard error what went wrong, and return the exit code for it."""
     if os.environ.get(environment.DEBUG):
         import traceback
 
         traceback.print_exception(error)
-    code, message, exit_code, advice = _explain(error)
+    code, message, exit_code, advice = _explain(error, call)
     with contextlib.suppress(BrokenPipeError):
         if as_json:
             from penstock.cli.shapes import Error, encode
@@ -187,12 +187,15 @@ def _report(error: Exception, as_json: bool) -> int:
     return exit_code
 
 
-def _explain(error: Exception) -> tuple[str, str, int, str]:
+def _explain(error: Exception, call: Call) -> tuple[str, str, int, str]:
     """An error's code, message, exit code and advice."""
     if isinstance(error, PenstockError):
         from penstock.cli.advice import advice
 
-        return error.code, error.message, error.exit_code, advice(error)
+        told = error.message
+        if error.request_id and error.http_status >= 500:
+            told += f" (request {error.request_id})"  # whoever runs the server finds it in the log by that
+        return error.code, told, error.exit_code, advice(error, call.is_behind_server)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "penstock"
         return "usage", error.format_message(), error.exit_code, f"'{path} --help' shows how to use it."

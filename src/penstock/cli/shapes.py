@@ -118,7 +118,7 @@ class ChangedCommit(Commit, frozen=True, kw_only=True):
     references: tuple[str, ...]
     """The branches and tags that are at it."""
     changes: tuple[Change, ...] | None
-    """What it changed, compared with its first parent; `null` if that has expired."""
+    """What it changed, compared with its first parent; `null` if that has expired, or cannot be read."""
 
     @classmethod
     def build(
@@ -691,15 +691,17 @@ class Error(Shape, frozen=True, kw_only=True):
     """What happened and what to do, for people."""
     details: dict[str, Any]
     """The facts, such as `key`, `name`, `expected`, `found`, `conflicts`."""
+    request_id: str
+    """What the server's log calls the request; empty if no server answered."""
 
     @classmethod
     def of(cls, error: PenstockError) -> Error:
         details = {name: _detail(value) for name, value in error.details.items()}
-        return cls.build(error.code, error.message, details)
+        return cls.build(error.code, error.message, details, error.request_id)
 
     @classmethod
-    def build(cls, code: str, message: str, details: dict[str, Any]) -> Error:
-        return cls(code=code, message=_valid(message), details=details)
+    def build(cls, code: str, message: str, details: dict[str, Any], request_id: str = "") -> Error:
+        return cls(code=code, message=_valid(message), details=details, request_id=_valid(request_id))
 
 
 def _valid(text: str) -> str:

@@ -58,7 +58,7 @@ class CommitRequest(Request):
         self.expected_head = expected_head
         self._create_namespaces = create_namespaces
         self.author = meta.authors[0] if meta.authors else meta.committer
-        self._wish = _check_operations(self._operations, base)
+        self._checked = _check_operations(self._operations, base)
         self.needs_preparation = any(isinstance(operation, Change) for operation in self._operations)
         self._identities: dict[Key, UUID] = {}
         self._vouched: ObjectId | None = None
@@ -71,11 +71,11 @@ class CommitRequest(Request):
         """How often each content id is put."""
         return Counter(o.content.id for o in self._operations if isinstance(o, Put))
 
-    @cached_property
-    def digest(self) -> bytes:
+    @property
+    def wish(self) -> bytes:
         about = (self._meta.message, self._meta.properties)  # who asks again does not matter
         how = (self._base, self.expected_head, self._create_namespaces)
-        return object_id(encode(("commit", self._wish, how, about)))
+        return object_id(encode(("commit", self._checked, how, about)))
 
     @property
     def touched(self) -> set[bytes]:

@@ -24,6 +24,7 @@ from penstock.kernel.settings import Settings
 from penstock.model.encoding import ObjectId, decoder, encode
 from penstock.model.names import NAME_MAX_CHARS
 from penstock.model.references import Kind
+from penstock.stores import place_of
 from penstock.stores.port import Row, Store
 
 FORMAT_VERSION: Final = 1
@@ -176,7 +177,7 @@ def read_description(store: Store) -> Description:
     """What the lake says of itself; ``LakeNotFound`` if there is none."""
     found = find_description(store)
     if found is None:
-        raise LakeNotFound(f"there is no lake at {store.url}", url=store.url)
+        raise _not_found(store)
     return found
 
 
@@ -244,7 +245,7 @@ def change_description(
     while True:
         with store.turn(ROW_NAME) as turn:
             if turn.row is None:
-                raise LakeNotFound(f"there is no lake at {store.url}", url=store.url)
+                raise _not_found(store)
             found = _checked(turn.row, store)
             if found.sealed is not None and not though_sealed:
                 raise lake_moved(found.sealed, store)
@@ -252,6 +253,10 @@ def change_description(
             if turn.advance({}, _row(changed)).swapped:
                 return changed
         tries.again("another process changed the lake's description")
+
+
+def _not_found(store: Store) -> LakeNotFound:
+    return LakeNotFound(f"there is no lake at {place_of(store)}", url=store.url)
 
 
 def _row(description: Description) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import TypeVar
@@ -41,9 +41,11 @@ from penstock.kernel.references import Move, References
 from penstock.kernel.reflog import RefLog, made_before
 from penstock.kernel.request import MadeKey, Request, request_key
 from penstock.kernel.retry import Tries
+from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import Settings
-from penstock.kernel.state import Difference, Overlay, diff_commits, state_of
+from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
 from penstock.kernel.transplant import RevertRequest, TransplantRequest
+from penstock.kernel.tree import Differing
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
@@ -164,6 +166,12 @@ class Kernel:
             self.objects, self.history.commit(before), self.history.commit(after), start, stop
         )
 
+    def differing(
+        self, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[Differing]:
+        """The same, one after the other in the order of keys; what is not asked for is not read."""
+        return differing(self.objects, self.history.commit(before), self.history.commit(after), start, stop)
+
     # -- writing ---------------------------------------------------------------------------------------
 
     def commit(
@@ -177,6 +185,7 @@ class Kernel:
         incarnation: bytes | None = None,
         create_namespaces: bool = False,
         key: str | None = None,
+        asked: Callable[[], bytes] | None = None,
     ) -> Outcome:
         """Carry out operations on a branch, all or none; ``CommitConflict`` names everything in the way."""
         request = CommitRequest(
@@ -190,7 +199,7 @@ class Kernel:
             incarnation=incarnation,
             create_namespaces=create_namespaces,
         )
-        request.key_is_given = key is not None
+        request.key_is_given, request.asked = key is not None, asked
         return self.submit(branch, request)
 
     def submit(self, branch: str, request: Request) -> Outcome:
@@ -242,7 +251,7 @@ class Kernel:
         if not request.key_is_given:
             return None
         with suppress(ReferenceNotFound):
-            return self.outcome(branch, request.key, request.digest)
+            return self.outcome(branch, request.key, request.digest, about_itself=False)
         return None
 
     def _follow(self, request: Request, outcome: Outcome) -> None:
@@ -277,17 +286,25 @@ class Kernel:
         if queue is not None:
             queue.remembered = None
 
-    def outcome(self, branch: str, key: str, digest: bytes | None = None) -> Outcome | None:
+    def outcome(
+        self, name: str, key: str, digest: bytes | None = None, *, about_itself: bool | None = None
+    ) -> Outcome | None:
         """What became of the request with an idempotency key; ``None`` if it has not been applied.
 
-        With a ``digest``, ``IdempotencyKeyReused`` if the key was used for another request.
+        The branch or tag of that name may have been deleted since. ``about_itself`` tells a request that
+        moved the reference from one that brought commits to it, which have keys apart; without it, either is
+        found. With a ``digest``, ``IdempotencyKeyReused`` if the key was used for another request.
         """
-        reference = self._branch(branch)
-        log = RefLog(self.objects)
-        found, _ = made_before(self.store, log, reference, reference.incarnation, key, digest)
-        if found is None and digest is None:  # it may have been about the branch itself
-            found, _ = made_before(self.store, log, reference, branch.encode(), key, None)
-        return outcome_of(self.objects, found[1], key)._replace(repeated=True) if found else None
+        row = self.store.reference(check_name(name))
+        if row is None or row.kind not in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
+            return None
+        reference, log = decoded_reference(row), RefLog(self.objects)
+        scopes = {False: reference.incarnation, True: name.encode()}
+        for scope in scopes.values() if about_itself is None else (scopes[about_itself],):
+            found, _ = made_before(self.store, log, reference, scope, key, digest)
+            if found is not None:
+                return outcome_of(self.objects, found[1], key)._replace(repeated=True)
+        return None
 
     def merge(
         self,
@@ -299,6 +316,7 @@ class Kernel:
         expected_head: ObjectId | None = None,
         dry_run: bool = False,
         key: str | None = None,
+        asked: Callable[[], bytes] | None = None,
     ) -> MergeResult:
         """Bring what ``source`` has and a branch has not, as one commit that records it as a parent.
 
@@ -308,7 +326,7 @@ class Kernel:
         request = MergeRequest(
             self.history, self.formats, source, meta, request_key(key), options, expected_head
         )
-        request.key_is_given = key is not None
+        request.key_is_given, request.asked = key is not None, asked
         result = self._bring(into, request, dry_run)
         base = request.base.hex() if request.base is not None else None
         return msgspec.structs.replace(result, base=base, source=source.hex())
@@ -323,6 +341,7 @@ class Kernel:
         expected_head: ObjectId | None = None,
         dry_run: bool = False,
         key: str | None = None,
+        asked: Callable[[], bytes] | None = None,
     ) -> MergeResult:
         """Repeat commits, oldest first, on a branch; all of them land by one swap or none does."""
         for one in commits[:1]:  # those after it are nearer to whatever keeps it
@@ -330,7 +349,7 @@ class Kernel:
         request = TransplantRequest(
             self.history, self.formats, commits, meta, request_key(key), options, expected_head
         )
-        request.key_is_given = key is not None
+        request.key_is_given, request.asked = key is not None, asked
         return self._bring(onto, request, dry_run)
 
     def revert(
@@ -343,13 +362,14 @@ class Kernel:
         expected_head: ObjectId | None = None,
         dry_run: bool = False,
         key: str | None = None,
+        asked: Callable[[], bytes] | None = None,
     ) -> MergeResult:
         """Undo on a branch what one of its commits did."""
         self.references.require_kept(self.history.commit(commit).parent)
         request = RevertRequest(
             self.history, self.formats, commit, meta, request_key(key), options, expected_head
         )
-        request.key_is_given = key is not None
+        request.key_is_given, request.asked = key is not None, asked
         return self._bring(on, request, dry_run)
 
     def _bring(self, branch: str, request: M, dry_run: bool) -> MergeResult:
@@ -383,6 +403,7 @@ class Kernel:
         expected_head: ObjectId | None = None,
         dry_run: bool = False,
         key: str | None = None,
+        asked: Callable[[], bytes] | None = None,
     ) -> MergeResult:
         """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
         self.references.require_kept(onto)
@@ -398,20 +419,27 @@ class Kernel:
         if not dry_run:
             with suppress(MergeConflict):  # it counts only if the request is not a repetition
                 rebased.build(self._branch(branch))
-        wish = object_id(encode(("rebase", branch, onto, expected_head, options.wish())))
-        request = wish if key_is_given and not dry_run else None
+        request: bytes | None = None
+        if key_is_given and not dry_run:
+            wish = ("rebase", branch, onto, expected_head, options.wish())
+            request = asked() if asked is not None else object_id(encode(wish))
         try:
             after = self.references.swap(branch, decide, meta.committer, key, request)
         except NotMoved as not_moved:
             return self._stays(not_moved.reference, rebased, dry_run)
-        commits = outcome_of(self.objects, self.objects.get(after.log), key).commits
         return MergeResult(
-            commits=tuple(one.hex() for one in commits),
+            commits=tuple(one.hex() for one in self._rebased(rebased, after, key)),
             head=after.id,
             base=rebased.base.hex(),
             keys=tuple(rebased.results),
             applied=True,
         )
+
+    def _rebased(self, rebased: Rebase, after: Reference, key: str) -> Sequence[ObjectId]:
+        """The new commits; those of an earlier try, if that was it."""
+        if rebased.commits and rebased.commits[-1] == after.head:
+            return rebased.commits
+        return outcome_of(self.objects, self.objects.get(after.log), key).commits
 
     def _stays(self, reference: Reference, rebased: Rebase, dry_run: bool) -> MergeResult:
         """What a rebase would do, or that there is nothing to do."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from penstock.errors import MergeConflict
@@ -46,8 +45,8 @@ class MergeRequest(Request):
         self.results: list[MergedKey] = []
         self.base: ObjectId | None = None
 
-    @cached_property
-    def digest(self) -> bytes:
+    @property
+    def wish(self) -> bytes:
         return object_id(
             encode(("merge", self._source, self.expected_head, self._meta.message, self._options.wish()))
         )

@@ -91,9 +91,20 @@ class References:
             after = page[-1].name
 
     def create(
-        self, name: str, kind: Kind, at: ObjectId, *, who: str = "", key: str = "", note: bytes = b""
+        self,
+        name: str,
+        kind: Kind,
+        at: ObjectId,
+        *,
+        who: str = "",
+        key: str = "",
+        note: bytes = b"",
+        asked: bytes | None = None,
     ) -> Reference:
-        """Create a branch or tag at a commit, which must be reachable (see ``require_reachable``)."""
+        """Create a branch or tag at a commit, which must be reachable (see ``require_reachable``).
+
+        ``asked`` is a hash of the request as its writer put it (see ``Request.asked``).
+        """
         check_name(name)
         if kind not in (Kind.BRANCH, Kind.TAG):
             raise InvalidRequest("only branches and tags can be created")
@@ -118,9 +129,17 @@ class References:
             )
             return Move(created, Event.CREATE)
 
-        created = self.swap(name, decide, who, key, digest("create", name, kind, at, note))
+        created = self.swap(name, decide, who, key, asked or digest("create", name, kind, at, note))
         if is_new_name:
-            self._withdraw_if_moved(created)
+            try:
+                self._withdraw_if_moved(created)
+            except Unavailable as unavailable:
+                raise OutcomeUnknown(
+                    f"{self._store.url} did not answer once '{name}' was made, so it is not known whether it "
+                    f"stays: {unavailable}",
+                    key=key,
+                    name=name,
+                ) from None
         return created
 
     def _withdraw_if_moved(self, created: Reference) -> None:
@@ -144,6 +163,7 @@ class References:
         expected: ObjectId | None = None,
         who: str = "",
         key: str = "",
+        asked: bytes | None = None,
     ) -> Reference:
         """Let a branch or tag name another commit, which must be reachable (see ``require_reachable``)."""
         self.require_kept(to)
@@ -152,7 +172,7 @@ class References:
             found = self.expected(name, before, expected, kind)
             return Move(msgspec.structs.replace(found, head=to), Event.ASSIGN)
 
-        return self.swap(name, decide, who, key, digest("assign", name, to, expected or b""))
+        return self.swap(name, decide, who, key, asked or digest("assign", name, to, expected or b""))
 
     def annotate(self, name: str, expected: Reference, note: bytes, *, who: str = "") -> Reference:
         """Replace a reference's note if nothing about the reference changed since it was read."""
@@ -174,6 +194,7 @@ class References:
         expected: ObjectId | None = None,
         who: str = "",
         key: str = "",
+        asked: bytes | None = None,
         leave_log: bool = True,
     ) -> Reference:
         """Delete a branch or tag; its log can be read until it expires, unless it leaves none.
@@ -190,7 +211,7 @@ class References:
                 return Move(None, Event.DELETE)
             return Move(msgspec.structs.replace(found, kind=Kind.DELETED, was=found.kind), Event.DELETE)
 
-        return self.swap(name, decide, who, key, digest("delete", name, expected or b""))
+        return self.swap(name, decide, who, key, asked or digest("delete", name, expected or b""))
 
     def expected(
         self, name: str, row: Row | None, expected: ObjectId | None, kind: Kind | None = None
@@ -245,14 +266,15 @@ class References:
             except TryAgainError as exhausted:
                 raise attempts.unresolved(exhausted) from None
 
-    def log(self, name: str) -> Iterator[tuple[ObjectId, LogEntry]]:
-        """The log of a reference, newest first; also of a deleted one."""
+    def log(self, name: str, before: int | None = None) -> Iterator[tuple[ObjectId, LogEntry]]:
+        """The log of a reference, newest first, or from before a position on; also of a deleted one."""
         row = self._store.reference(check_name(name))
         if row is None or row.kind == Kind.LAKE:
             raise ReferenceNotFound(
                 f"there is no branch or tag '{name}', and no log of a deleted one", name=name
             )
-        yield from self._log.walk(decoded_reference(row).log)
+        reference = decoded_reference(row)
+        yield from self._log.walk(reference.log if before is None else self._log.before(reference, before))
 
     def require_reachable(self, commit: ObjectId) -> None:
         """Refuse a commit that no reference leads to: the sweep may be removing it.

@@ -101,6 +101,14 @@ class RefLog:
             yield newest, entry
             newest = entry.previous
 
+    def before(self, reference: Reference, position: int) -> ObjectId:
+        """The newest entry before a position."""
+        if position <= 1:
+            return BEFORE_FIRST
+        if position > reference.position:
+            return reference.log
+        return skips.back_to_depth(self._link, reference.log, position - 1)[0]
+
     def find(
         self,
         reference: Reference,

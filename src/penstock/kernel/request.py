@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import cached_property
 from typing import NamedTuple
 
 from penstock.errors import InvalidRequest, ReferenceChanged
@@ -34,10 +35,18 @@ class Request(ABC):
     expected_head: ObjectId | None = None
     incarnation: bytes | None = None
 
-    @property
-    @abstractmethod
+    asked: Callable[[], bytes] | None = None
+    """A hash of the request as its writer put it. ``main`` may name another commit when it is repeated."""
+
+    @cached_property
     def digest(self) -> bytes:
         """A hash of what is wished for, to tell a repetition from another request under the same key."""
+        return self.asked() if self.asked is not None else self.wish
+
+    @property
+    @abstractmethod
+    def wish(self) -> bytes:
+        """A hash of what is wished for, with everything resolved."""
 
     @property
     def touched(self) -> Collection[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from heapq import merge
 from typing import Protocol
 
 from penstock.kernel import tree
@@ -108,20 +109,29 @@ def diff_commits(
     objects: Objects, before: CommitObject, after: CommitObject, start: bytes = b"", stop: bytes | None = None
 ) -> Difference:
     """What differs between two commits within a range: key → (value before, value after), sorted by key."""
+    return {key: (was, now) for key, was, now in differing(objects, before, after, start, stop)}
+
+
+def differing(
+    objects: Objects, before: CommitObject, after: CommitObject, start: bytes = b"", stop: bytes | None = None
+) -> Iterator[tree.Differing]:
+    """The same, one after the other: what lies behind the last one asked for is not read."""
     old, new = state_of(objects, before), state_of(objects, after)
-    found = tree.diff(objects, before.root, after.root, start, stop) if before.root != after.root else {}
     over = old.changes.keys() | new.changes.keys()
     if before.root == after.root:
         # What both carry alike cannot differ; without this, every commit would look up all recent keys.
         over = {key for key in over if _carried(old, key) != _carried(new, key)}
     over = {key for key in over if start <= key and (stop is None or key < stop)}
     was, now = old.get_many(over), new.get_many(over)
-    for key in over:
-        if was.get(key) != now.get(key):
-            found[key] = (was.get(key), now.get(key))
-        else:
-            found.pop(key, None)
-    return dict(sorted(found.items()))
+    carried = [(key, was.get(key), now.get(key)) for key in sorted(over) if was.get(key) != now.get(key)]
+    if before.root == after.root:
+        return iter(carried)
+    below = tree.differing(objects, before.root, after.root, start, stop)
+    return merge((each for each in below if each[0] not in over), carried, key=_key)
+
+
+def _key(each: tree.Differing) -> bytes:
+    return each[0]
 
 
 def _carried(state: Overlay, key: bytes) -> tuple[bool, Value | None]:

@@ -6,6 +6,7 @@ They belong to the lake at its place: a move takes them along, a fork has none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -50,7 +51,8 @@ def put_token(store: Store, settings: Settings, token: Token) -> Token:
 
     made = _swap(store, settings, token.id, decide)
     if _row(made) == mine:
-        _withdraw_if_moved(store, mine)
+        with _landed(store, token.id):
+            _withdraw_if_moved(store, mine)
     return made
 
 
@@ -71,7 +73,8 @@ def revoke_token(store: Store, settings: Settings, id: str) -> Token:  # noqa: A
         return last if turn.advance({}, None).swapped else None
 
     gone = _swap(store, settings, id, decide)
-    require_unmoved(store)
+    with _landed(store, id):
+        require_unmoved(store)
     return gone
 
 
@@ -132,11 +135,24 @@ def _swap(
         except TryAgainError:
             if not in_doubt:
                 raise
-            raise OutcomeUnknown(
-                f"{store.url} did not answer while changing token '{id}'\n"
-                "  'penstock token list' tells as soon as it does; repeating the request is safe.",
-                id=id,
-            ) from None
+            raise _doubtful(store, id) from None
+
+
+@contextmanager
+def _landed(store: Store, id: str) -> Iterator[None]:  # noqa: A002
+    """What is done after a row moved: that the store does not answer now does not take it back."""
+    try:
+        yield
+    except Unavailable:
+        raise _doubtful(store, id) from None
+
+
+def _doubtful(store: Store, id: str) -> OutcomeUnknown:  # noqa: A002
+    return OutcomeUnknown(
+        f"{store.url} did not answer while changing token '{id}'\n"
+        "  'penstock token list' tells as soon as it does; repeating the request is safe.",
+        id=id,
+    )
 
 
 def _withdraw_if_moved(store: Store, made: Row) -> None:

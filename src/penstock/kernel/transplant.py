@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 import msgspec
 
@@ -52,8 +51,8 @@ class TransplantRequest(Request):
         if meta.message and len(self._commits) > 1:
             raise InvalidRequest("a message can only be given for a single commit; others keep their own")
 
-    @cached_property
-    def digest(self) -> bytes:
+    @property
+    def wish(self) -> bytes:
         return object_id(
             encode(
                 ("transplant", self._commits, self.expected_head, self._meta.message, self._options.wish())
@@ -184,8 +183,8 @@ class RevertRequest(Request):
         self.author = meta.authors[0] if meta.authors else meta.committer
         self.results: list[MergedKey] = []
 
-    @cached_property
-    def digest(self) -> bytes:
+    @property
+    def wish(self) -> bytes:
         return object_id(
             encode(("revert", self._commit, self.expected_head, self._meta.message, self._options.wish()))
         )

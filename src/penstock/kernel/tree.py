@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from penstock.errors import Damaged
@@ -33,6 +33,9 @@ class _Cut(NamedTuple):
 LEAF_CUT: Final = _Cut(least=3, most=24, below=2**32 // 4)
 NODE_CUT: Final = _Cut(least=8, most=64, below=2**32 // 8)
 PREFETCH_MAX: Final = 64
+DIFF_FIRST: Final = 256
+DIFF_MOST: Final = 16_384
+"""How many leaves a diff reads at once, at first and at most."""
 
 _Edit = tuple[bytes, Any]
 
@@ -96,58 +99,90 @@ def scan(
     yield from zip(node.keys[first:last], _leaf(node, root).values[first:last], strict=True)
 
 
+Differing: TypeAlias = tuple[bytes, Value | None, Value | None]
+"""A key, its value before and its value after."""
+
+
 def diff(
     objects: Objects, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
 ) -> dict[bytes, tuple[Value | None, Value | None]]:
-    """What differs between two trees within a range: key → (value before, value after), sorted by key.
+    """What differs between two trees within a range: key → (value before, value after), sorted by key."""
+    return {key: (was, now) for key, was, now in differing(objects, before, after, start, stop)}
+
+
+def differing(
+    objects: Objects, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
+) -> Iterator[Differing]:
+    """What differs between two trees within a range, in the order of keys.
 
     Nodes that both trees have are never read: a node holds its keys, so an equal id says that the same
-    keys have the same values. The cost is what changed, with one request a level.
+    keys have the same values. The cost is what changed, with one request a level; leaves are read as far as
+    the differences are asked for.
     """
     left, right = _Side(objects, before, start, stop), _Side(objects, after, start, stop)
     while True:
-        shared = left.ids & right.ids if left.level == right.level else set()
-        left.ids -= shared
-        right.ids -= shared
+        if left.level == right.level:
+            for shared in left.ids.keys() & right.ids.keys():
+                del left.ids[shared], right.ids[shared]
         if left.level == right.level == 0 or not (left.ids or right.ids):
             break
         top = max(left.level, right.level)
         for side in (left, right):
             if side.level == top:
                 side.descend()
-    old, new = left.entries(), right.entries()
-    return {
-        key: (old.get(key), new.get(key))
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
-    }
+    return _compared(left.entries(), right.entries())
+
+
+def _compared(
+    before: Iterator[tuple[bytes, Value]], after: Iterator[tuple[bytes, Value]]
+) -> Iterator[Differing]:
+    """What differs between two series of entries, each in the order of keys."""
+    old, new = next(before, None), next(after, None)
+    while old is not None or new is not None:
+        if new is None or (old is not None and old[0] < new[0]):
+            assert old is not None
+            yield old[0], old[1], None
+            old = next(before, None)
+        elif old is None or new[0] < old[0]:
+            yield new[0], None, new[1]
+            new = next(after, None)
+        else:
+            if old[1] != new[1]:
+                yield old[0], old[1], new[1]
+            old, new = next(before, None), next(after, None)
 
 
 class _Side:
-    """One side of a diff: the nodes of one level that the other side does not have."""
+    """One side of a diff: the nodes of one level that the other side does not have, with their last keys."""
 
     def __init__(self, objects: Objects, root: ObjectId, start: bytes, stop: bytes | None) -> None:
         self._objects, self._start, self._stop = objects, start, stop
-        self.ids = {root}
         top = objects.get(root)
+        self.ids: dict[ObjectId, bytes] = {root: top.keys[-1] if top.keys else b""}
         self.level = top.level if type(top) is Node else 0
 
     def descend(self) -> None:
-        below: set[ObjectId] = set()
+        below: dict[ObjectId, bytes] = {}
         for node in self._objects.many(self.ids).values():
             first = bisect_left(node.keys, self._start)
             last = len(node.keys) if self._stop is None else bisect_left(node.keys, self._stop) + 1
-            below.update(node.children[first:last])
+            below.update(zip(node.children[first:last], node.keys[first:last], strict=True))
         self.ids = below
         self.level -= 1
 
-    def entries(self) -> dict[bytes, Value]:
-        found: dict[bytes, Value] = {}
-        for node in self._objects.many(self.ids).values():
-            for key, value in zip(node.keys, node.values, strict=True):
-                if self._start <= key and (self._stop is None or key < self._stop):
-                    found[key] = value  # noqa: PERF403
-        return found
+    def entries(self) -> Iterator[tuple[bytes, Value]]:
+        """The entries of the leaves, in the order of keys; more leaves at once the further it goes."""
+        leaves = sorted(self.ids, key=self.ids.__getitem__)
+        begun, ahead = 0, DIFF_FIRST
+        while begun < len(leaves):
+            block = leaves[begun : begun + ahead]
+            found = self._objects.many(block)
+            for one in block:
+                leaf = found[one]
+                first = bisect_left(leaf.keys, self._start)
+                last = len(leaf.keys) if self._stop is None else bisect_left(leaf.keys, self._stop)
+                yield from zip(leaf.keys[first:last], leaf.values[first:last], strict=True)
+            begun, ahead = begun + len(block), min(ahead * 4, DIFF_MOST)
 
 
 def update(objects: Pending, root: ObjectId, changes: Mapping[bytes, Value | None]) -> ObjectId:

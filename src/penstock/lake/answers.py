@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from penstock.kernel.description import HistoryRule
+from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.objects import LogEntry
@@ -116,3 +117,5 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
 
     commits: tuple[str, ...]
     head: str
+    commit: Commit | None = None
+    """The one at the head, for who may read it as a whole; nothing if there is none, or it has expired."""

@@ -46,6 +46,8 @@ class Write(Call[R], frozen=True, kw_only=True):
     """A call that changes a branch or tag, once, however often it is sent with the same key."""
 
     method: ClassVar[str] = "POST"
+    target: ClassVar[str]
+    """The field that names the reference it is about; nothing there is the default branch."""
 
     idempotency_key: str | None = None
     """The same request under the same key is done once. A remote client makes one if it is not given."""
@@ -58,8 +60,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     message: str | None = None
     """If it is not given, one is made up that tells what was done."""
-    authors: tuple[str, ...] = ()
-    """Who wrote it; whoever acts, if nobody is named."""
+    authors: tuple[str, ...] | None = None
+    """Who wrote it; whoever acts, if nothing is said."""
     signed_off_by: tuple[str, ...] = ()
     author_time_us: int = 0
     """When it was written; when it is committed, if nothing is said."""
@@ -233,6 +235,7 @@ class CreateReference(Write[Reference], frozen=True, kw_only=True):
     """Create a branch or tag."""
 
     path = "/references"
+    target = "name"
     answer = Reference
 
     name: str
@@ -246,6 +249,7 @@ class AssignReference(Write[Reference], frozen=True, kw_only=True):
 
     method = "PUT"
     path = "/references/{name}"
+    target = "name"
     answer = Reference
 
     name: str
@@ -262,6 +266,7 @@ class DeleteReference(Write[Reference], frozen=True, kw_only=True):
 
     method = "DELETE"
     path = "/references/{name}"
+    target = "name"
     answer = Reference
 
     name: str
@@ -379,8 +384,12 @@ class Diff(Call[tuple[Difference, ...]], frozen=True, kw_only=True):
 
     before: str
     """The revision to compare with."""
+    before_via: str | None = None
+    """The reference that led to it, where only a commit's id is given."""
     to: str
     """The revision that is compared."""
+    to_via: str | None = None
+    """The reference that led to it, where only a commit's id is given."""
     prefix: Key | None = None
     """Only this key and what is below it."""
     after: Key | None = None
@@ -420,6 +429,7 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
     """Carry out operations on a branch, all or none."""
 
     path = "/commits"
+    target = "branch"
     answer = Commit
 
     operations: tuple[Operation, ...]
@@ -457,6 +467,7 @@ class Merge(Bring, frozen=True, kw_only=True):
     """Bring what a branch, tag or commit has and another branch has not."""
 
     path = "/merge"
+    target = "into"
 
     source: str
     """A branch, tag or other revision."""
@@ -470,6 +481,7 @@ class Transplant(Bring, frozen=True, kw_only=True):
     """Repeat commits on a branch, each as a commit of its own, all by one swap."""
 
     path = "/transplant"
+    target = "onto"
 
     commits: tuple[str, ...]
     """Revisions, oldest first, or one range such as ``dev~3..dev`` (without its start)."""
@@ -483,6 +495,7 @@ class Revert(Bring, frozen=True, kw_only=True):
     """Undo on a branch what one of its commits did, by a new commit."""
 
     path = "/revert"
+    target = "on"
 
     commit: str
     """The revision to undo."""
@@ -496,6 +509,7 @@ class Rebase(Bring, frozen=True, kw_only=True):
     """Repeat a branch's own commits on top of another revision, and move the branch there."""
 
     path = "/rebase"
+    target = "branch"
 
     branch: str
     """The branch that moves."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache, partial
 from itertools import islice
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypedDict, TypeVar, cast
 
 import msgspec
 
-from penstock.errors import InvalidRequest, NotFound, ReferenceNotFound
+from penstock.errors import HistoryExpired, InvalidRequest, NotFound
 from penstock.kernel import tokens
-from penstock.kernel.batch import Outcome, outcome_of
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import (
@@ -24,7 +24,8 @@ from penstock.kernel.description import (
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
-from penstock.kernel.settings import DAY_US
+from penstock.kernel.request import request_key
+from penstock.kernel.rows import decoded_reference
 from penstock.kernel.state import Overlay
 from penstock.kernel.sweep import sweep
 from penstock.lake import calls
@@ -32,18 +33,21 @@ from penstock.lake.answers import About, Comparison, Difference, Entry, Landing,
 from penstock.lake.log import Filter, changes_of, differences, ranges, walk
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
-from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
 from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import KeyMerge, MergeResult
 from penstock.model.operations import Put
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
+from penstock.storage.hosts import check_host
 from penstock.storage.locations import check_under, is_under, normalise
 from penstock.stores import place_of
 
 R = TypeVar("R")
 T = TypeVar("T")
 
+STATES_KEPT: Final = 256
+"""How many commits can be read without gathering their recent changes again; a few hundred of these each."""
 SETTINGS_MAX: Final = 100
 SETTING_MAX_CHARS: Final = 16_384
 
@@ -57,6 +61,7 @@ class Embedded:
         self.kernel = kernel
         self._default_branch = description.default_branch
         self._places = _places(description)
+        self._states = lru_cache(STATES_KEPT)(kernel.state)
         self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
             calls.GetAbout: self._about,
             calls.ChangeRoots: self._change_roots,
@@ -95,7 +100,38 @@ class Embedded:
             return cast("R", sweep(self.kernel, dry_run=call.dry_run, progress=progress))
         if isinstance(call, calls.Fsck):
             return cast("R", fsck(self.kernel, progress))
+        if isinstance(call, calls.Write) and call.idempotency_key is not None:
+            return cast("R", self._keyed(call))
         return cast("R", self._ways[type(call)](call))
+
+    def _keyed(self, call: calls.Write[Any]) -> Any:
+        request_key(call.idempotency_key)
+        try:
+            return self._ways[type(call)](call)
+        except (NotFound, InvalidRequest):
+            known = self._repeated(call)
+            if known is None:
+                raise
+            return known
+
+    def _repeated(self, call: calls.Write[Any]) -> Commit | MergeResult | Reference | None:
+        """What a request came to before that cannot even be tried now: a name in it may lead nowhere."""
+        if call.idempotency_key is None or (isinstance(call, calls.Bring) and call.dry_run):
+            return None
+        name = self._or_default(getattr(call, call.target))
+        about_itself = not isinstance(call, calls.CommitOperations | calls.Bring) or isinstance(
+            call, calls.Rebase
+        )
+        found = self.kernel.outcome(name, call.idempotency_key, asked(call), about_itself=about_itself)
+        if found is None:
+            return None
+        if isinstance(call, calls.CommitOperations):
+            return Commit.of(found.head, self.kernel.history.commit(found.head))
+        if isinstance(call, calls.Bring):
+            ids = tuple(one.hex() for one in found.commits)
+            return MergeResult(commits=ids, head=found.head.hex(), applied=True)
+        row = self.kernel.store.reference(name)
+        return msgspec.structs.replace(decoded_reference(row), head=found.head) if row is not None else None
 
     def close(self) -> None:
         self.kernel.close()
@@ -119,6 +155,8 @@ class Embedded:
         )
 
     def _change_roots(self, call: calls.ChangeRoots) -> About:
+        for root in call.add:
+            check_host(root)
         added = [normalise(root) for root in call.add]
         removed = {normalise(root) for root in call.remove}
 
@@ -191,15 +229,12 @@ class Embedded:
         return self.kernel.references.get(call.name)
 
     def _reference_log(self, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
-        entries = (entry for _, entry in self.kernel.references.log(call.name))
-        if call.before is not None:
-            before = call.before
-            entries = (entry for entry in entries if entry.position < before)
+        entries = (entry for _, entry in self.kernel.references.log(call.name, call.before))
         return tuple(LogLine.of(entry) for entry in _first(entries, call.limit))
 
     def _create(self, call: calls.CreateReference) -> Reference:
         return self.kernel.references.create(
-            call.name, call.kind, self._reachable(call.at), who=call.who, key=call.idempotency_key or ""
+            call.name, call.kind, self._reachable(call.at), who=call.who, **_key_of(call)
         )
 
     def _assign(self, call: calls.AssignReference) -> Reference:
@@ -209,7 +244,7 @@ class Embedded:
             kind=call.kind,
             expected=self._maybe(call.expected),
             who=call.who,
-            key=call.idempotency_key or "",
+            **_key_of(call),
         )
 
     def _delete(self, call: calls.DeleteReference) -> Reference:
@@ -218,7 +253,7 @@ class Embedded:
             kind=call.kind,
             expected=self._maybe(call.expected),
             who=call.who,
-            key=call.idempotency_key or "",
+            **_key_of(call),
         )
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -244,7 +279,9 @@ class Embedded:
         return Resolved(commit=commit.hex(), name=reference.name if reference is not None else None)
 
     def _state(self, at: str | None) -> Overlay:
-        return self.kernel.state(self._commit(at))
+        commit = self._commit(at)
+        self.kernel.history.commit(commit)  # it may have expired since
+        return self._states(commit)
 
     def _contents(self, call: calls.GetContents) -> tuple[Entry, ...]:
         found = self._state(call.at).get_many([key.encode() for key in call.key])
@@ -316,26 +353,15 @@ class Embedded:
         )
 
     def _outcome(self, call: calls.GetOutcome) -> Landing | None:
-        name = self._or_default(call.branch)
-        found: Outcome | None = None
-        with suppress(ReferenceNotFound):  # its log may still tell
-            if self.kernel.references.get(name).kind is Kind.BRANCH:
-                found = self.kernel.outcome(name, call.key)
-        found = found or self._moved(name, call.key)
+        found = self.kernel.outcome(self._or_default(call.branch), call.key)
         if found is None:
             return None
-        return Landing(commits=tuple(one.hex() for one in found.commits), head=found.head.hex())
-
-    def _moved(self, name: str, key: str) -> Outcome | None:
-        """What a request about the reference itself came to: its log tells, also after it was deleted."""
-        kernel = self.kernel
-        oldest_us = kernel.clock() - int(kernel.settings.idempotency_days * DAY_US)
-        for _, entry in kernel.references.log(name):
-            if entry.key == key:
-                return outcome_of(kernel.objects, entry, key)
-            if entry.time_us < oldest_us:
-                break
-        return None
+        commit: Commit | None = None
+        if found.head != NO_COMMIT:
+            with suppress(HistoryExpired):
+                commit = Commit.of(found.head, self.kernel.history.commit(found.head))
+        ids = tuple(one.hex() for one in found.commits)
+        return Landing(commits=ids, head=found.head.hex(), commit=commit)
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -352,6 +378,7 @@ class Embedded:
             incarnation=call.incarnation,
             create_namespaces=call.create_namespaces,
             key=call.idempotency_key,
+            asked=partial(asked, call),
         )
         return Commit.of(outcome.head, outcome.newest or self.kernel.history.commit(outcome.head))
 
@@ -364,14 +391,7 @@ class Embedded:
 
     def _merge(self, call: calls.Merge) -> MergeResult:
         target = self._or_default(call.into)
-        try:
-            commit = self._reachable(call.source)
-        except NotFound:  # a repetition is answered even if its source is gone by now
-            known = self.kernel.outcome(target, call.idempotency_key) if call.idempotency_key else None
-            if known is None:
-                raise
-            ids = tuple(one.hex() for one in known.commits)
-            return MergeResult(commits=ids, head=known.head.hex(), applied=True)
+        commit = self._reachable(call.source)
         return self.kernel.merge(
             commit,
             target,
@@ -380,6 +400,7 @@ class Embedded:
             expected_head=self._maybe(call.expected_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
+            asked=partial(asked, call),
         )
 
     def _transplant(self, call: calls.Transplant) -> MergeResult:
@@ -391,6 +412,7 @@ class Embedded:
             expected_head=self._maybe(call.expected_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
+            asked=partial(asked, call),
         )
 
     def _commits(self, commits: Sequence[str]) -> list[ObjectId]:
@@ -420,6 +442,7 @@ class Embedded:
             expected_head=self._maybe(call.expected_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
+            asked=partial(asked, call),
         )
 
     def _rebase(self, call: calls.Rebase) -> MergeResult:
@@ -433,6 +456,7 @@ class Embedded:
             expected_head=self._maybe(call.expected_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
+            asked=partial(asked, call),
         )
 
     def _options(self, call: calls.Bring) -> MergeOptions:
@@ -442,6 +466,33 @@ class Embedded:
         return MergeOptions(dict(chosen), call.default)
 
 
+def asked(call: calls.Write[Any]) -> bytes:
+    """A hash of a request as its writer put it: not who sends it, nor the branch, which has its own keys."""
+    unimportant: dict[str, Any] = {"who": "", "idempotency_key": None}
+    for field in ("branch", "into", "onto", "on"):
+        if field in call.__struct_fields__ and not isinstance(call, calls.Rebase):
+            unimportant[field] = None
+    if isinstance(said := getattr(call, "said", None), calls.Said):
+        unimportant["said"] = calls.Said(message=said.message, properties=said.properties)
+    plain = msgspec.structs.replace(call, **unimportant)
+    try:
+        return object_id(encode((type(call).__name__, plain)))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:
+        raise InvalidRequest(f"this cannot be asked: {problem}") from None
+
+
+def _key_of(call: calls.Write[Any]) -> _Keyed:
+    """What a reference is told of the key of a request."""
+    if call.idempotency_key is None:
+        return {}
+    return {"key": call.idempotency_key, "asked": asked(call)}
+
+
+class _Keyed(TypedDict, total=False):
+    key: str
+    asked: bytes
+
+
 def _places(description: Description) -> tuple[str, ...]:
     return tuple(place for place in (description.warehouse, *description.roots) if place)
 
@@ -449,7 +500,7 @@ def _places(description: Description) -> tuple[str, ...]:
 def _meta(said: calls.Said, who: str, message: str) -> CommitMeta:
     return CommitMeta(
         message=message if said.message is None else said.message,
-        authors=said.authors or ((who,) if who else ()),
+        authors=said.authors if said.authors is not None else ((who,) if who else ()),
         author_time_us=said.author_time_us,
         signed_off_by=said.signed_off_by,
         properties=said.properties,

@@ -21,7 +21,7 @@ from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
 from penstock.lake.views import Branch, Snapshot, Table, Tag
-from penstock.model.commits import Commit
+from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode, MergeResult
 from penstock.model.names import parse_time_us
@@ -195,8 +195,22 @@ class Lake:
 
     def changes(self, revision: str | None = None) -> list[Difference]:
         """What a commit changed, compared with its first parent."""
-        call = calls.GetChanges(revision=self._or_default(revision))
+        commit, via = self._pinned(self._or_default(revision))
+        call = calls.GetChanges(revision=commit, via=via)
         return self.pages(call, None, lambda last: {"after": last.key})
+
+    def _pinned(
+        self, revision: str, limit: int | None = None, via: str | None = None
+    ) -> tuple[str, str | None]:
+        """A revision that a list is asked for at, and the reference that led to it.
+
+        A list that comes in several pages is asked for at one commit, whatever happens in between.
+        """
+        most = self.catalogue.page_max
+        if via is not None or most is None or (limit is not None and limit <= most):
+            return revision, via
+        found = self.do(calls.Resolve(revision=revision))
+        return found.commit, found.name
 
     def log(
         self,
@@ -218,8 +232,9 @@ class Lake:
         the page before. ``all_parents`` also shows what was merged. ``via`` is the reference that led to
         ``ref``, where that is a commit id.
         """
+        start, via = self._pinned(self._or_default(ref), limit, via)
         call = calls.ListCommits(
-            ref=ref,
+            ref=start,
             via=via,
             table=Key.parse(table) if table is not None else None,
             author=author,
@@ -233,7 +248,9 @@ class Lake:
 
     def diff(self, before: str, after: str, prefix: str | Key | None = None) -> list[Difference]:
         """What differs between two references or commits, at a key and below it, or everywhere."""
-        call = calls.Diff(before=before, to=after, prefix=Key.parse(prefix) if prefix is not None else None)
+        (first, first_via), (second, second_via) = self._pinned(before), self._pinned(after)
+        scope = Key.parse(prefix) if prefix is not None else None
+        call = calls.Diff(before=first, before_via=first_via, to=second, to_via=second_via, prefix=scope)
         return self.pages(call, None, lambda last: {"after": last.key})
 
     def compare(self, one: str, other: str) -> Comparison:
@@ -261,8 +278,8 @@ class Lake:
         ``base`` is the commit that was read: every key must still hold what it held there, else
         ``CommitConflict`` names all that changed. Without it the operations act on the branch as it is.
         ``incarnation`` (of ``branch.reference``) refuses a branch that was deleted and created anew.
-        The same request under the same ``idempotency_key`` is done once, however often it is sent. Who
-        sends it does not matter, but its ``base`` does: that must be a commit id that the caller kept.
+        The same request under the same ``idempotency_key`` is done once, however often it is sent, by
+        whomever, and wherever names in it lead by then.
         """
         return self.do(
             calls.CommitOperations(
@@ -281,11 +298,13 @@ class Lake:
     def outcome(self, idempotency_key: str, branch: str | None = None) -> Commit | None:
         """The commit that the request with an idempotency key came to, the newest if it made several.
 
-        ``None`` if it was not applied.
+        ``None`` if it was not applied, or there is no commit where it led to.
         """
         name = self._or_default(branch)
         found = self.do(calls.GetOutcome(key=idempotency_key, branch=name))
-        return self.do(calls.GetCommit(revision=found.head, via=name)) if found is not None else None
+        if found is None or found.head == EMPTY_COMMIT_ID:
+            return None
+        return found.commit or self.do(calls.GetCommit(revision=found.head, via=name))
 
     def merge(
         self,
@@ -473,7 +492,8 @@ def _said(
         name: tuple(values) if isinstance(values, list | tuple) else (values,)
         for name, values in (properties or {}).items()
     }
-    return calls.Said(message=message, authors=(author,) if author else (), properties=lists)
+    authors = None if author is None else (author,) if author else ()
+    return calls.Said(message=message, authors=authors, properties=lists)
 
 
 def _chosen(keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None) -> dict[str, KeyMerge]:

@@ -69,8 +69,7 @@ def differences(
     for first, stop in ranges(prefix):
         if stop is not None and begin >= stop:
             continue
-        changes = kernel.diff(before, after, max(first, begin), stop)
-        for key, (old, new) in changes.items():
+        for key, old, new in kernel.differing(before, after, max(first, begin), stop):
             if not key.startswith(RESERVED):
                 yield Difference(
                     Key.decode(key), content_of(kernel.objects, old), content_of(kernel.objects, new)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
@@ -17,15 +18,17 @@ from typing import Final
 
 import msgspec
 import urllib3
+from urllib3.connection import HTTPSConnection
 from urllib3.exceptions import (
+    ClosedPoolError,
     ConnectTimeoutError,
     HTTPError,
     LocationParseError,
     NewConnectionError,
-    SSLError,
+    ReadTimeoutError,
 )
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.reachable import Progress
 from penstock.wire.requests import Request
 
@@ -38,14 +41,21 @@ TOKEN: Final = "PENSTOCK_TOKEN"
 TOKEN_FILE: Final = "PENSTOCK_TOKEN_FILE"
 INSECURE: Final = "PENSTOCK_INSECURE"
 
+_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
+"""What OpenSSL says of bytes that are not of TLS at all."""
+
+_NESSIE: Final = re.compile("/api/v[12]/*$")
+
 
 class NotSent(Exception):
     """No connection was made: the server knows nothing of the request."""
 
-    def __init__(self, why: str, *, is_final: bool = False) -> None:
+    def __init__(self, why: str, *, is_final: bool = False, error: PenstockError | None = None) -> None:
         super().__init__(why)
         self.is_final = is_final
         """Whether trying again is of no use."""
+        self.error = error
+        """What to raise, if it is not the server's fault."""
 
 
 class Lost(Exception):
@@ -106,12 +116,12 @@ class Connection:
 
     def exchange(self, request: Request, timeout_s: float) -> Reply:
         """Send a request and wait for its whole answer; ``NotSent`` or ``Lost`` if there is none."""
-        with _losing(self.has_answered):
+        with self._losing():
             return _whole(self._open(request, timeout_s, preload=True))
 
     def follow(self, request: Request, timeout_s: float, progress: Progress) -> Reply:
         """As ``exchange``, for long work: tells how far it is; so long the server may say nothing."""
-        with _losing(self.has_answered):
+        with self._losing():
             response = self._open(request, timeout_s, preload=False)
             try:
                 if LINES not in response.headers.get("content-type", ""):
@@ -132,6 +142,22 @@ class Connection:
             finally:
                 response.close()
             raise Lost("the answer broke off")
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Tell apart what never reached the server from what may have.
+
+        A server that is not known to be there may not exist at all: there is no use in waiting for it.
+        """
+        try:
+            yield
+        except ClosedPoolError:
+            closed = InvalidRequest(f"{self.url} was closed; open the lake anew")
+            raise NotSent("closed", is_final=True, error=closed) from None
+        except (NewConnectionError, ConnectTimeoutError) as problem:
+            raise NotSent(_reason(problem), is_final=not self.has_answered) from None
+        except (HTTPError, OSError) as problem:
+            raise Lost(_reason(problem)) from None
 
     @property
     def _base(self) -> str:
@@ -163,9 +189,38 @@ class Connection:
         host, port = self._address.host or "", self._address.port
         if self._address.scheme == "http":
             return urllib3.HTTPConnectionPool(host, port, maxsize=KEPT_MAX)
-        return urllib3.HTTPSConnectionPool(
-            host, port, maxsize=KEPT_MAX, ssl_context=ssl.create_default_context()
-        )
+        context = ssl.create_default_context()
+        return _SecurePool(host, port, maxsize=KEPT_MAX, ssl_context=context)
+
+
+class _SecureConnection(HTTPSConnection):
+    """A connection over TLS. Until both sides have agreed on it, nothing of a request is sent."""
+
+    def connect(self) -> None:
+        try:
+            super().connect()
+        except ssl.SSLCertVerificationError as problem:
+            why = f"its certificate is not trusted ({problem.verify_message}); SSL_CERT_FILE may name others"
+            raise NotSent(why, is_final=True) from None
+        except ssl.SSLError as problem:
+            if problem.reason in _NOT_TLS:
+                raise _plain(self.host, self.port) from None
+            raise NewConnectionError(self, "TLS failed") from problem
+        except OSError as problem:
+            raise NewConnectionError(self, "TLS failed") from problem
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+def _plain(host: str, port: int) -> NotSent:
+    """The server does not speak TLS, and will not do so the next time."""
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    error = InvalidRequest(
+        f"the server at {place} does not speak TLS; use http://{place}, or the address of a proxy that does"
+    )
+    return NotSent(str(error), is_final=True, error=error)
 
 
 def _whole(response: urllib3.BaseHTTPResponse) -> Reply:
@@ -182,29 +237,13 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         yield left
 
 
-@contextmanager
-def _losing(is_known: bool) -> Iterator[None]:
-    """Tell apart what never reached the server from what may have.
-
-    A server that is not known to be there may not exist at all: there is no use in waiting for it.
-    """
-    try:
-        yield
-    except (NewConnectionError, ConnectTimeoutError) as problem:
-        raise NotSent(_reason(problem), is_final=not is_known) from None
-    except SSLError as problem:
-        cause = problem.args[0] if problem.args else None
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            why = f"its certificate is not trusted ({cause.verify_message}); SSL_CERT_FILE may name others"
-            raise NotSent(why, is_final=True) from None
-        raise Lost(_reason(problem)) from None
-    except (HTTPError, OSError) as problem:
-        raise Lost(_reason(problem)) from None
-
-
 def _reason(problem: Exception) -> str:
     """What went wrong, without the library's own words around it."""
+    if isinstance(problem, ReadTimeoutError):
+        return "no answer came in time"
     cause: BaseException = problem.__cause__ or problem
+    if isinstance(cause, ssl.SSLError) and cause.reason:
+        return f"TLS failed ({cause.reason.lower().replace('_', ' ')})"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror.lower()
     return str(problem).rpartition(": ")[2] or type(problem).__name__
@@ -228,6 +267,9 @@ def _parsed(url: str) -> urllib3.util.Url:
         raise InvalidRequest(f"{url!r} is not the address of a server; write it like https://host:19120")
     if address.query is not None or address.fragment is not None:
         raise InvalidRequest("a server's address has neither '?' nor '#'; write it like https://host:19120")
+    if found := _NESSIE.search(address.path or ""):
+        lake = f"{address.scheme}://{address.netloc}{(address.path or '')[: found.start()]}"
+        raise InvalidRequest(f"{url} is where Nessie's API is; the address of the lake is {lake}")
     return address
 
 

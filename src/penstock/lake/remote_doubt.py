@@ -1,86 +1,151 @@
-"""Doubt: finding out what came of a write whose answer was lost, when its repetition is refused.
+"""Doubt: what to answer for a call whose first answer was lost, when its repetition is refused.
 
-A repetition under the same key is answered like the first try, if it still says the same. It may not: by now
-``main`` names another commit, or the branch that was merged is gone. Then the lake is asked about the key.
+A repetition under the same key is answered like the first try, if the lake still has what it names. If not,
+such as when the branch that was merged is gone, the lake is asked about the key. What is known to have been
+applied is answered as such, with as much of the answer as can still be told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, TypeAlias
 
-from penstock.errors import OutcomeUnknown, PenstockError
+import msgspec
+
+from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError, RequestError, TokenNotFound
+from penstock.lake.answers import Landing
 from penstock.lake.calls import (
     AssignReference,
     Bring,
     Call,
+    ChangeRoots,
     CommitOperations,
     CreateReference,
     DeleteReference,
+    GetAbout,
     GetCommit,
-    GetOutcome,
     GetReference,
     ListReferences,
-    Merge,
-    Rebase,
-    Revert,
-    Transplant,
+    ListTokens,
+    RevokeToken,
     Write,
 )
+from penstock.model.commits import Commit
+from penstock.model.encoding import NO_COMMIT
 from penstock.model.merges import MergeResult
-from penstock.model.references import Kind
+from penstock.model.references import Kind, Reference
+from penstock.storage.locations import normalise
 
-_TARGETS: Final[dict[type[Write[Any]], str]] = {
-    CreateReference: "name",
-    AssignReference: "name",
-    DeleteReference: "name",
-    CommitOperations: "branch",
-    Merge: "into",
-    Transplant: "onto",
-    Revert: "on",
-    Rebase: "branch",
-}
-"""The field that says which reference a write is about."""
+Ask: TypeAlias = Callable[[Call[Any]], Any]
 
 
 def target_of(call: Write[Any]) -> str | None:
     """The reference that a write is about; ``None`` for the default branch."""
-    name: str | None = getattr(call, _TARGETS[type(call)])
+    name: str | None = getattr(call, call.target)
     return name
 
 
-def found_out(do: Callable[[Call[Any]], Any], call: Write[Any], error: PenstockError) -> Any:
-    """The answer of a write that was carried out, though its repetition met an error.
-
-    Raises the error if it was not carried out.
-    """
-    name = target_of(call)
-    assert call.idempotency_key is not None
-    landing = do(GetOutcome(key=call.idempotency_key, branch=name))
-    if landing is None:
-        raise error
+def applied(ask: Ask, call: Write[Any], landing: Landing) -> Any:
+    """The answer of a write that is known to have been applied."""
     if isinstance(call, CommitOperations):
-        return do(GetCommit(revision=landing.head, via=name))
+        return landing.commit or _commit(ask, call, landing.head)
     if isinstance(call, Bring):
         return MergeResult(commits=landing.commits, head=landing.head, applied=True)
-    assert name is not None
-    if not isinstance(call, DeleteReference):
-        return do(GetReference(name=name))
-    for one in do(ListReferences(kind=Kind.DELETED, prefix=name, limit=1)):
-        if one.name == name:
-            return one
-    raise OutcomeUnknown(f"'{name}' was deleted, but exists again", key=call.idempotency_key)
+    assert isinstance(call, CreateReference | AssignReference | DeleteReference)
+    return _reference(ask, call, bytes.fromhex(landing.head))
+
+
+def _commit(ask: Ask, call: CommitOperations, head: str) -> Commit:
+    """The commit that was made.
+
+    Who may read only some keys, and only its branch, cannot read it once that is gone or elsewhere. No commit
+    is made up then: ``OutcomeUnknown`` says that it was applied, and its ``details["commit"]`` is the id.
+    """
+    try:
+        branch = call.branch if call.branch is not None else ask(GetAbout()).default_branch
+        found: Commit = ask(GetCommit(revision=head, via=branch))
+    except PenstockError as problem:
+        raise OutcomeUnknown(
+            f"the request was applied as commit {head}, which cannot be read now: {problem.message}",
+            commit=head,
+            **_request(call),
+        ) from None
+    return found
+
+
+def _reference(ask: Ask, call: CreateReference | AssignReference | DeleteReference, head: bytes) -> Reference:
+    """A reference as the call left it.
+
+    Others may have moved, deleted or created it since. Its name, kind and head are those of the call; all
+    else that it says is of what has its name now.
+    """
+    found = _found(ask, call)
+    kind = call.kind or (found.was or found.kind if found is not None else Kind.BRANCH)
+    if found is None:
+        found = Reference(kind=kind, name=call.name, incarnation=b"", log=NO_COMMIT, position=0, created_us=0)
+    if isinstance(call, DeleteReference):
+        return msgspec.structs.replace(found, kind=Kind.DELETED, was=kind, head=head)
+    return msgspec.structs.replace(found, kind=kind, was=None, head=head)
+
+
+def _found(ask: Ask, call: CreateReference | AssignReference | DeleteReference) -> Reference | None:
+    """The reference of a call, or what is left of it; ``None`` if there is nothing that can be read."""
+    left = ListReferences(kind=Kind.DELETED, prefix=call.name, limit=1)
+    ways: list[Call[Any]] = [GetReference(name=call.name), left]
+    for way in ways[::-1] if isinstance(call, DeleteReference) else ways:
+        try:
+            found = ask(way)
+        except PenstockError:
+            continue  # that the call was applied is known all the same
+        for one in found if isinstance(found, tuple) else (found,):
+            if one.name == call.name:
+                reference: Reference = one
+                return reference
+    return None
+
+
+def seen_before(ask: Ask, call: Call[Any]) -> Any:
+    """What no repetition of a call could tell any more; ``None`` for most."""
+    if not isinstance(call, RevokeToken):
+        return None
+    try:
+        return next((one for one in ask(ListTokens()) if one.id == call.id), None)
+    except RequestError:
+        return None  # the call itself will say what is wrong
+
+
+def done_already(ask: Ask, call: Call[Any], error: PenstockError, seen: Any) -> Any:
+    """The answer of a call without a key that was refused because all is as it wants it to be.
+
+    Raises the error if that is not so. ``seen`` is what ``seen_before`` gave.
+    """
+    if isinstance(call, RevokeToken) and isinstance(error, TokenNotFound) and seen is not None:
+        return seen
+    if isinstance(call, ChangeRoots) and isinstance(error, InvalidRequest):
+        try:
+            about = ask(GetAbout())
+        except PenstockError:
+            raise error from None
+        roots = set(about.roots)
+        if roots.issuperset(map(normalise, call.add)) and roots.isdisjoint(map(normalise, call.remove)):
+            return about
+    raise error
 
 
 def unknown(call: Call[Any], why: PenstockError) -> OutcomeUnknown:
-    """What to raise if it cannot be found out."""
-    key = getattr(call, "idempotency_key", None)
-    if not isinstance(call, Write) or key is None:
-        return OutcomeUnknown(f"{why}. Whether it was done is not known: look, or do it again", key="")
+    """What to raise if it cannot be found out. Its details are what `penstock outcome` asks for."""
+    reason = why.message.partition("\n")[0].partition("; ")[0].rstrip(".")
+    if isinstance(call, Write):
+        doubt = f"whether request {call.idempotency_key} was applied; repeating it with that key is safe"
+        error = OutcomeUnknown(f"{reason}, so it is not known {doubt}", **_request(call))
+    else:
+        doubt = "whether it was done; doing it again does no harm"
+        error = OutcomeUnknown(f"{reason}, so it is not known {doubt}", key="")
+    error.request_id = why.request_id
+    return error
+
+
+def _request(call: Write[Any]) -> dict[str, str | None]:
+    """How errors name a request: by its key, and the reference that it is about."""
     name = target_of(call)
-    where = f" --branch {name}" if name is not None else ""
-    return OutcomeUnknown(
-        f"{why}. Whether the request was applied is not known: repeat it with idempotency key {key}, or look "
-        f"it up with 'penstock outcome {key}{where}'",
-        key=key,
-    )
+    return {"key": call.idempotency_key, **({"name": name} if name is not None else {})}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -15,16 +16,30 @@ from penstock.errors import (
     LakeNotFound,
     OutcomeUnknown,
     PenstockError,
+    RouteNotFound,
     Throttled,
     TimedOut,
     Unauthenticated,
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.lake.calls import Bring, Call, Fsck, KeepHistory, PutToken, Sweep, Write
+from penstock.lake.calls import (
+    Bring,
+    Call,
+    ChangeRoots,
+    Fsck,
+    KeepHistory,
+    PutToken,
+    RevokeToken,
+    Sweep,
+    Write,
+)
 from penstock.lake.remote_connection import Lost, NotSent, Reply
 from penstock.wire import json
 from penstock.wire.errors import decode_error, kind_for
+
+_PASSING: Final = (502, 503, 504, *range(520, 530))
+"""What things in between say when the server does not answer them as it should."""
 
 
 class Manner(Enum):
@@ -45,7 +60,9 @@ def manner_of(call: Call[Any]) -> Manner:
         return Manner.READ
     if isinstance(call, Write):
         return Manner.KEYED
-    return Manner.SAME if isinstance(call, PutToken | KeepHistory) else Manner.ONCE
+    if isinstance(call, ChangeRoots | KeepHistory | PutToken | RevokeToken):
+        return Manner.SAME
+    return Manner.ONCE  # also a setting: it answers what was there before, which a repetition would not know
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -79,8 +96,8 @@ Verdict: TypeAlias = Done | Refused | Unsettled
 def judge(heard: Reply | Lost | NotSent, call: Call[Any], url: str) -> Verdict:
     """What was heard of the server at an address, after a call was sent to it."""
     if isinstance(heard, NotSent):
-        error = Unavailable(f"cannot connect to {url}: {heard}", url=url)
-        return Unsettled(error=error, in_doubt=False, again=not heard.is_final)
+        unsent = heard.error or Unavailable(f"cannot connect to {url}: {heard}", url=url)
+        return Unsettled(error=unsent, in_doubt=False, again=not heard.is_final)
     if isinstance(heard, Lost):
         error = Unavailable(f"the connection to {url} was lost: {heard}", url=url)
         is_long = call.is_long  # starting anew is for the caller to decide
@@ -88,24 +105,24 @@ def judge(heard: Reply | Lost | NotSent, call: Call[Any], url: str) -> Verdict:
     if 200 <= heard.status < 300:
         return _of_success(heard, call, url)
     told = decode_error(heard.status, heard.body) if heard.is_json else None
-    return _of_gateway(heard, url) if told is None else _of_error(told, heard, call)
+    return _of_gateway(heard, call, url) if told is None else _of_error(told, heard, call, url)
 
 
 def _of_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
     if call.answer is None and reply.status == HTTPStatus.NO_CONTENT:
         return Done(None)
     if not reply.is_json:
-        return Refused(_foreign(reply, url))
+        return Unsettled(error=_foreign(reply, url), in_doubt=True, again=False)
     if call.answer is None:
         return Done(None)
     try:
         return Done(json.read(reply.body, call.answer))
     except UnsupportedFormat as problem:
         error = UnsupportedFormat(f"{url} is newer than this Penstock, or none: {problem}", url=url)
-        return Refused(error)
+        return Unsettled(error=error, in_doubt=True, again=False)
 
 
-def _of_error(error: PenstockError, reply: Reply, call: Call[Any]) -> Verdict:
+def _of_error(error: PenstockError, reply: Reply, call: Call[Any], url: str) -> Verdict:
     if isinstance(error, Unavailable | Throttled):
         return Unsettled(error=error, in_doubt=False, wait_s=reply.retry_after_s)
     if isinstance(error, OutcomeUnknown):
@@ -116,12 +133,28 @@ def _of_error(error: PenstockError, reply: Reply, call: Call[Any]) -> Verdict:
         return Unsettled(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
     if type(error) is AdministratorError:  # a fault of the server, before or after it was carried out
         return Unsettled(error=error, in_doubt=True, again=False)
-    return Refused(error)
+    return Refused(_no_such_route(error, call, url) if isinstance(error, RouteNotFound) else error)
 
 
-def _of_gateway(reply: Reply, url: str) -> Verdict:
+def _no_such_route(error: RouteNotFound, call: Call[Any], url: str) -> PenstockError:
+    """What it means that Penstock answers, but knows no such address."""
+    place = urlsplit(url)
+    root = f"{place.scheme}://{place.netloc}"
+    if place.path:
+        told: PenstockError = LakeNotFound(f"there is no lake at {url}, but a server at {root}", url=url)
+    else:
+        what = f"{call.method} {call.path}"
+        told = RouteNotFound(f"{url} does not know {what}: it may be older than this Penstock", url=url)
+    told.request_id = error.request_id
+    return told
+
+
+def _of_gateway(reply: Reply, call: Call[Any], url: str) -> Verdict:
     """The answer is of something in between, or there is no Penstock at that address."""
-    if reply.status in (502, 503, 504):
+    is_passing = reply.status in _PASSING
+    if manner_of(call) is not Manner.READ:  # it may have been passed on, whatever is said of it then
+        is_passing = reply.status == HTTPStatus.REQUEST_TIMEOUT or reply.status >= 500
+    if is_passing:
         error = Unavailable(f"{url} answered {reply.status}, which came from something in between", url=url)
         return Unsettled(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if reply.status == Throttled.http_status:

@@ -85,10 +85,14 @@ def parse_grant(text: str | Grant) -> Grant:
     if isinstance(text, Grant):
         return text.check()
     role, *patterns = text.split(":", 2)
-    try:
-        return Grant(Role(role), *patterns).check()
-    except ValueError:
+    if role not in set(Role):
         roles = ", ".join(Role)
         raise InvalidRequest(
             f"{text!r} is no grant: it begins with one of {roles}, as in 'write:dev/*:sales.*'"
-        ) from None
+        )
+    if "" in patterns:
+        raise InvalidRequest(
+            f"{text!r} is no grant: after ':' it has a pattern of references, then perhaps one of keys, as "
+            "in 'write:dev/*:sales.*'"
+        )
+    return Grant(Role(role), *patterns).check()

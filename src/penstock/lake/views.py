@@ -18,6 +18,9 @@ from penstock.model.references import Kind, Reference
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
+FIRST_PAGE = 100
+"""So many entries are read ahead for whoever may only want the first."""
+
 
 class _Named:
     """What branches and tags share."""
@@ -197,21 +200,22 @@ class Snapshot:
         """Keys and contents in order: at and below a key or all, after a key or from the start."""
         scope = Key.parse(prefix) if prefix is not None else None
         last = Key.parse(after) if after is not None else None
-        most = self._lake.catalogue.page_max or calls.PAGE_MAX
+        most, asked = self._lake.catalogue.page_max or calls.PAGE_MAX, FIRST_PAGE
         while True:
             page = self._lake.do(
-                calls.ListEntries(at=self.id, via=self._via, prefix=scope, after=last, limit=most)
+                calls.ListEntries(at=self.id, via=self._via, prefix=scope, after=last, limit=asked)
             )
             for entry in page:
                 yield entry.key, entry.content
-            if len(page) < most:
+            if len(page) < asked:
                 return
+            asked = most
             last = page[-1].key
 
     def tables(self, prefix: str | Key | None = None) -> list[Table]:
         """Everything that is not a namespace, below a namespace or all."""
         return [
-            Table(self._lake, key, self.id)
+            Table(self._lake, key, self.id, self._via)
             for key, content in self.entries(prefix)
             if not isinstance(content, Namespace)
         ]
@@ -221,7 +225,7 @@ class Snapshot:
         return [key for key, content in self.entries(prefix) if isinstance(content, Namespace)]
 
     def table(self, key: str | Key) -> Table:
-        return Table(self._lake, Key.parse(key), self.id)
+        return Table(self._lake, Key.parse(key), self.id, self._via)
 
     def log(self, **chosen: Any) -> list[Commit]:
         """The commits that led here, newest first; takes what ``Lake.log`` takes."""
@@ -231,23 +235,27 @@ class Snapshot:
 class Table:
     """A table at a reference."""
 
-    def __init__(self, lake: Lake, key: Key, ref: str) -> None:
-        self._lake, self.key, self.ref = lake, key, ref
+    def __init__(self, lake: Lake, key: Key, ref: str, via: str | None = None) -> None:
+        self._lake, self.key, self.ref, self._via = lake, key, ref, via
 
     def __repr__(self) -> str:
         return f"<Table {self.key} at {self.ref if len(self.ref) < 64 else self.ref[:8]}>"
 
+    def _found(self) -> AnyContent | None:
+        call = calls.GetContents(at=self.ref, via=self._via, key=(self.key,))
+        return next((entry.content for entry in self._lake.do(call)), None)
+
     @property
     def content(self) -> AnyContent:
         """What the key holds now; ``KeyNotFound`` if nothing."""
-        found = self._lake.at(self.ref).get(self.key)
+        found = self._found()
         if found is None:
             raise KeyNotFound(f"there is no '{self.key}' at '{self.ref}'", key=str(self.key), ref=self.ref)
         return found
 
     @property
     def exists(self) -> bool:
-        return self._lake.at(self.ref).get(self.key) is not None
+        return self._found() is not None
 
     @property
     def type(self) -> str:
@@ -255,4 +263,4 @@ class Table:
 
     def log(self, **chosen: Any) -> list[Commit]:
         """The commits that changed it, newest first; takes what ``Lake.log`` takes."""
-        return self._lake.log(self.ref, table=self.key, **chosen)
+        return self._lake.log(self.ref, table=self.key, via=self._via, **chosen)

@@ -15,6 +15,8 @@ import msgspec
 from penstock.errors import InvalidName
 
 NAME_MAX_CHARS: Final = 200
+STEPS_MAX: Final = 100
+"""Of a walk. Nobody writes that many, and each of them costs reads."""
 
 _NAME = re.compile(r"[A-Za-z](?:(?:(?!\.\.)[A-Za-z0-9./_-])*[A-Za-z0-9_-])?")
 _HASH = re.compile(r"[0-9a-fA-F]{8,64}")
@@ -97,4 +99,6 @@ def _steps(walk: str, whole: str) -> tuple[Step, ...]:
         else:
             steps.append(Step(kind, int(amount or 1)))  # type: ignore[arg-type]
         position = match.end()
+        if len(steps) > STEPS_MAX:
+            raise InvalidName(f"a revision has at most {STEPS_MAX} steps: {whole[:60]!r}…")
     return tuple(steps)

@@ -11,40 +11,40 @@ import asyncio
 import math
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from functools import partial
-from time import perf_counter
-from typing import Any, Final, TypeAlias
+from time import monotonic, perf_counter
+from typing import Any, Final
 
 import msgspec
 
-from penstock.errors import PenstockError, Throttled, TimedOut, TooLarge
+from penstock.errors import PenstockError, Throttled, TimedOut
 from penstock.lake.catalogue import Catalogue
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import HTTP_OPEN_REQUESTS, HTTP_REQUESTS, HTTP_SECONDS
 from penstock.server.access import Caller, Gate
-from penstock.server.handling import Handled, Handling, Received, say
+from penstock.server.body import Body, ClientGone, Receive, body_size, too_large
+from penstock.server.handling import Handled, Handling, Received, failed
 from penstock.server.limits import Limits
-from penstock.server.logs import Line, Log, now
+from penstock.server.logs import Level, Line, Log, now
 from penstock.server.matching import Found, Matching
 from penstock.server.routes import Answer, Api, Route
 from penstock.server.streaming import Send, stream
 from penstock.server.threads import Threads
-
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+from penstock.wire.requests import KEY_HEADER
 
 VITAL_MAX: Final = 16
 """Vital requests at the same time. They have threads of their own: a busy server still says how it is."""
 BODY_FROM_ANYBODY_MAX_BYTES: Final = 64 * 1024
-"""A body that may be larger is only read once it is known who sends it."""
+BODY_FROM_ANYBODY_MAX_S: Final = 0.2
+"""A body that may be larger, or does not come at once, is only read once it is known who sends it: nobody
+unknown can hold the places of others by sending nothing."""
+ARRIVING_MAX: Final = 8
+"""Requests that arrive from somebody who is not known yet, for each that may be open."""
 STATUS_CLIENT_GONE: Final = 499
 """In the log and in metrics; there is nobody to send it to."""
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-
-
-class ClientGone(Exception):
-    """The client went away before its request was complete."""
 
 
 class Exchange(msgspec.Struct):
@@ -61,6 +61,8 @@ class Exchange(msgspec.Struct):
     request_bytes: int = 0
     is_read: bool = True
     """Whether the whole request has arrived, or soon will have: the connection can be used again."""
+    is_begun: bool = False
+    """Whether a handler was given the request, so that it may have an effect."""
     is_answered: bool = False
 
 
@@ -82,11 +84,14 @@ class Application:
         self._limits, self._log, self._meter = limits, log, meter
         self._threads = Threads(limits.open_requests_max)
         self._vital_threads = Threads(VITAL_MAX)
-        self._reading = 0
+        self._arriving = self._reading = 0
 
     @property
     def open_requests(self) -> int:
-        """How many requests are being read or worked on, those included that nobody waits for any more."""
+        """How many requests are being worked on, or read from callers who are known.
+
+        Those that nobody waits for any more are among them, until they have ended.
+        """
         return self._reading + self._threads.busy
 
     def stop(self) -> None:
@@ -101,7 +106,7 @@ class Application:
         headers = _headers(scope["headers"])
         path = scope["raw_path"].decode("latin-1")
         exchange = Exchange(scope["method"], path, headers, headers["x-request-id"], send, began_s)
-        exchange.is_read = _body_size(headers) <= BODY_FROM_ANYBODY_MAX_BYTES
+        exchange.is_read = body_size(headers) <= BODY_FROM_ANYBODY_MAX_BYTES
         try:
             exchange.found = self._matching.find(exchange.method, path)
             handled = await self._serve(exchange, exchange.found, scope["query_string"], receive)
@@ -115,9 +120,12 @@ class Application:
             handled = Handled(answer, error="internal")
         except asyncio.CancelledError:
             # The server stops and has waited long enough. A stream just breaks off.
-            handled = self._refusal(exchange, _overdue("the server is stopping", exchange.found))
+            handled = self._refusal(exchange, _overdue("the server is stopping", exchange))
         if not exchange.is_answered:
-            await _send(exchange, handled.answer)
+            try:
+                await _send(exchange, handled.answer)
+            except asyncio.CancelledError:  # the server stops, and the client does not read its answer
+                handled = Handled(Answer(status=STATUS_CLIENT_GONE), handled.who, "client_gone")
         self._note(exchange, handled)
 
     async def _serve(self, exchange: Exchange, found: Found, query: bytes, receive: Receive) -> Handled:
@@ -126,24 +134,22 @@ class Application:
         threads = self._vital_threads if route.is_vital else self._threads
         self._require_room(route)
         body, caller = b"", None
-        headers = exchange.headers
-        if _body_size(headers):
-            self._reading += 1
-            try:
-                body, caller = await self._read(exchange, found, receive)
-            finally:
-                self._reading -= 1
-        request = Received(found, query, headers, body, exchange.request_id, caller)
+        if body_size(exchange.headers):
+            body, caller = await self._read(exchange, found, receive)
+            self._require_room(route)
+        deadline_s = monotonic() + self._limits.request_timeout_s if not route.streams else math.inf
+        request = Received(found, query, exchange.headers, body, exchange.request_id, caller, deadline_s)
+        exchange.is_begun = True
         if route.streams:
             begin = partial(_begin_stream, exchange)
             return await stream(threads, partial(self._handling, request), begin, exchange.send)
-        handled: Handled = await self._in_time(threads.run(partial(self._handling, request)), found)
+        handled: Handled = await self._in_time(threads.run(partial(self._handling, request)), exchange)
         return handled
 
-    async def _in_time(self, future: asyncio.Future[Any], found: Found) -> Any:
+    async def _in_time(self, future: asyncio.Future[Any], exchange: Exchange) -> Any:
         """What a thread comes to; ``TimedOut`` if that takes too long."""
         limit_s = self._limits.request_timeout_s
-        timer = asyncio.get_running_loop().call_later(limit_s, _expire, future, found, limit_s)
+        timer = asyncio.get_running_loop().call_later(limit_s, _expire, future, exchange, limit_s)
         try:
             return await future
         finally:
@@ -156,37 +162,58 @@ class Application:
             busy, most = self.open_requests, self._limits.open_requests_max
         if busy >= most:
             raise Throttled(
-                f"the server is working on {most} requests already, as many as it takes; try again shortly",
+                f"the server has {most:,} requests open already, as many as it takes; try again shortly",
                 open_requests_max=most,
             )
 
     async def _read(self, exchange: Exchange, found: Found, receive: Receive) -> tuple[bytes, Caller | None]:
         """The body, and who sent it if that had to be known first."""
-        headers, most = exchange.headers, self._limits.body_max_bytes
-        size = _body_size(headers)
+        size, most = body_size(exchange.headers), self._limits.body_max_bytes
         if most < size < math.inf:
-            raise _too_large(most)
+            raise too_large(most)
         exchange.is_read = False
-        caller: Caller | None = None
-        if size > BODY_FROM_ANYBODY_MAX_BYTES and not found.route.is_public:
-            admission = self._threads.run(partial(self._handling.admit, headers))
-            caller = await self._in_time(admission, found)
+        body, caller = Body(receive, most), None
+        if size > BODY_FROM_ANYBODY_MAX_BYTES or not await self._arrives_soon(body):
+            if found.route.body is None:
+                return b"", None  # nobody would look at it; the connection is closed after the answer
+            self._require_room(found.route)
+            caller = await self._admitted(exchange)
+            self._reading += 1
+            try:
+                await self._rest(body)
+            finally:
+                self._reading -= 1
+        exchange.is_read = True
+        exchange.request_bytes = body.size_bytes
+        return body.whole, caller
+
+    async def _arrives_soon(self, body: Body) -> bool:
+        """Whether a body is there at once, whoever sends it."""
+        if self._arriving >= ARRIVING_MAX * self._limits.open_requests_max:
+            return False
+        self._arriving += 1
         try:
-            async with asyncio.timeout(self._limits.body_timeout_s):
-                body = await _body(receive, most)
-        except TimeoutError:
-            limit_s = self._limits.body_timeout_s
+            return await body.arrives_within(min(BODY_FROM_ANYBODY_MAX_S, self._limits.body_timeout_s))
+        finally:
+            self._arriving -= 1
+
+    async def _admitted(self, exchange: Exchange) -> Caller:
+        """Who sends a request, before all of it is there. It may take a look at the store."""
+        admission = self._threads.run(partial(self._handling.admit, exchange.headers))
+        caller: Caller = await self._in_time(admission, exchange)
+        return caller
+
+    async def _rest(self, body: Body) -> None:
+        limit_s = self._limits.body_timeout_s
+        if not await body.arrives_within(limit_s):
             raise TimedOut(
                 f"the request's body did not arrive within {limit_s:g} s; nothing was done",
                 body_timeout_s=limit_s,
-            ) from None
-        exchange.is_read = True
-        exchange.request_bytes = len(body)
-        return body, caller
+            )
 
     def _refusal(self, exchange: Exchange, error: PenstockError) -> Handled:
         api = self._matching.api(exchange.path)
-        return Handled(say(api, error, exchange.headers), error=error.code)
+        return failed(api, error, exchange.headers)
 
     def _note(self, exchange: Exchange, handled: Handled) -> None:
         """Count a request, and write its line to the log."""
@@ -199,11 +226,13 @@ class Application:
             self._meter.observe(HTTP_SECONDS, took_s, api=api, route=label)
             self._meter.gauge(HTTP_OPEN_REQUESTS, self.open_requests)
         is_quiet = found is not None and found.route.is_vital and status < 400
-        if self._log.wants_requests and not is_quiet:
+        level = _level(status)
+        if self._log.wants(level) and not is_quiet:
             self._log.request(
                 Line(
                     time=now(),
-                    level="info" if status < 500 else "error",
+                    level=level,
+                    message="" if level is Level.INFO else handled.message,
                     request_id=exchange.request_id,
                     method=exchange.method,
                     path=exchange.path,
@@ -217,6 +246,13 @@ class Application:
             )
 
 
+def _level(status: int) -> Level:
+    """Errors of the server or its store are for somebody to look at; so is that it cannot keep up."""
+    if status >= 500:
+        return Level.ERROR
+    return Level.WARNING if status in (408, 429) else Level.INFO
+
+
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Headers by name; those that are given several times are joined, as HTTP says. Has a request id."""
     headers: dict[str, str] = {}
@@ -228,51 +264,20 @@ def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-def _body_size(headers: Mapping[str, str]) -> float:
-    """How many bytes the body will have; endless if its end is only known when it comes."""
-    if "transfer-encoding" in headers:
-        return math.inf
-    declared = headers.get("content-length")
-    return int(declared) if declared is not None else 0
-
-
-async def _body(receive: Receive, size_max_bytes: int) -> bytes:
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        whole: bytes = message.get("body", b"")
-        if len(whole) > size_max_bytes:
-            raise _too_large(size_max_bytes)
-        return whole
-    parts, size = [], 0
-    while True:
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        part = message.get("body", b"")
-        parts.append(part)
-        size += len(part)
-        if size > size_max_bytes:
-            raise _too_large(size_max_bytes)
-        if not message.get("more_body"):
-            return b"".join(parts)
-        message = await receive()
-
-
-def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"the body is larger than the {most:,} bytes that this server takes", body_max_bytes=most)
-
-
-def _expire(future: asyncio.Future[Any], found: Found, limit_s: float) -> None:
+def _expire(future: asyncio.Future[Any], exchange: Exchange, limit_s: float) -> None:
     """Nobody waits any longer for what a thread does; it goes on, and its result is dropped."""
     if not future.done():
         why = f"the request took longer than {limit_s:g} s, this server's limit"
-        future.set_exception(_overdue(why, found, request_timeout_s=limit_s))
+        future.set_exception(_overdue(why, exchange, request_timeout_s=limit_s))
 
 
-def _overdue(why: str, found: Found | None, **details: float) -> TimedOut:
-    if found is not None and found.route.is_write:
+def _overdue(why: str, exchange: Exchange, **details: float) -> TimedOut:
+    if exchange.found is None or not exchange.found.route.is_write or not exchange.is_begun:
+        what = "nothing was changed"
+    elif KEY_HEADER.lower() in exchange.headers and KEY_HEADER in exchange.found.route.headers:
         what = "it may still be applied; repeat it with the same idempotency key to find out"
     else:
-        what = "nothing was changed"
+        what = "it may still be applied; look whether it was before you repeat it"
     return TimedOut(f"{why}; {what}", **details)
 
 

@@ -1,18 +1,29 @@
-"""A connection: HTTP/1.1 as uvicorn speaks it, with a limit on how long and how large a request's head is."""
+"""A connection: HTTP/1.1 as uvicorn speaks it, with limits on those who send too much, or do not read.
+
+An offer to go on in another protocol, as Java's client makes with every first request, is not taken up: the
+request is answered in HTTP/1.1. The parser stops after the head of such a request all the same, so that its
+body is read by a fresh one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 HEAD_MAX_BYTES: Final = 64 * 1024
-"""Of a request line with its headers; beyond that, what is read at once."""
+"""Of a request's address with its headers, and of the headers that may follow a body."""
+UNREAD_AT_END_MAX_S: Final = 1.0
+"""How long a server that stops waits for a client that reads nothing of its answer."""
+
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
 
 
 class Connection(HttpToolsProtocol):
-    """Closes a connection that sends no request, or one whose head does not end.
+    """Closes a connection that sends no request, one whose head does not end, or one that is not read.
 
     A head that is too large is answered by 431, one that takes too long by nothing: its sender does not read.
     """
@@ -21,41 +32,139 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._is_in_head = False
-        self._head_bytes = 0
+        self._head_bytes = self._silent_bytes = 0
+        self._told = 0
+        """How often the parser said something."""
+        self._is_in_head = self._is_too_large = self._is_resuming = False
+        self._framing = b""
+        """The headers of the request that say how long its body is."""
+        self._data = b""
+        self._open: list[RequestResponseCycle] = []
+        """Requests that are not answered yet."""
+        self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._start_timer()
+        self._watch_reader(self.head_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        if self._watch is not None:
+            self._watch.cancel()
+        for cycle in self._open:  # uvicorn thinks of the last one only
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_MAX_BYTES:
-                self._refuse()
-                return
-        if not self.transport.is_closing():
-            super().data_received(data)
+        if self.transport.is_closing():
+            return
+        told, self._data = self._told, data
+        super().data_received(data)
+        # What the parser says nothing about is kept by it: part of a header that does not end.
+        self._silent_bytes = self._silent_bytes + len(data) if told == self._told else 0
+        if self._silent_bytes > HEAD_MAX_BYTES:
+            self._is_too_large = True
+            self.send_400_response("")
         if self.cycle is None or self.cycle.response_complete:
             self._start_timer()
         else:
             self._stop_timer()
 
+    # -- what the parser says ------------------------------------------------------------------------------
+
     def on_message_begin(self) -> None:
-        self._is_in_head, self._head_bytes = True, 0
-        super().on_message_begin()
+        self._told += 1
+        if not self._is_resuming:
+            self._is_in_head, self._head_bytes = True, 0
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._told += 1
+        if not self._is_resuming:
+            self._count(len(url))
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._told += 1
+        if not self._is_resuming:
+            self._count(len(name) + len(value) + len(b": \r\n"))
+            if self._is_in_head:  # headers after a body are nobody's business
+                super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._is_in_head = False
+        self._told += 1
+        if self._is_resuming:
+            return
+        self._is_in_head, self._head_bytes = False, 0
+        self._framing = b"".join(b"%s: %s\r\n" % one for one in self.headers if one[0] in _FRAMING)
         super().on_headers_complete()
+        self._open = [cycle for cycle in self._open if not cycle.response_complete]
+        self._open.append(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        self._told += 1
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._told += 1
+        if not (self.parser.should_upgrade() and self._framing):  # else its body is still to come
+            super().on_message_complete()
+
+    def _count(self, size_bytes: int) -> None:
+        self._head_bytes += size_bytes
+        if self._head_bytes > HEAD_MAX_BYTES:
+            self._is_too_large = True
+            raise ValueError("the head is too large")  # ends the parser, and comes to send_400_response
+
+    # -- offers of another protocol ------------------------------------------------------------------------
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Clients that offer HTTP/2 are answered in HTTP/1.1, and nobody needs to know."""
+        """Go on in HTTP/1.1 where the parser stopped, with a parser that has read no such offer."""
+        stopped = sys.exc_info()[1]
+        assert isinstance(stopped, httptools.HttpParserUpgrade)
+        rest = self._data[stopped.args[0] :]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        if self._framing:
+            self._is_resuming = True
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n" % self._framing)
+            self._is_resuming = False
+        if rest:
+            self.data_received(rest)
+
+    # -- limits --------------------------------------------------------------------------------------------
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._is_too_large:
+            super().send_400_response(msg)
+            return
+        said = b"the request's head is larger than %d bytes" % HEAD_MAX_BYTES
+        head = (
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+            b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n" % len(said)
+        )
+        self.transport.write(head + said)
+        self.transport.close()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch_reader(min(UNREAD_AT_END_MAX_S, self.head_timeout_s))
+
+    def _watch_reader(self, every_s: float) -> None:
+        """Give up a client that has read nothing of its answer since the last look."""
+        unread_bytes = self.transport.get_write_buffer_size()
+        if unread_bytes and unread_bytes == self._unread_bytes:
+            self.transport.abort()
+            return
+        self._unread_bytes = unread_bytes
+        self._watch = self.loop.call_later(every_s, self._watch_reader, every_s)
 
     def _start_timer(self) -> None:
         if self._timer is None and not self.transport.is_closing():
@@ -65,15 +174,6 @@ class Connection(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _refuse(self) -> None:
-        said = b"the request's head is larger than %d bytes" % HEAD_MAX_BYTES
-        head = (
-            b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
-            b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n" % len(said)
-        )
-        self.transport.write(head + said)
-        self.transport.close()
 
 
 def connection_type(head_timeout_s: float) -> type[Connection]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
+from math import inf
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -24,13 +25,16 @@ from penstock.errors import (
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.catalogue import Catalogue
 from penstock.server.access import Caller, Gate, Guarded
+from penstock.server.discretion import Discreet, whole_message
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
 from penstock.server.matching import Found, parameters
 from penstock.server.routes import Answer, Api, Ask, Route
+from penstock.server.wording import in_plain_words
 
 QUERY_FIELDS_MAX: Final = 2_000
 RETRY_AFTER_S: Final = 1
+FAULT: Final = "a request met a bug"
 
 
 class Received(NamedTuple):
@@ -43,6 +47,8 @@ class Received(NamedTuple):
     request_id: str
     caller: Caller | None = None
     """Who asks, if that was found out before the body was read."""
+    deadline_s: float = inf
+    """When nobody waits for the answer any longer, as ``time.monotonic`` tells it."""
 
 
 class Handled(NamedTuple):
@@ -51,6 +57,8 @@ class Handled(NamedTuple):
     answer: Answer
     who: str = ""
     error: str = ""
+    message: str = ""
+    """What went wrong, with what only those who run the server may know."""
 
 
 class Handling:
@@ -58,6 +66,7 @@ class Handling:
 
     def __init__(self, catalogue: Catalogue, gate: Gate, limits: Limits, log: Log) -> None:
         self._catalogue, self._gate, self._limits, self._log = catalogue, gate, limits, log
+        self._discreet = Discreet(catalogue)
 
     def admit(self, headers: Mapping[str, str]) -> Caller:
         """Who asks; ``Unauthenticated`` if nobody who is known."""
@@ -67,10 +76,11 @@ class Handling:
         api, route, _, path = request.found
         who = ""
         try:
-            catalogue = self._catalogue
+            catalogue: Catalogue = self._discreet
             if not route.is_public:
                 caller = request.caller or self._gate(request.headers)
-                who, catalogue = caller.name, Guarded(catalogue, caller)
+                behind = self._catalogue if caller.is_admin else self._discreet
+                who, catalogue = caller.name, Guarded(behind, caller, request.deadline_s)
             ask = Ask(
                 catalogue=catalogue,
                 path=path,
@@ -84,14 +94,14 @@ class Handling:
             )
             return Handled(_answer(api, route, route.handle(ask)), who)
         except PenstockError as error:
-            return Handled(say(api, error, request.headers), who, error.code)
+            return failed(api, error, request.headers, who)
         except Exception as error:  # noqa: BLE001 - a bug of ours, which no client is shown
-            return Handled(self.fault(api, error, request.headers), who, "internal")
+            return Handled(self.fault(api, error, request.headers), who, "internal", FAULT)
 
     def fault(self, api: Api, error: Exception, headers: Mapping[str, str]) -> Answer:
         """The answer to a request that met a bug. The log has all of it, the client gets the request's id."""
         request_id = headers["x-request-id"]
-        self._log.say(Level.ERROR, "a request met a bug", error, request_id=request_id, error="internal")
+        self._log.say(Level.ERROR, FAULT, error, request_id=request_id, error="internal")
         told = PenstockError(f"the server met an error of its own; its log has it under {request_id}")
         return say(api, told, headers)
 
@@ -111,7 +121,12 @@ class Handling:
         data = unpacked(
             request.body, request.headers.get("content-encoding", ""), self._limits.body_max_bytes
         )
-        return api.codec.decode(data, route.body)
+        return _read(api.codec.decode, data, api, route.body)
+
+
+def failed(api: Api, error: PenstockError, headers: Mapping[str, str], who: str = "") -> Handled:
+    """A request that is answered by an error."""
+    return Handled(say(api, error, headers), who, error.code, whole_message(error))
 
 
 def say(api: Api, error: PenstockError, headers: Mapping[str, str]) -> Answer:
@@ -163,7 +178,14 @@ def _query(api: Api, route: Route, raw: bytes) -> Any:
             values[name] = value
         elif api.strict_query:
             raise InvalidRequest(f"the query parameter '{name}' is given twice", field=name)
-    return api.codec.convert(values, route.query) if route.query is not None else None
+    return _read(api.codec.convert, values, api, route.query) if route.query is not None else None
+
+
+def _read(read: Callable[[Any, Any], Any], given: Any, api: Api, kind: Any) -> Any:
+    try:
+        return read(given, kind)
+    except InvalidRequest as refused:
+        raise in_plain_words(refused, api.codec, kind) from None
 
 
 def _pairs(raw: bytes) -> list[tuple[str, str]]:

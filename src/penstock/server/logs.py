@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, BinaryIO, Final
+from urllib.parse import unquote
 
 import msgspec
 
@@ -23,7 +24,7 @@ PATH_MAX_CHARS: Final = 500
 _SECRETS: Final = re.compile(
     r"(?P<token>penstock_[0-9a-f]+_)[\w-]+"
     r"|(?P<scheme>(?:bearer|basic)(?:\s|%20|\+)+)[^\s\"']+"
-    r"|(?P<user>://[^/\s:@]*):[^@\s]+(?=@)",
+    r"|(?P<user>://[^/\s:@]*):[^/\s]+(?=@)",
     re.IGNORECASE,
 )
 
@@ -68,20 +69,22 @@ class Log:
         self._stream, self._for_people, self._worker = stream, for_people, worker
         self._encoder = msgspec.json.Encoder()
         self.level = _NUMBERS[level]
-        self.wants_requests = self.level <= logging.INFO
-        """Whether a line for every request is wanted."""
+
+    def wants(self, level: Level) -> bool:
+        """Whether lines of a level are written."""
+        return _NUMBERS[level] >= self.level
 
     def request(self, line: Line) -> None:
         """The line of a request that was answered."""
-        line.path = masked(line.path)[:PATH_MAX_CHARS]
+        line.path = masked_path(line.path)[:PATH_MAX_CHARS]
+        line.message = masked(line.message)
         self._write(line)
 
     def say(self, level: Level, message: str, raised: BaseException | None = None, **fields: Any) -> None:
         """Anything else."""
-        if _NUMBERS[level] >= self.level:
+        if self.wants(level):
             trace = "".join(traceback.format_exception(raised)) if raised is not None else ""
             line = Line(time=now(), level=level, message=masked(message), trace=masked(trace), **fields)
-            line.path = masked(line.path)[:PATH_MAX_CHARS]
             self._write(line)
 
     def _write(self, line: Line) -> None:
@@ -128,6 +131,12 @@ def masked(text: str) -> str:
     return _SECRETS.sub(lambda found: f"{found['token'] or found['scheme'] or found['user'] + ':'}***", text)
 
 
+def masked_path(path: str) -> str:
+    """A path without secrets, also if they are percent-encoded; it is shown decoded then."""
+    decoded = unquote(path)
+    return masked(decoded) if _SECRETS.search(decoded) else path
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -151,7 +160,7 @@ def _readable(line: Line) -> str:
         words += [str(line.status), f"{line.method} {line.path}", f"{line.ms:.1f} ms"]
     else:
         words.append(f"{line.level}: {line.message}")
-    words += [word for word in (line.who, line.error) if word]
+    words += [word for word in (line.who, line.error, line.message if line.status else "") if word]
     if line.request_id and (line.status >= 400 or line.trace):
         words.append(f"[{line.request_id}]")
     shown = "  ".join(words)

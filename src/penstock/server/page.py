@@ -44,76 +44,141 @@ def render(description: Json) -> Answer:
     )
 
 
+START: Final = """
+$ export URL=http://localhost:19120                         # where this page is
+$ export PENSTOCK_TOKEN=penstock_…                          # as 'penstock token create' printed it
+$ curl -H "Authorization: Bearer $PENSTOCK_TOKEN" $URL/api/penstock/v1/entries?limit=10
+$ penstock --lake $URL tables                               # in Python: penstock.open(URL)
+$ nessie --endpoint $URL/api/v1 remote show                 # Nessie's clients take /api/v2, or /api/v1
+"""
+
+
 def _page(description: Json) -> Iterator[str]:
-    info = description["info"]
+    info, types = description["info"], description["components"]["schemas"]
     yield (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(info['title'])}</title><style>{STYLE}</style></head><body>"
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>{_prose(info['description'])}"
-        '<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>'
+        f"<pre>{escape(START.strip(), quote=False)}</pre>"
+        "<p>A server that was started with <code>--dev</code> or <code>--insecure</code> asks for no token. "
+        'The same page for programs: <a href="/openapi.json">openapi.json</a>.</p>'
     )
     for tag in description["tags"]:
         yield f'<h2 id="{escape(tag["name"])}">{escape(tag["name"])}</h2>{_prose(tag["description"])}'
-        for path, operations in description["paths"].items():
-            for method, operation in operations.items():
-                if tag["name"] in operation["tags"]:
-                    yield from _route(method, path, operation)
-    yield '<h2 id="schemas">Schemas</h2>'
-    for name, schema in description["components"]["schemas"].items():
+        routes = [
+            (method, path, operation)
+            for path, operations in description["paths"].items()
+            for method, operation in operations.items()
+            if tag["name"] in operation["tags"]
+        ]
+        for method, path, operation in routes:
+            yield from _route(method, path, operation, types)
+        yield from _errors([operation for _, _, operation in routes])
+    yield '<h2 id="types">Types</h2>'
+    for name, schema in types.items():
         yield f'<details id="{escape(name)}"><summary><code>{escape(name)}</code></summary>'
-        yield f"{_schema(schema)}</details>"
+        yield f"{_prose(schema.get('description', ''))}"
+        fields = [(*field, "") for field in _fields(schema)]
+        yield "".join(_table(fields)) if fields else f"<p>{_kind(schema)}</p>"
+        yield "</details>"
     yield "</body></html>"
 
 
-def _route(method: str, path: str, operation: Json) -> Iterator[str]:
+Field = tuple[str, Json, bool, str]
+"""Its name, its schema, whether it must be given, and where."""
+
+
+def _route(method: str, path: str, operation: Json, types: Json) -> Iterator[str]:
     yield f'<details id="{escape(operation["operationId"])}"><summary><b>{escape(method.upper())}</b>'
     yield f"<code>{escape(path)}</code><span>{escape(operation['summary'])}</span></summary>"
     yield _prose(operation.get("description", ""))
-    if operation["parameters"]:
-        yield "<table><tr><th>parameter</th><th>in</th><th>type</th><th></th></tr>"
-        for one in operation["parameters"]:
-            needed = "" if one["required"] else "optional. "
-            yield (
-                f"<tr><td><code>{escape(one['name'])}</code></td><td>{escape(one['in'])}</td>"
-                f"<td>{_kind(one['schema'])}</td><td>{needed}{escape(one.get('description', ''))}</td></tr>"
-            )
+    fields: list[Field] = [
+        (one["name"], one["schema"] | {"description": one.get("description", "")}, one["required"], one["in"])
+        for one in operation["parameters"]
+    ]
+    bodies = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
+    several = ""
+    if bodies:
+        inside = list(_fields(types[_name(bodies[0])])) if "$ref" in bodies[0] else []
+        fields += [(*field, "body") for field in inside]
+        several = "" if inside else f"<p>The body is {_kind(bodies[0])}.</p>"
+    yield from _table(fields)
+    yield several
+    status, answer = next(iter(operation["responses"].items()))
+    kinds = [(kind, _kind(content["schema"])) for kind, content in answer.get("content", {}).items()]
+    told = " or ".join(f"{shown} ({escape(kind)})" if "json" not in kind else shown for kind, shown in kinds)
+    yield f"<p>Answers {escape(status)}{': ' + told if told else ' without a body'}.</p></details>"
+
+
+def _errors(operations: list[Json]) -> Iterator[str]:
+    """The errors of all routes of an API in one table: they differ little."""
+    found: dict[str, Json] = {}
+    for operation in operations:
+        found |= dict(list(operation["responses"].items())[1:])
+    if found:
+        kinds = {_kind(content["schema"]) for one in found.values() for content in one["content"].values()}
+        yield f"<h3>Errors</h3><p>With a body of the type {' or '.join(sorted(kinds))}.</p><table>"
+        for status, answer in sorted(found.items()):
+            yield f"<tr><td>{escape(status)}</td><td>{escape(answer['description'])}</td></tr>"
         yield "</table>"
-    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-        yield f"<p>Body, {escape(kind)}:</p>{_schema(content['schema'])}"
-    yield "<table><tr><th>status</th><th>answer</th><th></th></tr>"
-    for status, answer in operation["responses"].items():
-        kinds = ", ".join(_kind(content["schema"]) for content in answer.get("content", {}).values())
-        yield f"<tr><td>{escape(status)}</td><td>{kinds}</td><td>{escape(answer['description'])}</td></tr>"
-    yield "</table></details>"
+
+
+def _table(fields: list[Field]) -> Iterator[str]:
+    if not fields:
+        return
+    has_places = any(place for *_, place in fields)
+    yield f"<table><tr><th>field</th>{'<th>in</th>' if has_places else ''}<th>type</th><th></th></tr>"
+    for name, schema, is_needed, place in fields:
+        told = "needed" if is_needed else _default(schema)
+        where = f"<td>{escape(place)}</td>" if has_places else ""
+        meaning = _CODE.sub(r"<code>\1</code>", escape(schema.get("description", "")))
+        yield f"<tr><td><code>{escape(name)}</code></td>{where}"
+        yield f"<td>{_kind(schema)}{', ' + told if told else ''}</td><td>{meaning}</td></tr>"
+    yield "</table>"
+
+
+def _fields(schema: Json) -> Iterator[tuple[str, Json, bool]]:
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        yield name, field, name in required
+
+
+def _default(schema: Json) -> str:
+    default = schema.get("default")
+    if default in (None, "", []) or isinstance(default, dict):
+        return ""
+    return f"else <code>{escape(json.dumps(default))}</code>"
+
+
+_KINDS: Final = {"string": "text", "boolean": "true or false"}
+_FORMATS: Final = {"date-time": "time", "uuid": "UUID"}
 
 
 def _kind(schema: Json) -> str:
     """A schema in a few words."""
     if "$ref" in schema:
-        name = escape(schema["$ref"].rpartition("/")[2])
-        return f'<a href="#{name}"><code>{name}</code></a>'
+        name = escape(_name(schema))
+        return f'<a href="#{name}">{name.partition(".")[2]}</a>'
     for word in ("anyOf", "oneOf"):
         if word in schema:
-            return " or ".join(_kind(one) for one in schema[word])
+            return " or ".join(dict.fromkeys(_kind(one) for one in schema[word]))
     if "enum" in schema:
         return " or ".join(f"<code>{escape(json.dumps(one))}</code>" for one in schema["enum"])
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
         return f"list of {_kind(schema['items'])}"
-    return escape(str(schema.get("type", "anything")))
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_kind(schema['additionalProperties'])}"
+    if "properties" in schema:
+        inside = (f"<code>{escape(name)}</code>: {_kind(one)}" for name, one, _ in _fields(schema))
+        return f"object with {', '.join(inside)}"
+    kind = str(schema.get("type", "anything"))
+    return escape(_FORMATS.get(schema.get("format", ""), _KINDS.get(kind, kind)))
 
 
-def _schema(schema: Json) -> str:
-    """A schema as JSON whose references are links."""
-    text = escape(json.dumps(schema, indent=2, ensure_ascii=False), quote=False)
-    return f"<pre>{_REFERENCE.sub(_link, text)}</pre>"
-
-
-_REFERENCE: Final = re.compile(r'"#/components/schemas/([\w.-]+)"')
-
-
-def _link(found: re.Match[str]) -> str:
-    return f'<a href="#{escape(found[1])}">{escape(found[1])}</a>'
+def _name(reference: Json) -> str:
+    name: str = reference["$ref"].rpartition("/")[2]
+    return name
 
 
 def _prose(text: str) -> str:

@@ -6,6 +6,7 @@ is closed. A second signal ends it at once, which a lake survives as it survives
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,15 +14,18 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from ipaddress import ip_address
+from datetime import UTC, datetime
+from importlib.metadata import version
+from math import inf
+from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import uvicorn
 
-from penstock.errors import InvalidRequest, Unavailable
-from penstock.lake.calls import ListTokens
+from penstock.errors import InvalidRequest
+from penstock.lake.calls import GetAbout, ListTokens
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.lake.opening import is_remote, open_lake
@@ -30,8 +34,10 @@ from penstock.server.access import Gate, OpenGate, TokenGate
 from penstock.server.app import Application
 from penstock.server.browsers import OwnPages
 from penstock.server.connection import connection_type
+from penstock.server.discretion import Discreet
 from penstock.server.health import Readiness, server_api
 from penstock.server.limits import Limits
+from penstock.server.listening import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
 from penstock.server.routes import Api
 
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
 PORT: Final = 19120
 KEEP_ALIVE_S: Final = 75
 """How long a connection may be idle; longer than most clients keep one, so that they close it."""
+
+DRAIN_LOOK_EVERY_S: Final = 0.02
 
 ONE_PROCESS: Final = ("memory:", "rocksdb:")
 """Lakes that only one process can have open."""
@@ -74,22 +82,50 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 def serve(serving: Serving, announce: Announce) -> None:
     """Serve until a signal comes. Raises what stands against it before anything is served."""
     require_possible(serving)
+    log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people)
     if serving.workers > 1:
         from penstock.server.workers import supervise
 
         with open_for(serving, SILENT) as lake:
-            place = lake.url
+            place, doubts = lake.url, list(_doubts(serving, lake))
         with bind(serving.host, serving.port) as listener:
-            supervise(serving, listener, lambda: announce(place, url_of(listener)))
+            supervise(
+                serving, listener, log, lambda: _started(serving, listener, place, doubts, log, announce)
+            )
         return
     from penstock.server.figures import Figures
 
     figures = Figures()
     with open_for(serving, figures.meter) as lake, bind(serving.host, serving.port) as listener:
+        place, doubts = lake.url, list(_doubts(serving, lake))
         service = Service(lake.catalogue, serving, figures)
-        if not serving.is_open and not lake.catalogue.do(ListTokens()):
-            service.log.say(Level.WARNING, f"every request will be refused: {_no_tokens(lake)}")
-        service.run(listener, lambda: announce(lake.url, url_of(listener)))
+        service.run(listener, lambda: _started(serving, listener, place, doubts, log, announce))
+
+
+def _started(
+    serving: Serving, listener: socket.socket, place: str, doubts: list[str], log: Log, announce: Announce
+) -> None:
+    """Say that requests are answered: to who waits for it, and to the log."""
+    for doubt in doubts:
+        log.say(Level.WARNING, doubt)
+    url = url_of(listener)
+    if not serving.logs_for_people:  # a terminal shows what is announced
+        count = f"{serving.workers} worker{'s' if serving.workers > 1 else ''}"
+        log.say(Level.INFO, f"serving {place} at {url} with {count}, Penstock {version('penstock')}")
+    announce(place, url)
+
+
+def _doubts(serving: Serving, lake: Lake) -> Iterator[str]:
+    """What whoever starts a server may not have thought of."""
+    if serving.is_insecure and not is_loopback(serving.host):
+        yield f"--insecure: everybody who can reach {serving.host} can read and change the whole lake"
+    if not serving.is_open and not has_tokens(lake):
+        yield f"every request will be refused: {_no_tokens(lake)}"
+    if not serving.is_dev and not lake.catalogue.do(GetAbout()).roots:
+        yield (
+            "every table will be refused: the lake has no root, and a server takes tables below roots only. "
+            f"Add one with 'penstock --lake {lake.url} root add s3://…'"
+        )
 
 
 def require_possible(serving: Serving) -> None:
@@ -111,7 +147,7 @@ def open_for(serving: Serving, meter: Meter) -> Lake:
     create = serving.is_dev or serving.lake.startswith("memory:")
     lake = open_lake(serving.lake, create=create, meter=meter)
     try:
-        if not serving.is_open and not is_loopback(serving.host) and not lake.catalogue.do(ListTokens()):
+        if not serving.is_open and not is_loopback(serving.host) and not has_tokens(lake):
             raise InvalidRequest(
                 f"'{serving.host}' can be reached from other machines, and {_no_tokens(lake)}, "
                 "or say --insecure to let everybody do everything"
@@ -122,45 +158,17 @@ def open_for(serving: Serving, meter: Meter) -> Lake:
     return lake
 
 
+def has_tokens(lake: Lake) -> bool:
+    """Whether there is a token that has not expired."""
+    now = datetime.now(UTC)
+    return any(one.expires is None or one.expires > now for one in lake.catalogue.do(ListTokens()))
+
+
 def _no_tokens(lake: Lake) -> str:
     return (
-        f"the lake has no tokens. Make one with 'penstock --lake {lake.url} token create NAME --grant admin'"
+        "the lake has no token, or none that has not expired. "
+        f"Make one with 'penstock --lake {lake.url} token create NAME --grant admin'"
     )
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; ``Unavailable`` says why there is none."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(2048)
-        except BaseException:
-            listener.close()
-            raise
-    except OSError as problem:
-        raise Unavailable(
-            f"cannot serve at {host} port {port}: {problem.strerror}", host=host, port=port
-        ) from None
-    return listener
-
-
-def url_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def all_apis() -> tuple[Api, ...]:
@@ -186,7 +194,7 @@ class Service:
     ) -> None:
         self._serving = serving
         self.log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people, worker)
-        gate: Gate = TokenGate(catalogue)
+        gate: Gate = TokenGate(Discreet(catalogue))
         if serving.is_open:
             gate = OwnPages(OpenGate(any_location=serving.is_dev), any_name=not serving.is_dev)
         self.readiness = Readiness(catalogue)
@@ -209,7 +217,8 @@ class Service:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=serving.drain_timeout_s,  # type: ignore[arg-type]
         )
-        self._server = _Server(config, self.readiness)
+        self._worker = worker
+        self._server = _Server(config, self.readiness, lambda: self.application.open_requests == 0)
 
     def run(self, listener: socket.socket, started: Callable[[], None]) -> None:
         """Serve until a signal comes, or ``stop``. Afterwards the lake can be closed.
@@ -221,12 +230,14 @@ class Service:
         self._server.when_started = started
         self._server.run(sockets=[listener])
         self.application.stop()
-        left = self.application.open_requests
+        took_s, left = monotonic() - self._server.stopped_s, self.application.open_requests
         if left:
-            limit_s = self._serving.drain_timeout_s
-            self.log.say(Level.WARNING, f"{left} requests did not end within {limit_s:g} s and are given up")
+            given_up = "1 request that did not end" if left == 1 else f"{left} requests that did not end"
+            self.log.say(Level.WARNING, f"stopped after {took_s:.1f} s, giving up {given_up}")
             sys.stdout.flush()
             os._exit(1)
+        if not self._worker:
+            self.log.say(Level.INFO, f"stopped {self._server.why}, after {took_s:.1f} s")
 
     def stop(self) -> None:
         """Stop in good order; may be called from anywhere."""
@@ -236,18 +247,29 @@ class Service:
 class _Server(uvicorn.Server):
     """Uvicorn's server, which says when it has started and ends a process without a signal of its own."""
 
-    def __init__(self, config: uvicorn.Config, readiness: Readiness) -> None:
+    def __init__(self, config: uvicorn.Config, readiness: Readiness, is_idle: Callable[[], bool]) -> None:
         super().__init__(config)
-        self._readiness = readiness
+        self._readiness, self._is_idle = readiness, is_idle
         self.when_started: Callable[[], None] = lambda: None
+        self.stopped_s = inf
+        """When it was told to stop."""
+        self.why = "as told"
 
     def stop(self) -> None:
         self._readiness.is_draining = True
+        self.stopped_s = min(self.stopped_s, monotonic())
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.when_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for connections, and then for work that goes on although its request was answered."""
+        await super().shutdown(sockets)
+        until_s = self.stopped_s + (self.config.timeout_graceful_shutdown or 0)
+        while not self._is_idle() and monotonic() < until_s:  # noqa: ASYNC110 - threads end when they do
+            await asyncio.sleep(DRAIN_LOOK_EVERY_S)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -264,4 +286,5 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.should_exit:
             os._exit(128 + sig)
+        self.why = f"by {signal.Signals(sig).name}"
         self.stop()

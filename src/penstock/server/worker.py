@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -10,7 +11,7 @@ import threading
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.server.figures import Figures
+from penstock.server.figures import DIRECTORY, Figures
 from penstock.server.logs import Level, Log
 from penstock.server.run import Service, Serving, open_for
 
@@ -30,15 +31,20 @@ def work(descriptor: int) -> int:
         return error.exit_code
     with lake, socket.socket(fileno=descriptor) as listener:
         service = Service(lake.catalogue, serving, figures, worker=os.getpid())
-        threading.Thread(target=_watch, args=(service,), name="supervisor", daemon=True).start()
+        is_alone = threading.Event()
+        threading.Thread(target=_watch, args=(service, is_alone), name="supervisor", daemon=True).start()
         service.run(listener, _ready)
+    if is_alone.is_set():  # nobody else is left to tidy up
+        shutil.rmtree(os.environ[DIRECTORY], ignore_errors=True)
     return 0
 
 
-def _watch(service: Service) -> None:
+def _watch(service: Service, is_alone: threading.Event) -> None:
     """Wait for the supervisor's end, and drain then."""
     while os.read(sys.stdin.fileno(), 1024):
         pass
+    is_alone.set()
+    service.log.say(Level.WARNING, "the supervisor has ended, and so does this worker")
     service.stop()
 
 

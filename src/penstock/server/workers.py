@@ -33,9 +33,8 @@ SHORT_LIFE_S: Final = 2.0
 """A worker that dies sooner is replaced only then, so that one that cannot live does not eat the machine."""
 
 
-def supervise(serving: Serving, listener: socket.socket, started: Callable[[], None]) -> None:
+def supervise(serving: Serving, listener: socket.socket, log: Log, started: Callable[[], None]) -> None:
     """Keep so many workers serving until a signal comes, then have them drain."""
-    log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people)
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as figures:
         workers = [_Worker(serving, listener, Path(figures)) for _ in range(serving.workers)]
         with _signals(workers) as stopped:
@@ -48,6 +47,7 @@ def supervise(serving: Serving, listener: socket.socket, started: Callable[[], N
                         workers[index] = worker.or_successor(log)
             finally:
                 _drain(workers, serving.drain_timeout_s, log)
+        log.say(Level.INFO, "stopped, and all workers with it")
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ pretend to lie below a root: no ``..``, no user names, no queries, no root ``/da
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -33,12 +35,29 @@ def check_under(location: str, roots: Iterable[str]) -> str:
     places = list(roots)
     if any(is_under(location, root) for root in places):
         return normalise(location)
+    known = (
+        f"lies outside the lake's roots ({', '.join(places)})" if places else "has no root: the lake has none"
+    )
     raise LocationRefused(
-        f"{location} lies outside the lake's roots ({', '.join(places) or 'none'}); "
-        "use a place below one of them, or have the lake's owner add a root",
+        f"{location} {known}; who administers the lake can add a root: "
+        f"penstock root add {shlex.quote(_above(location))}",
         location=location,
         roots=places,
     )
+
+
+def _above(location: str) -> str:
+    """Where a location lies, which would be a root for it and its neighbours."""
+    place = normalise(location)
+    above = place.rpartition("/")[0]
+    return above if above and not above.endswith(":/") else place
+
+
+def without_secrets(location: str) -> str:
+    """A location as it may be shown: without a user, a password or a signature that somebody wrote there."""
+    if "://" not in location:
+        return location
+    return re.sub(r"(?<=://)[^/]*@", "…@", location).partition("?")[0]
 
 
 def _parts(location: str) -> tuple[str, str, str]:
@@ -51,10 +70,12 @@ def _parts(location: str) -> tuple[str, str, str]:
     try:
         split = urlsplit(location)
     except ValueError as problem:
-        raise LocationRefused(f"{location!r} is not a location: {problem}", location=location) from None
+        shown = without_secrets(location)
+        raise LocationRefused(f"{shown!r} is not a location: {problem}", location=shown) from None
     if "@" in split.netloc or split.query or split.fragment or "\\" in location:
+        shown = without_secrets(location)
         raise LocationRefused(
-            f"{location!r}: a location has no user, query, fragment or backslash", location=location
+            f"{shown!r}: a location has no user, query, fragment or backslash", location=shown
         )
     if split.scheme == "file" and split.netloc not in ("", "localhost"):
         raise LocationRefused(f"{location!r} names a file on another host", location=location)

@@ -75,7 +75,8 @@ def _adapter(scheme: str) -> Callable[..., Store]:
     if scheme not in ADAPTERS:
         known = ", ".join(f"{one}://" for one in ADAPTERS)
         raise InvalidRequest(
-            f"there is no store for '{scheme}://'; a lake can be a directory, or behind {known}",
+            f"there is no store for '{scheme}://'; a lake can be a directory, behind a server at http:// or "
+            f"https://, or behind {known}",
             scheme=scheme,
         )
     adapter = ADAPTERS[scheme]

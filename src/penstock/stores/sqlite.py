@@ -32,6 +32,8 @@ from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 SCHEMA_VERSION: Final = 1
 APPLICATION_ID: Final = 0x50454E53  # "PENS"
 BUSY_TIMEOUT_S: Final = 5.0
+LOOK_EVERY_S: Final = 1.0
+"""How often a reader looks whether the file is still there; a writer always does."""
 CHECKPOINT_PAGES: Final = 8000
 PARAMETERS_MAX: Final = 500
 
@@ -57,6 +59,15 @@ _INSERT = {
 }
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of the same name; ``None`` if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class SqliteStore(Store):
     """A lake in one SQLite file."""
 
@@ -73,7 +84,7 @@ class SqliteStore(Store):
         self._readers: list[sqlite3.Connection] = []
         if not self._path.exists():
             if not create:
-                raise LakeNotFound(f"there is no lake at {self._path}", path=str(self._path))
+                raise LakeNotFound(f"there is no lake at {self._path.parent}", path=str(self._path))
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as problem:
@@ -81,6 +92,8 @@ class SqliteStore(Store):
         with self._explained():
             self._writer = self._connect()
             try:
+                self._file = _identity(self._path)
+                self._looked_s = time.monotonic()
                 self._prepare()
             except BaseException:
                 self._writer.close()
@@ -172,9 +185,22 @@ class SqliteStore(Store):
         if os.getpid() != self._process:
             raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
 
+    def _check_there(self) -> None:
+        """Refuse to go on with a file that was removed, or replaced, while it was open.
+
+        SQLite would: commits would be acknowledged that are gone when the last process ends.
+        """
+        self._looked_s = time.monotonic()
+        if _identity(self._path) != self._file:
+            raise Unavailable(
+                f"{self._path} was removed or replaced while it was open; put it back, or open the lake anew"
+            )
+
     @contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
         self._check_open()
+        if time.monotonic() - self._looked_s > LOOK_EVERY_S:
+            self._check_there()
         with self._explained():
             try:
                 connection = self._readers.pop()
@@ -192,6 +218,7 @@ class SqliteStore(Store):
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """The write lock, over threads and processes. Leaving without a commit is a rollback."""
         self._check_open()
+        self._check_there()
         with self._explained():
             self._writer.execute("BEGIN IMMEDIATE")
         try:

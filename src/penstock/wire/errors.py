@@ -75,17 +75,19 @@ def decode_error(status: int, body: bytes) -> PenstockError | None:
         failure = msgspec.json.decode(body, type=Failure)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return rebuild(failure.error, status)
+    return rebuild(failure, status)
 
 
-def rebuild(told: Error, status: int) -> PenstockError:
-    """An error as it was raised on the other side."""
+def rebuild(failure: Failure, status: int) -> PenstockError:
+    """An error as it was raised on the other side, with the id of the request that met it."""
+    told = failure.error
     kind = _kinds().get(told.code) or kind_for(status)
     details = dict(told.details)
     if issubclass(kind, CommitConflict):
         details["conflicts"] = _conflicts(details.get("conflicts", ()))
     error = kind.__new__(kind)
     PenstockError.__init__(error, told.message, **details)
+    error.request_id = failure.request_id
     return error
 
 

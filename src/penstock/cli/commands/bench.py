@@ -14,12 +14,13 @@ from penstock.bench.site import clean as clean_up
 from penstock.bench.site import guest, own_lake
 from penstock.bench.ways import Way
 from penstock.cli import shapes
-from penstock.cli.call import Call, pass_call
+from penstock.cli.call import Call, pass_call, require_place
 from penstock.cli.declaration import command
 from penstock.cli.progress import Progress
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import counted
+from penstock.lake.opening import is_remote
 
 WRITERS_MAX: Final = 1000
 SECONDS_MAX: Final = 3600
@@ -119,7 +120,9 @@ def bench(
     it and swaps, and if somebody was faster waits a growing, random time and begins anew. One commit a
     swap; no queue, no lock, no receipts.
     """
-    target = url or call.target
+    target = require_place(url) if url else call.target
+    if is_remote(target):
+        raise click.UsageError(f"{target} is a server; a store is measured by its own URL, where it is used")
     if clean:
         cleaned = clean_up(target)
         removed = counted(cleaned.branches, "branch", "branches")

@@ -138,10 +138,15 @@ def sweep(call: Call, /, dry_run: bool, **chosen: float | int | None) -> None:
     """Remove what nothing needs any more: objects that no branch, tag or log leads to.
 
     Commits may go on meanwhile. Commits behind the history horizon (see 'penstock horizon') are removed as
-    well; heads and tags always stay.
+    well; heads and tags always stay. Behind a server its own settings hold, and --dry-run
+    is the only option.
     """
     given = {name: value for name, value in chosen.items() if value is not None}
-    lake = call.open(create=False, settings=msgspec.structs.replace(Settings(), **given))
+    if given and call.is_behind_server:
+        option = next(iter(given)).replace("_", "-")
+        raise click.UsageError(f"--{option} is not for a lake behind a server, which keeps its own settings")
+    settings = msgspec.structs.replace(Settings(), **given) if given else None
+    lake = call.open(create=False, settings=settings)
     with Progress(call.json) as progress:
         swept = lake.sweep(dry_run=dry_run, progress=progress)
     call.answer(lambda: shapes.Sweep.of(swept), lambda screen: _swept(screen, swept))

@@ -15,15 +15,18 @@ from uuid import uuid4
 import click
 
 from penstock.cli import shapes
+from penstock.cli.advice import MOVED_BEHIND_SERVER, advice
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, iso, size
-from penstock.errors import PenstockError
+from penstock.cli.via import commit_of
+from penstock.errors import Denied, PenstockError
 from penstock.kernel.format import blob
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.references import Kind
 
 DISK_LOW_BYTES = 1024**3
 DISK_FULL_BYTES = 64 * 1024**2
@@ -74,13 +77,13 @@ def _examine(call: Call) -> Iterator[shapes.Check]:
     try:
         lake = call.open(create=False)
     except PenstockError as error:
-        from penstock.cli.advice import advice
-
-        yield _check("store", Finding("failed", error.message, advice(error)))
+        yield _check("store", Finding("failed", error.message, advice(error, call.is_behind_server)))
         return
     for name, look in _looks(lake):
         try:
             found = look(lake)
+        except Denied as error:
+            found = Finding("warning", f"cannot be looked at: {error.message}")
         except PenstockError as error:
             found = Finding("failed", error.message)
         except OSError as error:
@@ -94,7 +97,7 @@ def _check(name: str, found: Finding) -> shapes.Check:
 
 def _server(lake: Lake) -> Finding:
     if lake.moving_to:
-        return Finding("warning", f"{lake.url} answers, but takes no writes", f"write to {lake.moving_to}")
+        return Finding("warning", f"{lake.url} answers, but takes no writes", MOVED_BEHIND_SERVER)
     return Finding("ok", f"{lake.url} answers; what is behind it is looked at where it runs")
 
 
@@ -126,8 +129,9 @@ def _disk(lake: Lake) -> Finding:
 
 def _clock(lake: Lake) -> Finding:
     now = datetime.now(UTC)
-    heads = {branch.head for branch in lake.branches()} - {EMPTY_COMMIT_ID}
-    newest = max((lake.show(head).time for head in heads), default=None)
+    heads = {branch.id: branch.name for branch in lake.references(Kind.BRANCH)}
+    heads.pop(EMPTY_COMMIT_ID, None)
+    newest = max((commit_of(lake, head, name).time for head, name in heads.items()), default=None)
     if newest is None:
         return Finding("ok", f"{iso(now)}, and no commits yet")
     if newest > now:

@@ -17,10 +17,10 @@ from penstock.cli.rendering import contents, history
 from penstock.cli.rendering.columns import columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, moment
-from penstock.errors import HistoryExpired, KeyNotFound, ReferenceNotFound
+from penstock.cli.via import changes_of, if_readable, pinned, reference_in
+from penstock.errors import KeyNotFound, ReferenceNotFound
 from penstock.lake.answers import Difference
 from penstock.lake.lake import Lake
-from penstock.model.commits import Commit
 from penstock.model.keys import Key
 
 
@@ -86,7 +86,8 @@ def log(
         after=after,
         all_parents=all_parents,
     )
-    page = [history.Logged(commit, changes_of(lake, commit)) for commit in found[:limit]]
+    via = reference_in(ref or lake.default_branch)
+    page = [history.Logged(commit, changes_of(lake, commit, via)) for commit in found[:limit]]
     following = found[limit - 1].id if len(found) > limit else None
     names = names_at(lake)
     is_filtered = any((table, by, since, until, grep))
@@ -108,14 +109,6 @@ def log(
         ),
         text,
     )
-
-
-def changes_of(lake: Lake, commit: Commit) -> list[Difference] | None:
-    """What a commit changed; ``None`` if what was before it has expired."""
-    try:
-        return lake.changes(commit.id)
-    except HistoryExpired:
-        return None
 
 
 @command(
@@ -146,10 +139,11 @@ def show(call: Call, ref: str | None, key: str | None, table: str | None) -> Non
     try:
         commit = lake.show(ref)
     except ReferenceNotFound as missing:
-        if ref is not None and "." in ref and lake.table(ref).exists:
+        if ref is not None and "." in ref and if_readable(lambda: lake.table(ref).exists):
             missing.message += f", but a table of that name: penstock show {lake.default_branch} {ref}"
         raise
-    changes, names = changes_of(lake, commit), names_at(lake).get(commit.id, ())
+    changes = changes_of(lake, commit, reference_in(ref or lake.default_branch))
+    names = names_at(lake).get(commit.id, ())
     call.answer(
         lambda: shapes.ChangedCommit.build(commit, changes, names),
         lambda screen: history.commit_page(screen, commit, changes, names),
@@ -191,7 +185,7 @@ def diff(call: Call, before: str, after: str, prefix: str | None) -> None:
     """Show what differs between the revisions A and B: what is added, removed and changed from A to B."""
     lake = call.open()
     old, new = lake.resolve(before), lake.resolve(after)
-    found = lake.diff(old, new, prefix)
+    found = lake.diff(pinned(old, reference_in(before)), pinned(new, reference_in(after)), prefix)
     call.answer(
         lambda: shapes.Diff(before=old, after=new, changes=tuple(shapes.Change.of(one) for one in found)),
         lambda screen: _difference(screen, before, after, found),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from penstock.cli import shapes
-from penstock.cli.call import Call, pass_call
+from penstock.cli.call import Call, pass_call, require_place
 from penstock.cli.declaration import command
 from penstock.cli.progress import Bar
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -55,7 +55,7 @@ def init(
     if path is not None and call.lake is not None and path != call.lake:
         raise click.UsageError(f"two places are given: {path} and --lake {call.lake}")
     lake = init_lake(
-        path or call.told or ".",
+        require_place(path) if path else call.told or ".",
         warehouse=warehouse,
         roots=roots,
         default_branch=default_branch,
@@ -63,6 +63,8 @@ def init(
     )
     click.get_current_context().call_on_close(lake.close)
     call.answer(lambda: describe(lake), lambda screen: _text(screen, lake))
+    if not lake.roots:
+        call.note("a server of this lake takes no tables until 'penstock root add' says where they may be")
 
 
 def describe(lake: Lake) -> shapes.Lake:

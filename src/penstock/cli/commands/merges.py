@@ -1,26 +1,22 @@
-"""Bringing changes from one place to another: merge, transplant, rebase, revert."""
+"""Merge, transplant, rebase and revert: four ways to bring changes from one place to another."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from penstock.cli import shapes
+from penstock.cli.bringing import Bringing, to_take
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision
 from penstock.cli.declaration import command, expected_head_option, key_option, message_option
 from penstock.cli.rendering.history import short
-from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, Sides, merge_page
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import counted
-from penstock.errors import ConflictError, MergeConflict
+from penstock.cli.via import commit_of, if_readable, pinned, reference_in
+from penstock.errors import Denied
 from penstock.lake.lake import Lake
-from penstock.model.commits import EMPTY_COMMIT_ID, Commit
-from penstock.model.conflicts import ConflictKind
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode, MergeResult
 
@@ -64,92 +60,6 @@ def _taken(takes: Sequence[str], source: str, target: str) -> dict[str | Key, An
             )
         chosen[Key.parse(key)] = MergeMode.FORCE if side == source else MergeMode.DROP
     return chosen
-
-
-class _Bringing:
-    """One of the four commands: what it is called, between whom, and how the lake does it."""
-
-    def __init__(
-        self,
-        call: Call,
-        lake: Lake,
-        source: str,
-        target: str,
-        bring: Callable[[bool], MergeResult],
-        *,
-        heading: str = "",
-        base: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        self._call, self._lake, self._bring, self._base = call, lake, bring, base
-        self.source, self.target = source, target
-        self._heading = heading or f"{source} → {target}"
-
-    def run(
-        self,
-        dry_run: bool,
-        *,
-        count: Callable[[MergeResult], int | None],
-        done: Callable[[Screen, MergeResult], str],
-        ways_out: Callable[[MergeResult], list[str]],
-    ) -> None:
-        """Bring it, and answer with what came of it; conflicts are shown as a dry run shows them."""
-        try:
-            result = self._bring(dry_run)
-        except MergeConflict:
-            if self._call.json:
-                raise
-            result = self._bring(True)
-            if not result.conflicts:
-                raise  # what stood in the way has gone meanwhile
-
-        def text(screen: Screen) -> Iterator[str]:
-            if result.keys and (result.applied or result.dry_run):
-                ways = ways_out(result) if result.conflicts else []
-                yield from merge_page(screen, self._heading, self._sides(result), result, count(result), ways)
-            if not result.dry_run or not result.keys:
-                yield done(screen, result)
-
-        self._call.answer(lambda: shapes.Merge.of(self.source, self.target, result), text)
-        if result.conflicts:
-            click.get_current_context().exit(ConflictError.exit_code)
-
-    def _sides(self, result: MergeResult) -> Sides:
-        base = result.base or self._base()
-        since = self._lake.show(base).time if base not in (None, EMPTY_COMMIT_ID) else None
-
-        def last_change(side: str, key: Key) -> Commit | None:
-            return self._last_change(side, key, base, since)
-
-        return Sides(self.source, self.target, last_change)
-
-    def _last_change(self, side: str, key: Key, base: str | None, since: datetime | None) -> Commit | None:
-        """The newest commit of one side that changed a key since the common ancestor."""
-        if ".." in side:
-            side = side.partition("..")[2]
-        found = self._lake.log(side, table=key, since=since, limit=1)
-        return found[0] if found and found[0].id != base else None
-
-    def ways_out(self, result: MergeResult) -> list[str]:
-        """What to do about conflicts, each as a command or an option that can be copied."""
-        ways = []
-        keys = _to_take(result)
-        if keys:
-            text = f"To take one side: --take {self.target}={keys[0]} or --take {self.source}={keys[0]}"
-            ways.append(f"{text}." if len(keys) == 1 else f"{text}, and so on for the others.")
-        return ways + [
-            f"To have it there: penstock namespace create {shlex.quote(str(one.key))} --branch {self.target}"
-            for one in result.conflicts
-            if one.kind is ConflictKind.NAMESPACE_ABSENT
-        ]
-
-
-def _to_take(result: MergeResult) -> list[str]:
-    """The keys that a side can be taken of: not namespaces that neither side brings."""
-    return [
-        shlex.quote(str(one.key))
-        for one in result.keys
-        if any(conflict.kind not in NEEDED_AS_NAMESPACE for conflict in one.conflicts)
-    ]
 
 
 def _nothing_to_do(screen: Screen, text: str) -> str:
@@ -204,6 +114,7 @@ def merge(
             source,
             target,
             message=message,
+            author=call.who,
             keys=keys,
             default=default,
             expected_head=expected_head,
@@ -212,9 +123,9 @@ def merge(
         )
 
     def count(result: MergeResult) -> int:
-        before = lake.show(result.head).parents[0] if result.applied else result.head
+        before = commit_of(lake, result.head, target).parents[0] if result.applied else result.head
         assert result.source is not None
-        return lake.compare(result.source, before).ahead
+        return lake.compare(pinned(result.source, reference_in(source)), pinned(before, target)).ahead
 
     def done(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
@@ -223,8 +134,9 @@ def merge(
 
     def ways_out(result: MergeResult) -> list[str]:
         ways = merging.ways_out(result)
-        keys = _to_take(result)
-        if keys and lake.branch(source).exists and source != lake.default_branch:
+        keys = to_take(result)
+        is_branch = if_readable(lambda: lake.branch(source).exists)
+        if keys and is_branch and source != lake.default_branch:
             drops = "".join(f" --take {target}={key}" for key in keys[:3])
             more = " …" if len(keys) > 3 else ""
             ways.append(
@@ -232,7 +144,7 @@ def merge(
             )
         return ways
 
-    merging = _Bringing(call, lake, source, target, bring)
+    merging = Bringing(call, lake, source, target, bring)
     merging.run(dry_run, count=count, done=done, ways_out=ways_out)
 
 
@@ -292,11 +204,12 @@ def transplant(
             return _nothing_to_do(screen, f"{target} has all of that already")
         return f"transplanted as {', '.join(screen.paint(short(one), 'id') for one in result.commits)}"
 
+    last = commits.rpartition("..")[2]
+
     def fork() -> str:
-        last = lake.resolve(commits.rpartition("..")[2])
         return lake.compare(target, last).base
 
-    bringing = _Bringing(call, lake, commits, target, bring, base=fork)
+    bringing = Bringing(call, lake, commits, target, bring, revision=last, base=fork)
     bringing.run(
         dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
@@ -358,7 +271,7 @@ def rebase(
         head = screen.paint(short(result.head), "id")
         return f"{screen.paint(branch, 'name')} is at {head}, {repeated} repeated"
 
-    bringing = _Bringing(call, lake, branch, base, bring)
+    bringing = Bringing(call, lake, branch, base, bring)
     bringing.run(
         dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
@@ -399,15 +312,18 @@ def revert(
     """
     lake = call.open()
     branch = lake.branch(on).name
-    found = lake.resolve(commit)
-    # Resolved once: a revision such as 'main' names another commit as soon as this one has landed.
+    found, via = _commit_on(lake, commit, branch)
+    # Resolved once: a revision such as 'main' names another commit as soon as this one has landed. Under a
+    # key it is sent as it is written, so that a repetition is known again.
+    undone = pinned(found, via) if idempotency_key is None else commit
     keys = _taken(takes, commit, branch) if commit != branch else _taken(takes, short(found), branch)
 
     def bring(preview: bool) -> MergeResult:
         return lake.revert(
-            found,
+            undone,
             branch,
             message=message,
+            author=call.who,
             keys=keys,
             expected_head=expected_head,
             dry_run=preview,
@@ -420,11 +336,17 @@ def revert(
         return f"reverted {screen.paint(short(found), 'id')} as {screen.paint(short(result.head), 'id')}"
 
     def parent() -> str | None:
-        return next(iter(lake.show(found).parents), None)
+        return next(iter(commit_of(lake, found, via).parents), None)
 
-    label = commit if commit != branch else short(found)
-    bringing = _Bringing(
-        call, lake, label, branch, bring, heading=f"undo {short(found)} on {branch}", base=parent
+    bringing = Bringing(
+        call,
+        lake,
+        commit if commit != branch else short(found),
+        branch,
+        bring,
+        heading=f"undo {short(found)} on {branch}",
+        revision=pinned(found, via),
+        base=parent,
     )
     bringing.run(
         dry_run,
@@ -432,3 +354,17 @@ def revert(
         done=done,
         ways_out=bringing.ways_out,
     )
+
+
+def _commit_on(lake: Lake, revision: str, branch: str) -> tuple[str, str | None]:
+    """A commit to undo on a branch, and the reference that leads to it.
+
+    Who may not read every reference names it by its id all the same, since it is on the branch.
+    """
+    via = reference_in(revision)
+    try:
+        return lake.resolve(revision), via
+    except Denied:
+        if via is not None:
+            raise
+        return lake.resolve(pinned(revision, branch)), branch

@@ -82,7 +82,7 @@ def namespace_create(
     lake = call.open()
     target = lake.branch(branch)
     said = {} if message is None else {"message": message}
-    commit = target.create_namespace(key, pairs, idempotency_key=idempotency_key, **said)
+    commit = target.create_namespace(key, pairs, author=call.who, idempotency_key=idempotency_key, **said)
     say_committed(call, lake, commit, target.name)
 
 
@@ -105,8 +105,8 @@ def namespace_delete(call: Call, key: str, branch: str | None, message: str | No
     """Delete the namespace KEY, which must be empty."""
     lake = call.open()
     target = lake.branch(branch)
-    base = target.head
-    found = lake.at(base).get(key)
+    snapshot = target.snapshot()
+    found = snapshot.get(key)
     if found is None:
         raise KeyNotFound(f"there is no namespace '{key}' on '{target.name}'", key=key, ref=target.name)
     if not isinstance(found, Namespace):
@@ -114,5 +114,5 @@ def namespace_delete(call: Call, key: str, branch: str | None, message: str | No
             f"'{key}' is a {found.type}, not a namespace; use 'penstock delete {key}'", key=key
         )
     text = f"drop namespace {key}" if message is None else message
-    commit = target.drop(key, message=text, base=base)
+    commit = target.drop(key, message=text, author=call.who, base=snapshot.id)
     say_committed(call, lake, commit, target.name)

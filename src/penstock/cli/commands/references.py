@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,14 +14,12 @@ from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
+from penstock.cli.via import commit_of
 from penstock.lake.answers import LogLine
+from penstock.lake.calls import AssignReference, CreateReference, DeleteReference
 from penstock.lake.lake import Lake
-from penstock.lake.views import Branch, Tag
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.references import Kind, Reference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LIST_LIMIT = 100
 NAMES_READ_MAX = 1000
@@ -65,7 +62,7 @@ def _row(screen: Screen, lake: Lake, one: Reference) -> list[Cell | str]:
     name = Cell(f"{mark} {one.name}", "name") if one.kind is Kind.BRANCH else Cell(one.name, "name")
     if one.id == EMPTY_COMMIT_ID:
         return [name, Cell("empty", "dim"), "", ""]
-    commit = lake.show(one.id)
+    commit = commit_of(lake, one.id, one.name)
     return [
         name,
         Cell(short(one.id), "id"),
@@ -74,39 +71,36 @@ def _row(screen: Screen, lake: Lake, one: Reference) -> list[Cell | str]:
     ]
 
 
-def _said(call: Call, lake: Lake, view: Branch | Tag, what: str) -> None:
-    reference = view.reference
-    where = "empty" if reference.id == EMPTY_COMMIT_ID else f"at {short(reference.id)}"
+def _said(call: Call, lake: Lake, one: Reference, what: str) -> None:
+    where = "empty" if one.id == EMPTY_COMMIT_ID else f"at {short(one.id)}"
     call.answer(
-        lambda: shapes.Reference.of(reference, lake.default_branch),
-        lambda screen: [f"{what} {view.kind.value} {screen.paint(view.name, 'name')} {where}"],
+        lambda: shapes.Reference.of(one, lake.default_branch),
+        lambda screen: [f"{what} {one.kind.value} {screen.paint(one.name, 'name')} {where}"],
     )
 
 
-def _create(call: Call, view: Callable[[Lake], Branch | Tag], at: str | None, key: str | None) -> None:
+def _create(call: Call, kind: Kind, name: str, at: str | None, key: str | None) -> None:
     lake = call.open()
-    made = view(lake)
-    made.create(at, idempotency_key=key)
-    _said(call, lake, made, "created")
+    asked = CreateReference(name=name, kind=kind, at=at, who=lake.author, idempotency_key=key)
+    _said(call, lake, lake.do(asked), "created")
 
 
-def _assign(
-    call: Call, view: Callable[[Lake], Branch | Tag], to: str, expected: str | None, key: str | None
-) -> None:
+def _assign(call: Call, kind: Kind, name: str, to: str, expected: str | None, key: str | None) -> None:
     lake = call.open()
-    moved = view(lake)
-    moved.assign(to, expected=expected, idempotency_key=key)
-    _said(call, lake, moved, "assigned")
+    asked = AssignReference(
+        name=name, kind=kind, to=to, expected=expected, who=lake.author, idempotency_key=key
+    )
+    _said(call, lake, lake.do(asked), "assigned")
 
 
-def _delete(call: Call, view: Callable[[Lake], Branch | Tag], expected: str | None, key: str | None) -> None:
-    gone = view(call.open())
-    gone.delete(expected=expected, idempotency_key=key)
+def _delete(call: Call, kind: Kind, name: str, expected: str | None, key: str | None) -> None:
+    lake = call.open()
+    lake.do(DeleteReference(name=name, kind=kind, expected=expected, who=lake.author, idempotency_key=key))
     call.answer(
-        lambda: shapes.DeletedReference(name=gone.name, deleted=True),
+        lambda: shapes.DeletedReference(name=name, deleted=True),
         lambda screen: [
-            f"deleted {gone.kind.value} {screen.paint(gone.name, 'name')}",
-            f"  What happened to it can still be read: penstock reflog {gone.name}",
+            f"deleted {kind.value} {screen.paint(name, 'name')}",
+            f"  What happened to it can still be read: penstock reflog {name}",
         ],
     )
 
@@ -173,7 +167,7 @@ def branch_create(call: Call, name: str, at: str | None, idempotency_key: str | 
 
     It costs nothing, however large the lake is.
     """
-    _create(call, lambda lake: lake.branch(name), at, idempotency_key)
+    _create(call, Kind.BRANCH, name, at, idempotency_key)
 
 
 @branch.command(
@@ -191,7 +185,7 @@ def branch_assign(
 
     What it named before stays in its reflog, and can be assigned back.
     """
-    _assign(call, lambda lake: lake.branch(name), to, expected_head, idempotency_key)
+    _assign(call, Kind.BRANCH, name, to, expected_head, idempotency_key)
 
 
 @branch.command("delete", prints="DeletedReference", examples="$ penstock branch delete old")
@@ -201,7 +195,7 @@ def branch_assign(
 @pass_call
 def branch_delete(call: Call, name: str, expected_head: str | None, idempotency_key: str | None) -> None:
     """Delete the branch NAME. The default branch cannot be deleted."""
-    _delete(call, lambda lake: lake.branch(name), expected_head, idempotency_key)
+    _delete(call, Kind.BRANCH, name, expected_head, idempotency_key)
 
 
 # -- tags --------------------------------------------------------------------------------------------------
@@ -235,7 +229,7 @@ def tag_list(call: Call, prefix: str, limit: int, after: str) -> None:
 @pass_call
 def tag_create(call: Call, name: str, at: str | None, idempotency_key: str | None) -> None:
     """Create the tag NAME."""
-    _create(call, lambda lake: lake.tag(name), at, idempotency_key)
+    _create(call, Kind.TAG, name, at, idempotency_key)
 
 
 @tag.command("assign", prints="Reference", examples="$ penstock tag assign before-returns --to main")
@@ -248,7 +242,7 @@ def tag_assign(
     call: Call, name: str, to: str, expected_head: str | None, idempotency_key: str | None
 ) -> None:
     """Let the tag NAME name another commit."""
-    _assign(call, lambda lake: lake.tag(name), to, expected_head, idempotency_key)
+    _assign(call, Kind.TAG, name, to, expected_head, idempotency_key)
 
 
 @tag.command("delete", prints="DeletedReference", examples="$ penstock tag delete before-returns")
@@ -258,7 +252,7 @@ def tag_assign(
 @pass_call
 def tag_delete(call: Call, name: str, expected_head: str | None, idempotency_key: str | None) -> None:
     """Delete the tag NAME. What it named stays as long as something else leads there."""
-    _delete(call, lambda lake: lake.tag(name), expected_head, idempotency_key)
+    _delete(call, Kind.TAG, name, expected_head, idempotency_key)
 
 
 # -- what happened to them ---------------------------------------------------------------------------------

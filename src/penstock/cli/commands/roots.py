@@ -12,7 +12,7 @@ from penstock.cli.declaration import group
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.lake.answers import About
-from penstock.lake.lake import Lake
+from penstock.lake.calls import ChangeRoots
 
 
 @group("root", prints="Roots", examples="$ penstock root add s3://bucket/sales\n$ penstock root")
@@ -25,14 +25,14 @@ def root(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         call = ctx.ensure_object(Call)
-        _say(call, call.open())
+        _say(call, call.open().about)
 
 
 @root.command("list", prints="Roots", examples="$ penstock root list")
 @pass_call
 def root_list(call: Call) -> None:
     """List the places where tables may be."""
-    _say(call, call.open())
+    _say(call, call.open().about)
 
 
 @root.command("add", prints="Roots", examples="$ penstock root add s3://bucket/exports s3://bucket/archive")
@@ -40,9 +40,7 @@ def root_list(call: Call) -> None:
 @pass_call
 def root_add(call: Call, locations: tuple[str, ...]) -> None:
     """Let tables be at each LOCATION and below it: a directory, or a URL such as s3://bucket/prefix."""
-    lake = call.open()
-    lake.add_root(*locations)
-    _say(call, lake)
+    _say(call, call.open().do(ChangeRoots(add=locations)))
 
 
 @root.command("remove", prints="Roots", examples="$ penstock root remove s3://bucket/archive")
@@ -50,13 +48,10 @@ def root_add(call: Call, locations: tuple[str, ...]) -> None:
 @pass_call
 def root_remove(call: Call, locations: tuple[str, ...]) -> None:
     """Let no further tables be at each LOCATION. Tables that are there already stay, and can be read."""
-    lake = call.open()
-    lake.remove_root(*locations)
-    _say(call, lake)
+    _say(call, call.open().do(ChangeRoots(remove=locations)))
 
 
-def _say(call: Call, lake: Lake) -> None:
-    about = lake.about
+def _say(call: Call, about: About) -> None:
     call.answer(lambda: shapes.Roots.of(about), lambda screen: _listing(screen, about))
 
 

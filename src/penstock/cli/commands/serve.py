@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
 import click
 import msgspec
@@ -15,6 +15,9 @@ from penstock.cli.declaration import command
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
 from penstock.server.limits import Limits
+
+if TYPE_CHECKING:
+    from penstock.server.run import Serving
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -150,25 +153,32 @@ def serve(
         log_level=Level(log_level),
         logs_for_people=sys.stderr.isatty(),
     )
-    run.serve(serving, lambda place, url: _announce(call, place, url, workers))
+    run.serve(serving, lambda place, url: _announce(call, place, url, serving))
 
 
 def _limits(told: dict[str, Any]) -> Limits:
     try:
         return msgspec.convert(told, Limits)
     except msgspec.ValidationError as problem:
-        expected, _, name = str(problem).partition(" - at `$.")
-        name = name.rstrip("`")
+        name = str(problem).rpartition("$.")[2].rstrip("`")
         raise click.BadParameter(
-            f"{told[name]}: {expected.lower()}", param_hint=f"--{name.replace('_', '-')}"
+            f"{told[name]} is not {_range(name)}", param_hint=f"--{name.replace('_', '-')}"
         ) from None
 
 
-def _announce(call: Call, place: str, url: str, workers: int) -> None:
+def _range(name: str) -> str:
+    """What a limit may be, in words."""
+    [bounds] = get_type_hints(Limits, include_extras=True)[name].__metadata__
+    most = f" and up to {bounds.le:,}" if bounds.le is not None else ""
+    return f"above {bounds.gt}{most}" if bounds.gt is not None else f"{bounds.ge:,} or more{most}"
+
+
+def _announce(call: Call, place: str, url: str, serving: Serving) -> None:
     """Say that it serves, in one line: whoever waits for it reads a line, since the output goes on."""
-    shape = shapes.Server(lake=place, url=url, workers=workers)
+    if call.json:
+        shape = shapes.Server(lake=place, url=url, workers=serving.workers)
+        print(msgspec.json.encode(shape).decode(), flush=True)
+        return
+    everywhere = " to every network of this machine, here" if serving.host in ("0.0.0.0", "::") else ""
     where = Screen.of(sys.stdout).paint(url, "strong")
-    print(
-        msgspec.json.encode(shape).decode() if call.json else f"Penstock serves {place} at {where}",
-        flush=True,
-    )
+    print(f"Penstock serves {place}{everywhere} at {where}", flush=True)

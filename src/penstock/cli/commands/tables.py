@@ -11,7 +11,6 @@ import click
 
 from penstock.cli import contents, shapes
 from penstock.cli.call import Call, pass_call
-from penstock.cli.commands.history import changes_of
 from penstock.cli.commands.references import names_at
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import (
@@ -28,6 +27,7 @@ from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.contents import changes, place
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.via import changes_of, if_readable
 from penstock.errors import InvalidContent
 from penstock.lake.lake import Lake
 from penstock.model.commits import Commit
@@ -97,17 +97,18 @@ def list_entries(
 
 
 def say_committed(call: Call, lake: Lake, commit: Commit, branch: str) -> None:
-    """Answer with a commit that was just made."""
-    made = changes_of(lake, commit)
+    """Answer with a commit that was just made, also if no more can be read about it."""
+    made = if_readable(lambda: changes_of(lake, commit, branch))
 
     def text(screen: Screen) -> Iterator[str]:
         yield f"committed {screen.paint(short(commit.id), 'id')} to {screen.paint(branch, 'name')}"
         yield from changes(screen, made or [])
 
-    call.answer(
-        lambda: shapes.ChangedCommit.build(commit, made, names_at(lake).get(commit.id, ())),
-        text,
-    )
+    def shape() -> shapes.ChangedCommit:
+        names = if_readable(lambda: names_at(lake)) or {}
+        return shapes.ChangedCommit.build(commit, made, names.get(commit.id, ()))
+
+    call.answer(shape, text)
 
 
 @command(
@@ -173,7 +174,9 @@ def put(
         given = contents.from_json(_read(content or ""))
     lake = call.open()
     target = lake.branch(branch)
-    commit = target.put(key, given, message=message, base=base, idempotency_key=idempotency_key)
+    commit = target.put(
+        key, given, message=message, author=call.who, base=base, idempotency_key=idempotency_key
+    )
     say_committed(call, lake, commit, target.name)
 
 
@@ -214,5 +217,5 @@ def delete(
     """Let KEY hold nothing. The table's files stay where they are; earlier commits still name it."""
     lake = call.open()
     target = lake.branch(branch)
-    commit = target.drop(key, message=message, base=base, idempotency_key=idempotency_key)
+    commit = target.drop(key, message=message, author=call.who, base=base, idempotency_key=idempotency_key)
     say_committed(call, lake, commit, target.name)

@@ -15,7 +15,7 @@ from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago, moment
 from penstock.errors import InvalidRequest, PenstockError, TokenNotFound
 from penstock.lake.lake import Lake
-from penstock.lake.tokens import parse_token
+from penstock.lake.tokens import new_token, parse_token
 from penstock.model.names import parse_time_us
 from penstock.model.tokens import Token
 
@@ -104,9 +104,9 @@ def token_create(call: Call, name: str, grants: tuple[str, ...], expires: str | 
     """
     end = _moment(expires) if expires is not None else None
     lake = call.open()
-    text = lake.create_token(name, *grants, expires=end)
-    made = next(one for one in lake.tokens() if one.id == parse_token(text).id)
-    call.note("keep this token now; it is not shown again")
+    text, asked = new_token(name, grants, end)
+    made = lake.do(asked)
+    call.note("keep this token now; it is not shown again. Clients take it from PENSTOCK_TOKEN")
     call.answer(lambda: shapes.NewToken.build(made, text), lambda _: [text])
 
 
@@ -150,7 +150,7 @@ def _id(lake: Lake, which: str) -> str:
         return which
     named = [one.id for one in known if one.name == which]
     if not named:
-        raise TokenNotFound(f"there is no token '{which}'; 'penstock token' lists them", id=which)
+        raise TokenNotFound(f"there is no token '{which}'", id=which)
     if len(named) > 1:
         raise InvalidRequest(f"several tokens are named '{which}'; say which by its id: {', '.join(named)}")
     return named[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -20,7 +21,7 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.GetAbout: writing.about,
     calls.GetSetting: writing.for_anybody,
     calls.PutSetting: writing.for_administrators,
-    calls.ChangeRoots: writing.change_roots,
+    calls.ChangeRoots: writing.for_administrators,
     calls.KeepHistory: writing.for_administrators,
     calls.Sweep: writing.for_administrators,
     calls.Fsck: writing.for_administrators,
@@ -58,8 +59,9 @@ class Guarded:
     authors are for the request to name.
     """
 
-    def __init__(self, catalogue: Catalogue, caller: Caller) -> None:
-        self._catalogue, self._caller = catalogue, caller
+    def __init__(self, catalogue: Catalogue, caller: Caller, deadline_s: float = inf) -> None:
+        """``deadline_s`` is when nobody waits any longer, as ``time.monotonic`` tells it."""
+        self._catalogue, self._caller, self._deadline_s = catalogue, caller, deadline_s
         self.page_max = catalogue.page_max
 
     def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
@@ -68,7 +70,7 @@ class Guarded:
             raise self._caller.denied(f"ask for {type(call).__name__}")
         if isinstance(call, calls.Write) and self._caller.name:
             call = msgspec.structs.replace(call, who=self._caller.name)
-        return cast("R", rule(Rights(self._catalogue, self._caller, progress), call))
+        return cast("R", rule(Rights(self._catalogue, self._caller, progress, self._deadline_s), call))
 
     def close(self) -> None:
         """The lake stays open: others use it too."""

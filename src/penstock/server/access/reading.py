@@ -84,8 +84,8 @@ def get_changes(rights: Rights, call: calls.GetChanges) -> tuple[Difference, ...
 
 
 def diff(rights: Rights, call: calls.Diff) -> tuple[Difference, ...]:
-    before, keys_before = rights.read(call.before)
-    to, keys_after = rights.read(call.to)
+    before, keys_before = rights.read(call.before, call.before_via)
+    to, keys_after = rights.read(call.to, call.to_via)
     prefix = call.prefix or keys_before.namespace
     call = msgspec.structs.replace(call, before=before, to=to, prefix=prefix)
     return _of_keys(rights, call, keys_before, keys_after)
@@ -98,9 +98,13 @@ def compare(rights: Rights, call: calls.Compare) -> Comparison:
 
 
 def get_outcome(rights: Rights, call: calls.GetOutcome) -> Landing | None:
-    if not rights.caller.keys_everywhere(Role.READ).patterns:
-        rights.caller.require(Role.READ, rights.named(call.branch))
-    return rights.do(call)
+    if rights.caller.keys_everywhere(Role.READ).are_all:
+        return rights.do(call)
+    keys = rights.caller.require(Role.READ, rights.named(call.branch))
+    found = rights.do(call)
+    if found is None or keys.are_all:
+        return found
+    return msgspec.structs.replace(found, commit=None)
 
 
 def get_commit(rights: Rights, call: calls.GetCommit) -> Commit:

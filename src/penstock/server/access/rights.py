@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
 
+from penstock.errors import TimedOut
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import PAGE_MAX, Call, GetAbout
 from penstock.lake.catalogue import Catalogue
@@ -22,12 +25,20 @@ T = TypeVar("T")
 class Rights:
     """A caller, and the catalogue that they ask through it."""
 
-    def __init__(self, catalogue: Catalogue, caller: Caller, progress: Progress = silent) -> None:
-        self._catalogue, self._progress = catalogue, progress
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        caller: Caller,
+        progress: Progress = silent,
+        deadline_s: float = inf,
+    ) -> None:
+        self._catalogue, self._progress, self._deadline_s = catalogue, progress, deadline_s
         self.caller = caller
 
     def do(self, call: Call[R]) -> R:
-        """Carry out a call that was checked."""
+        """Carry out a call that was checked; ``TimedOut`` if nobody waits for it any longer."""
+        if time.monotonic() > self._deadline_s:  # a request may be made of many calls
+            raise TimedOut("the request took too long, and was stopped before it was done")
         return self._catalogue.do(call, self._progress)
 
     def named(self, reference: str | None) -> str:
@@ -54,7 +65,8 @@ class Rights:
             return revision, ALL_KEYS  # the empty lake
         if not anywhere.patterns:
             raise self.caller.denied(
-                f"read a commit by its id alone: name the reference that it is on, as in main@{parsed.commit}"
+                "read a commit by its id alone: name the reference that it is on, as in "
+                f"BRANCH@{parsed.commit}"
             )
         return revision, anywhere
 

@@ -17,7 +17,7 @@ from penstock.model.operations import Change, Put, Unchanged
 from penstock.model.references import Reference
 from penstock.model.tokens import Role
 from penstock.server.access.caller import Keys
-from penstock.server.access.locations import check_host, check_locations, locations_of
+from penstock.server.access.locations import check_locations, locations_of
 from penstock.server.access.rights import Rights
 
 R = TypeVar("R")
@@ -37,13 +37,6 @@ def about(rights: Rights, call: calls.GetAbout) -> About:
 
 def for_administrators(rights: Rights, call: calls.Call[R]) -> R:
     rights.caller.require_admin()
-    return rights.do(call)
-
-
-def change_roots(rights: Rights, call: calls.ChangeRoots) -> About:
-    rights.caller.require_admin()
-    for root in call.add:
-        check_host(root)
     return rights.do(call)
 
 

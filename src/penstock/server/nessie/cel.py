@@ -1,10 +1,14 @@
 """Filters: expressions in CEL, the Common Expression Language, that choose what a list shows.
 
-An expression comes from a client, so what it may cost is decided before it runs: its length, how deeply its
-brackets and its loops nest, and how much one evaluation can amount to with the lists that it is given. The
-library that evaluates it differs from the language in three places, which are put right in the expression:
-``size`` counts characters and not bytes, ``has`` is false for a field without a value, and the patterns of
-``matches`` are bounded.
+An expression comes from a client, and the library that evaluates it stops all threads meanwhile. Hence what
+it may cost is decided before it runs: by its length, by how deeply its brackets and its loops nest, and by
+the most that one evaluation can amount to with the lists that it is given. Loops over the operations of a
+commit, which may be thousands, go through them in pieces, so that other threads run in between and the
+time limit acts.
+
+The library differs from the language in three places, which are put right in the expression: ``size`` counts
+characters and not bytes, ``has`` is false for a field without a value, and the patterns of ``matches`` are
+bounded.
 """
 
 from __future__ import annotations
@@ -12,24 +16,43 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.server.nessie.cel_items import VARIABLES, FilterKind, mentioned
-from penstock.server.nessie.cel_words import MATCHES, SIZE, Shape, TooCostly, mended, shape_of, tokens_of
+from penstock.server.nessie.cel_items import VARIABLES, FilterKind, mentioned, sizes_of
+from penstock.server.nessie.cel_words import (
+    LOOP,
+    MATCHES,
+    SIZE,
+    Shape,
+    Token,
+    TooCostly,
+    loops_apart,
+    mended,
+    shape_of,
+    tokens_of,
+)
+
+Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 
 EXPRESSION_MAX_CHARS: Final = 4_000
-WORK_MAX: Final = 5_000_000
-"""What one evaluation may amount to: about as many steps, and far less than a second."""
+WORK_MAX: Final = 2_000_000
+"""How many steps the library may take at once: at most about 0.1 s, and a few megabytes."""
+PIECE: Final = 50
+"""How many operations a loop over them goes through at once."""
 PATTERN_MAX_CHARS: Final = 500
 REPETITIONS_MAX: Final = 100
 """What the counts of a pattern, such as ``{3,20}``, may multiply to."""
-MATCHES_MAX_S: Final = 1.0
-"""How long the patterns of one evaluation may take."""
+PATTERN_WORK_MAX: Final = 20_000_000
+"""What the characters of a pattern, its repetitions and the characters of a text may multiply to."""
+EVALUATION_MAX_S: Final = 2.0
+"""How much computing time the patterns and pieces of one evaluation may take."""
 FILTER_MAX_S: Final = 10.0
-"""How long a filter may run for one answer, over all items."""
+"""How much computing time a filter may take for one answer, over all items."""
 
 _TYPES: Final = frozenset(
     ("bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint")
@@ -39,6 +62,9 @@ _FUNCTIONS: Final = _TYPES | {
     *("getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours"),
     *("getMilliseconds", "getMinutes", "getMonth", "getSeconds"),
 }
+_CHEAP: Final = (
+    "operations.exists(…) and operations.all(…) go through any number if they mention 'operations' only once"
+)
 _FAILURES: Final = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 """What the library raises for an expression that cannot be read or evaluated."""
 
@@ -56,38 +82,67 @@ def filter_for(kind: FilterKind, expression: str) -> Callable[[Mapping[str, Any]
         nonlocal spent_s
         if spent_s > FILTER_MAX_S:
             raise _refused(expression, f"it takes longer than {FILTER_MAX_S:g} s")
-        start = time.perf_counter()
+        start = time.thread_time()
         try:
             return script.holds_for(item)
         finally:
-            spent_s += time.perf_counter() - start
+            spent_s += time.thread_time() - start
 
     return keep
 
 
-class Script:
-    """An expression that was read and found fit. Evaluating it changes nothing, so that threads share it."""
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """An expression, or one loop of it, that was read and found fit."""
 
-    def __init__(self, expression: str, program: Any, shape: Shape, names: Iterable[str]) -> None:
-        self._expression = expression
-        self._program = program
-        self._shape = shape
-        self._names = tuple(names)
+    text: str
+    program: Any
+    shape: Shape
+    names: tuple[str, ...]
+    """The variables that it is given."""
+
+    def evaluate(self, item: Mapping[str, Any], functions: Functions) -> Any:
+        """What it comes to; one of ``_FAILURES`` if that costs too much or cannot be said."""
+        values = {name: mentioned(item[name], self.text) for name in self.names}
+        if self.shape.work(sizes_of(values)) > WORK_MAX:
+            many = len(values.get("operations", ()))
+            raise ValueError("it costs too much" + (f" with {many} operations; {_CHEAP}" if many else ""))
+        return self.program.execute(_library().Context(values, dict(functions)))
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True):
+    """An expression in parts. Evaluating it changes nothing, so that threads share it."""
+
+    expression: str
+    main: Part
+    loops: tuple[Part, ...]
+    """Loops over operations, which the main part calls by their number."""
 
     def holds_for(self, item: Mapping[str, Any]) -> bool:
         """Whether it is true of the item."""
-        values = {name: mentioned(item[name], self._expression) for name in self._names}
-        operations = values.get("operations", ())
-        work = self._shape.work(len(operations), _longest(values))
-        if work > WORK_MAX:
-            raise _refused(self._expression, "it costs too much: its loops go through too much")
+        deadline = time.thread_time() + EVALUATION_MAX_S
+        functions: Functions = {SIZE: partial(_size, deadline), MATCHES: partial(_matches, deadline)}
+        loop = partial(self._loop, item, functions, deadline)
         try:
-            result = self._program.execute(_context(values))
+            result = self.main.evaluate(item, {**functions, LOOP: loop})
         except _FAILURES as problem:
-            raise _refused(self._expression, _told(problem)) from None
+            raise _refused(self.expression, _told(problem)) from None
         if not isinstance(result, bool):
-            raise _refused(self._expression, "it must come to true or false")
+            raise _refused(self.expression, "it must come to true or false")
         return result
+
+    def _loop(self, item: Mapping[str, Any], functions: Functions, deadline: float, number: int) -> bool:
+        """What a loop comes to over all operations; a failure reaches the caller through the library."""
+        loop, operations = self.loops[number], item["operations"]
+        for_all = loop.text.startswith("operations.all(")
+        try:
+            for start in range(0, len(operations), PIECE):
+                _check_time(deadline)
+                piece = {**item, "operations": operations[start : start + PIECE]}
+                if bool(loop.evaluate(piece, functions)) is not for_all:
+                    return not for_all
+        except _FAILURES as problem:
+            raise ValueError(_told(problem)) from None
+        return for_all
 
 
 @lru_cache(maxsize=256)
@@ -96,14 +151,23 @@ def _script(kind: FilterKind, expression: str) -> Script:
     if len(expression) > EXPRESSION_MAX_CHARS:
         raise InvalidRequest(f"a filter has at most {EXPRESSION_MAX_CHARS} characters")
     program = _compiled(expression, expression)
-    tokens = tuple(tokens_of(expression))
+    rest, loops = loops_apart(tuple(tokens_of(expression)), "operations")
     try:
-        shape = shape_of(tokens)
+        parts = [_part(kind, expression, tokens) for tokens in (rest, *loops)]
     except TooCostly as problem:
         raise _refused(expression, str(problem)) from None
-    _check_names(kind, expression, program, shape)
+    _check_names(kind, expression, program, [part.shape for part in parts])
+    return Script(expression=expression, main=parts[0], loops=tuple(parts[1:]))
+
+
+def _part(kind: FilterKind, expression: str, tokens: Sequence[Token]) -> Part:
+    shape = shape_of(tokens)
     program = _compiled("".join(mended(tokens)), expression)
-    return Script(expression, program, shape, VARIABLES[kind].keys() & set(program.variables()))
+    names = VARIABLES[kind].keys() & set(program.variables())
+    if not names <= {name for name, _ in shape.mentions}:
+        raise _refused(expression, "it is written in a way that cannot be followed")
+    text = "".join(token.text for token in tokens)
+    return Part(text=text, program=program, shape=shape, names=tuple(names))
 
 
 def _compiled(text: str, expression: str) -> Any:
@@ -125,14 +189,15 @@ def _library() -> Any:
     return cel
 
 
-def _check_names(kind: FilterKind, expression: str, program: Any, shape: Shape) -> None:
+def _check_names(kind: FilterKind, expression: str, program: Any, shapes: Sequence[Shape]) -> None:
     """Refuse variables, fields and functions that there are not, also where they would never be reached."""
     declared = VARIABLES[kind]
+    bound = frozenset[str]().union(*(shape.bound for shape in shapes))
     for name in program.variables():
-        if name not in declared and name not in shape.bound and name not in _TYPES:
+        if name not in declared and name not in bound and name not in _TYPES:
             raise _refused(expression, f"undeclared reference to '{name}'")
-    for name, field in shape.mentions:
-        fields = declared.get(name) if name not in shape.bound else None
+    for name, field in (mention for shape in shapes for mention in shape.mentions):
+        fields = declared.get(name) if name not in bound else None
         if fields is not None and field and field not in fields:
             raise _refused(expression, f"undefined field '{field}' of '{name}'")
     for name in program.functions():
@@ -140,14 +205,14 @@ def _check_names(kind: FilterKind, expression: str, program: Any, shape: Shape) 
             raise _refused(expression, f"undeclared function '{name}'")
 
 
-def _context(values: dict[str, Any]) -> Any:
-    """The values and functions of one evaluation."""
-    matches = partial(_matches, time.perf_counter() + MATCHES_MAX_S)
-    return _library().Context(values, {SIZE: _size, MATCHES: matches})
+def _check_time(deadline: float) -> None:
+    if time.thread_time() > deadline:
+        raise ValueError(f"it takes longer than {EVALUATION_MAX_S:g} s for one item")
 
 
-def _size(value: Any) -> int:
+def _size(deadline: float, value: Any) -> int:
     """How many characters, elements or keys there are."""
+    _check_time(deadline)
     return len(value)
 
 
@@ -156,27 +221,20 @@ def _matches(deadline: float, text: str, pattern: str) -> bool:
 
     The library reads the pattern each time, which may take a millisecond: hence the deadline.
     """
-    if time.perf_counter() > deadline:
-        raise ValueError(f"its patterns take longer than {MATCHES_MAX_S:g} s")
+    _check_time(deadline)
     if len(pattern) > PATTERN_MAX_CHARS:
         raise ValueError(f"a pattern has at most {PATTERN_MAX_CHARS} characters")
     repetitions = 1
     for count in re.findall(r"\{[\d,]*?(\d+),?\}", pattern):
         repetitions *= max(int(count), 1)
-    if repetitions > REPETITIONS_MAX:
-        raise ValueError("a pattern that counts so far costs too much")
+    if repetitions > REPETITIONS_MAX or len(pattern) * repetitions * len(text) > PATTERN_WORK_MAX:
+        raise ValueError("a pattern with such counts costs too much on such a text")
     return bool(_library_matches().execute({"text": text, "pattern": pattern}))
 
 
 @cache
 def _library_matches() -> Any:
     return _library().compile("text.matches(pattern)")
-
-
-def _longest(values: Mapping[str, Any]) -> int:
-    """The longest of the lists and maps in the values, apart from ``operations``."""
-    fields = (field for value in values.values() if isinstance(value, dict) for field in value.values())
-    return max((len(field) for field in fields if isinstance(field, list | dict)), default=20)
 
 
 def _told(problem: Exception) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
+from penstock.server.nessie.cel_words import Sizes
 from penstock.server.nessie.keys import name_key, write_separated_key
 
 FilterKind: TypeAlias = Literal["references", "commits", "entries", "diff"]
@@ -86,6 +87,27 @@ def mentioned(value: Any, expression: str) -> Any:
     if isinstance(value, KeyFacts) and value.operation:
         fields = OPERATION
     return {name: make(value) for name, make in fields.items() if name in expression}
+
+
+def sizes_of(values: Mapping[str, Any]) -> Sizes:
+    """How large values are that ``mentioned`` made."""
+    lengths, elements = [1], [1]
+
+    def size(value: Any) -> int:
+        if isinstance(value, str):
+            return 1 + len(value) // 64
+        if isinstance(value, list):
+            parts = [size(element) for element in value]
+            elements.append(max(parts, default=1))
+        elif isinstance(value, dict):
+            parts = [size(name) + size(part) for name, part in value.items()]
+        else:
+            return 1
+        lengths.append(len(parts))
+        return 1 + sum(parts)
+
+    each = {name: size(value) for name, value in values.items()}
+    return Sizes(values=each, longest=max(lengths), largest=max(elements))
 
 
 def _namespace(key: Key) -> str:

@@ -7,6 +7,7 @@ the words are looked at once more here.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -22,9 +23,14 @@ SUMS_MAX: Final = 16
 SIZE: Final = "penstock_size"
 MATCHES: Final = "penstock_matches"
 """What stands in for the functions of the library that do not do what the language says."""
+LOOP: Final = "penstock_loop"
+"""What stands in for a loop that is evaluated apart."""
 
 _REPLACED: Final = {"size": SIZE, "matches": MATCHES}
 _LOOPS: Final = frozenset(("all", "exists", "exists_one", "existsOne", "filter", "map"))
+_COLLECTING: Final = frozenset(("filter", "map"))
+_WRITTEN_OUT: Final = "[]"
+_CONSTANTS: Final = frozenset(("true", "false", "null", "in"))
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
@@ -50,12 +56,28 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     """What stands before it and means nothing."""
 
 
+class Sizes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How large the values are that an expression is given, counted in parts and in 64 characters of text."""
+
+    values: dict[str, int]
+    longest: int = 1
+    """No list or map has more elements."""
+    largest: int = 1
+    """No element of a list is larger."""
+
+
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """What an expression can cost, as far as its words tell."""
 
-    words: int
-    loops: int
-    """How deeply they nest."""
+    words: tuple[int, ...]
+    """How many there are outside of loops, inside of one, inside of two."""
+    weights: dict[tuple[int, str], int]
+    """How often each name stands inside of so many loops; once more for every bracket around it."""
+    collects: int
+    """How many loops put lists together, which are copied for every element."""
+    carried: frozenset[str]
+    """Names inside of ``map``, which may become elements."""
+    sums: int
     longest: int
     """No list that is written out has more elements."""
     bound: frozenset[str]
@@ -63,13 +85,23 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     mentions: tuple[tuple[str, str], ...]
     """Variables and the fields of theirs that are asked for."""
 
-    def work(self, large: int, small: int) -> int:
-        """About how many steps an evaluation takes, with so many ``operations`` and other lists so long."""
-        named = sum(1 for name, _ in self.mentions if name == "operations")
-        over_large = min(named, self.loops)
-        others = max(small, self.longest, 1)
-        work: int = self.words * max(large, 1) ** over_large * others ** (self.loops - over_large)
-        return work
+    def work(self, sizes: Sizes) -> int:
+        """The most steps that an evaluation takes with values of such sizes; a step is about 50 ns.
+
+        The library takes 20 steps to receive a part of a value, and 2 to copy it. No list is longer than
+        those given or written out, as often as there are sums, and no element larger, apart from variables
+        that ``map`` makes elements.
+        """
+        sums = 1 + self.sums
+        length = max(sizes.longest, self.longest) * sums
+        carried = (sizes.values.get(name, 0) for name in self.carried)
+        element = max(sizes.largest, *carried, 1) * sums
+        steps = 20 * sum(sizes.values.values()) + self.collects * length**2 * element
+        for depth, words in enumerate(self.words):
+            steps += length**depth * words
+        for (depth, name), weight in self.weights.items():
+            steps += length**depth * weight * max(sizes.values.get(name, 0) * sums, element)
+        return steps
 
 
 def tokens_of(expression: str) -> Iterator[Token]:
@@ -85,33 +117,72 @@ def tokens_of(expression: str) -> Iterator[Token]:
 
 def shape_of(tokens: Sequence[Token]) -> Shape:
     """What the words tell; ``TooCostly`` if that is enough to know."""
-    open_loops: list[bool] = []
-    loops, sums, bound, mentions = 0, 0, set(), []
+    opened: list[str] = []
+    words, weights, mentions = [0] * (LOOPS_MAX + 1), Counter[tuple[int, str]](), []
+    bound, carried, collects, sums, lists_of_names = set(), set(), 0, 0, False
     for index, token in enumerate(tokens):
         before, after, second = (_at(tokens, index + step).text for step in (-1, 1, 2))
+        loops = [bracket for bracket in opened if bracket in _LOOPS]
+        words[len(loops)] += 1
         if token.kind == "sign" and token.text in "([{":
-            is_loop = token.text == "(" and before in _LOOPS and _at(tokens, index - 2).text == "."
-            open_loops.append(is_loop)
-            loops = max(loops, sum(open_loops))
-            if is_loop and second == ",":
+            opened.append(_bracket(tokens, index))
+            _check_nesting(opened)
+            collects += opened[-1] in _COLLECTING
+            if opened[-1] in _LOOPS and second == ",":
                 bound.add(after)
-        elif token.kind == "sign" and token.text in ")]}" and open_loops:
-            open_loops.pop()
+        elif token.kind == "sign" and token.text in ")]}" and opened:
+            opened.pop()
         elif token.kind == "sign" and token.text == "+":
             sums += 1
-            if any(open_loops):
+            if loops:
                 raise TooCostly("'+' is not possible inside of exists, all, map and filter")
-        elif token.kind == "name" and before != ".":
+        elif token.kind == "name" and before == "." and not _is_value(_at(tokens, index - 2)):
+            raise TooCostly("a name cannot begin with '.'")
+        elif token.kind == "name" and before != "." and token.text not in _CONSTANTS:
             is_call = _at(tokens, index + 3).text == "("
             mentions.append((token.text, second if after == "." and not is_call else ""))
-        if len(open_loops) > BRACKETS_MAX:
-            raise TooCostly(f"its brackets nest more than {BRACKETS_MAX} deep")
-    if loops > LOOPS_MAX or sums > SUMS_MAX:
-        raise TooCostly(f"at most {LOOPS_MAX} loops within each other and {SUMS_MAX} '+' are possible")
+            weights[len(loops), token.text] += 1 + len(opened)
+            lists_of_names |= _WRITTEN_OUT in opened
+            if "map" in loops:
+                carried.add(token.text)
+    if sums > SUMS_MAX:
+        raise TooCostly(f"at most {SUMS_MAX} '+' are possible")
+    if lists_of_names and bound:
+        raise TooCostly("beside exists, all, map and filter, lists that are written out hold constants only")
     longest = 1 + sum(token.text == "," for token in tokens)
     return Shape(
-        words=len(tokens), loops=loops, longest=longest, bound=frozenset(bound), mentions=tuple(mentions)
+        words=tuple(words),
+        weights=dict(weights),
+        collects=collects,
+        carried=frozenset(carried),
+        sums=sums,
+        longest=longest,
+        bound=frozenset(bound),
+        mentions=tuple(mentions),
     )
+
+
+def loops_apart(tokens: Sequence[Token], name: str) -> tuple[list[Token], list[Sequence[Token]]]:
+    """The expression with calls in place of the loops that can go through a list in pieces, and these loops.
+
+    They are ``name.exists(…)`` and ``name.all(…)`` that stand inside of no loop and do not mention the list
+    again. The n-th becomes ``penstock_loop(n)``.
+    """
+    rest: list[Token] = []
+    apart: list[Sequence[Token]] = []
+    index = 0
+    while index < len(tokens):
+        end = _apart_until(tokens, index, name)
+        if end:
+            call = (Token("name", LOOP, tokens[index].space), Token("sign", "("))
+            rest += (*call, Token("number", str(len(apart))), Token("sign", ")"))
+            apart.append(tokens[index:end])
+        else:
+            is_loop = tokens[index].text == "(" and _bracket(tokens, index) in _LOOPS
+            end = _closing(tokens, index) + 1 if is_loop else index + 1
+            rest += tokens[index:end]
+        index = end
+    return rest, apart
 
 
 def mended(tokens: Sequence[Token], *, within_has: bool = False) -> Iterable[str]:
@@ -133,6 +204,43 @@ def mended(tokens: Sequence[Token], *, within_has: bool = False) -> Iterable[str
         else:
             yield token.space + token.text
         index += 1
+
+
+def _apart_until(tokens: Sequence[Token], start: int, name: str) -> int:
+    """Where a loop ends that begins at ``start`` and can go through the list in pieces; 0 if none does."""
+    texts = [token.text for token in tokens[start : start + 4]]
+    if (
+        texts not in ([name, ".", "exists", "("], [name, ".", "all", "("])
+        or _at(tokens, start - 1).text == "."
+    ):
+        return 0
+    end = _closing(tokens, start + 3)
+    again = any(token.text == name for token in tokens[start + 4 : end])
+    return 0 if again else end + 1
+
+
+def _bracket(tokens: Sequence[Token], index: int) -> str:
+    """What a bracket opens: a loop by its name, a list or map that is written out, or something else."""
+    before = _at(tokens, index - 1)
+    if tokens[index].text == "(":
+        is_loop = before.text in _LOOPS and _at(tokens, index - 2).text == "."
+        return before.text if is_loop else ""
+    return "" if tokens[index].text == "[" and _is_value(before) else _WRITTEN_OUT
+
+
+def _is_value(token: Token) -> bool:
+    """Whether a value can end with this word, so that a field or an index of it may follow."""
+    return token.text in (")", "]", "}") if token.kind in ("sign", "") else token.text != "in"
+
+
+def _check_nesting(opened: Sequence[str]) -> None:
+    loops = [bracket for bracket in opened if bracket in _LOOPS]
+    if len(opened) > BRACKETS_MAX:
+        raise TooCostly(f"its brackets nest more than {BRACKETS_MAX} deep")
+    if len(loops) > LOOPS_MAX:
+        raise TooCostly(f"at most {LOOPS_MAX} loops within each other are possible")
+    if opened[-1] in _COLLECTING and len(loops) > 1:
+        raise TooCostly("'map' and 'filter' are not possible inside of exists, all, map and filter")
 
 
 def _closing(tokens: Sequence[Token], start: int) -> int:

@@ -21,7 +21,7 @@ class NessieCodec:
     def decode(self, data: bytes, type: Any, /) -> Any:  # noqa: A002
         try:
             return _decoder(type | None).decode(data)
-        except msgspec.MsgspecError as problem:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise InvalidRequest(f"the request's body cannot be read: {problem}") from None
 
     def convert(self, values: Mapping[str, Any], type: Any, /) -> Any:  # noqa: A002

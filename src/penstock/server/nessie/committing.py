@@ -8,6 +8,7 @@ the commit if any of its keys changed since, so that they hold where the commit 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 from uuid import UUID
 
 from penstock.errors import InvalidRequest
@@ -25,6 +26,12 @@ from penstock.server.nessie.contents import identity_of, meant
 from penstock.server.nessie.keys import name_key
 from penstock.server.nessie.revisions import Place, parse_path, resolve_target
 from penstock.server.routes import Ask
+from penstock.wire.requests import KEY_HEADER
+
+KEY: Final = {
+    KEY_HEADER: "At most 200 characters. Makes it safe to send this again when an answer did not come."
+}
+"""The header of writes that Nessie does not know, but Penstock does."""
 
 
 def commit(ask: Ask) -> shapes.CommitResponse:

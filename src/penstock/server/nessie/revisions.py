@@ -19,6 +19,7 @@ from penstock.errors import CommitNotFound, InvalidName, InvalidRequest, Referen
 from penstock.lake import calls
 from penstock.lake.catalogue import Catalogue
 from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.names import STEPS_MAX
 from penstock.model.references import Kind, Reference
 from penstock.server.nessie import shapes
 
@@ -176,11 +177,14 @@ def resolve_target(catalogue: Catalogue, revision: Revision, what: str) -> Place
         raise CommitNotFound(missing.message, commit=revision.commit, name=reference.name) from None
 
 
-def _revision(name: str | None, commit: str | None, steps: str) -> Revision:
+def _revision(name: str | None, commit: str | None, walk: str) -> Revision:
+    steps = _STEPS.findall(walk)
+    if len(steps) > STEPS_MAX:
+        raise InvalidRequest(f"a revision has at most {STEPS_MAX} steps, this one has {len(steps):,}")
     return Revision(
         name=None if name == DETACHED else name,
         commit=commit.lower() if commit else None,
-        steps=tuple(_checked(step) for step in _STEPS.findall(steps)),
+        steps=tuple(_checked(step) for step in steps),
     )
 
 

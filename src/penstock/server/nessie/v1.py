@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.server.nessie import shapes, v1_namespaces, v1_shapes, v1_trees
+from penstock.server.nessie import committing, shapes, v1_namespaces, v1_shapes, v1_trees
 from penstock.server.nessie.codec import CODEC
 from penstock.server.nessie.errors import say
 from penstock.server.routes import Api, Route
@@ -131,6 +131,7 @@ _WRITING: Final = (
         method="POST",
         path="/trees/branch/{branch}/commit",
         handle=v1_trees.commit,
+        headers=committing.KEY,
         summary="Commit operations to a branch, all or none",
         query=v1_trees.ExpectedQuery,
         body=shapes.Operations,
@@ -143,6 +144,7 @@ _WRITING: Final = (
         method="POST",
         path="/trees/branch/{branch}/merge",
         handle=v1_trees.merge,
+        headers=committing.KEY,
         summary="Bring to a branch what another has and it has not",
         query=v1_trees.ExpectedQuery,
         body=v1_shapes.Merge,
@@ -155,6 +157,7 @@ _WRITING: Final = (
         method="POST",
         path="/trees/branch/{branch}/transplant",
         handle=v1_trees.transplant,
+        headers=committing.KEY,
         summary="Repeat commits on a branch",
         query=v1_trees.TransplantQuery,
         body=v1_shapes.Transplant,
@@ -188,6 +191,7 @@ _NAMESPACES: Final = (
         method="PUT",
         path="/namespaces/namespace/{ref}/{name}",
         handle=v1_namespaces.create_namespace,
+        headers=committing.KEY,
         summary="Create a namespace; the body says which",
         body=shapes.Namespace,
         body_required=False,
@@ -199,6 +203,7 @@ _NAMESPACES: Final = (
         method="POST",
         path="/namespaces/namespace/{ref}/{name}",
         handle=v1_namespaces.update_namespace,
+        headers=committing.KEY,
         summary="Change a namespace's properties",
         body=v1_shapes.NamespaceUpdate,
         body_required=False,
@@ -209,6 +214,7 @@ _NAMESPACES: Final = (
         method="DELETE",
         path="/namespaces/namespace/{ref}/{name}",
         handle=v1_namespaces.delete_namespace,
+        headers=committing.KEY,
         summary="Delete a namespace that is empty",
         statuses=(404, 409),
         is_write=True,

@@ -1,0 +1,115 @@
+"""Bringing changes from one place to another: what merge, transplant, rebase and revert have in common."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+import click
+
+from penstock.cli import shapes
+from penstock.cli.call import Call
+from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, Sides, merge_page
+from penstock.cli.rendering.screen import Screen
+from penstock.cli.via import commit_of, if_readable, reference_in
+from penstock.errors import ConflictError, MergeConflict
+from penstock.lake.lake import Lake
+from penstock.model.commits import EMPTY_COMMIT_ID, Commit
+from penstock.model.conflicts import ConflictKind
+from penstock.model.keys import Key
+from penstock.model.merges import MergeResult
+
+
+class Bringing:
+    """One such command: what it is called, between whom, and how the lake does it."""
+
+    def __init__(
+        self,
+        call: Call,
+        lake: Lake,
+        source: str,
+        target: str,
+        bring: Callable[[bool], MergeResult],
+        *,
+        heading: str = "",
+        revision: str = "",
+        base: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """``revision`` is where the source's changes are, if ``source`` itself does not say so."""
+        self._call, self._lake, self._bring, self._base = call, lake, bring, base
+        self.source, self.target = source, target
+        self._heading = heading or f"{source} → {target}"
+        self._revisions = {source: revision or source, target: target}
+
+    def run(
+        self,
+        dry_run: bool,
+        *,
+        count: Callable[[MergeResult], int | None],
+        done: Callable[[Screen, MergeResult], str],
+        ways_out: Callable[[MergeResult], list[str]],
+    ) -> None:
+        """Bring it, and answer with what came of it; conflicts are shown as a dry run shows them."""
+        try:
+            result = self._bring(dry_run)
+        except MergeConflict:
+            if self._call.json:
+                raise
+            result = self._bring(True)
+            if not result.conflicts:
+                raise  # what stood in the way has gone meanwhile
+
+        def text(screen: Screen) -> Iterator[str]:
+            if result.keys and (result.applied or result.dry_run):
+                ways = ways_out(result) if result.conflicts else []
+                commits = if_readable(lambda: count(result))
+                yield from merge_page(screen, self._heading, self._sides(result), result, commits, ways)
+            if not result.dry_run or not result.keys:
+                yield done(screen, result)
+
+        self._call.answer(lambda: shapes.Merge.of(self.source, self.target, result), text)
+        if result.conflicts:
+            click.get_current_context().exit(ConflictError.exit_code)
+
+    def _sides(self, result: MergeResult) -> Sides:
+        base = result.base or if_readable(self._base)
+        since = if_readable(lambda: self._time(base))
+
+        def last_change(side: str, key: Key) -> Commit | None:
+            return if_readable(lambda: self._last_change(side, key, base, since))
+
+        return Sides(self.source, self.target, last_change)
+
+    def _time(self, base: str | None) -> datetime | None:
+        """When a commit was made that both sides have in their history."""
+        if base is None or base == EMPTY_COMMIT_ID:
+            return None
+        return commit_of(self._lake, base, reference_in(self._revisions[self.source])).time
+
+    def _last_change(self, side: str, key: Key, base: str | None, since: datetime | None) -> Commit | None:
+        """The newest commit of one side that changed a key since the common ancestor."""
+        found = self._lake.log(self._revisions[side], table=key, since=since, limit=1)
+        return found[0] if found and found[0].id != base else None
+
+    def ways_out(self, result: MergeResult) -> list[str]:
+        """What to do about conflicts, each as a command or an option that can be copied."""
+        ways = []
+        keys = to_take(result)
+        if keys:
+            text = f"To take one side: --take {self.target}={keys[0]} or --take {self.source}={keys[0]}"
+            ways.append(f"{text}." if len(keys) == 1 else f"{text}, and so on for the others.")
+        return ways + [
+            f"To have it there: penstock namespace create {shlex.quote(str(one.key))} --branch {self.target}"
+            for one in result.conflicts
+            if one.kind is ConflictKind.NAMESPACE_ABSENT
+        ]
+
+
+def to_take(result: MergeResult) -> list[str]:
+    """The keys that a side can be taken of: not namespaces that neither side brings."""
+    return [
+        shlex.quote(str(one.key))
+        for one in result.keys
+        if any(conflict.kind not in NEEDED_AS_NAMESPACE for conflict in one.conflicts)
+    ]

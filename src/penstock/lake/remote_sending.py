@@ -1,0 +1,164 @@
+"""Sending: a call is tried until its outcome is known, or time is up.
+
+A try is in doubt if it may have been carried out, or may still be: its answer was lost, or the server stopped
+waiting for it. What a later try is told must be read with that in mind.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import (
+    ConflictError,
+    Denied,
+    IdempotencyKeyReused,
+    InvalidKey,
+    InvalidName,
+    LakeMoved,
+    MethodNotAllowed,
+    PenstockError,
+    RequestError,
+    TooLarge,
+    Unauthenticated,
+    UnsupportedMediaType,
+)
+from penstock.kernel.reachable import Progress
+from penstock.lake.answers import Landing
+from penstock.lake.calls import Call, GetOutcome, Write
+from penstock.lake.remote_connection import Connection, Lost, NotSent, Reply
+from penstock.lake.remote_doubt import applied, done_already, seen_before, target_of, unknown
+from penstock.lake.remote_request import sound_request
+from penstock.lake.remote_verdict import Done, Manner, Refused, Unsettled, judge, manner_of
+from penstock.wire.requests import Request
+
+if TYPE_CHECKING:
+    from penstock.lake.remote import Patience
+
+_HOLDS_FOR_EVERY_TRY: Final = (
+    ConflictError,  # the branch's queue decided it, and would decide an earlier try alike
+    InvalidKey,
+    InvalidName,
+    MethodNotAllowed,
+    TooLarge,
+    UnsupportedMediaType,
+)
+"""Refusals that an earlier try of the same request cannot escape, wherever it is by now."""
+
+
+class Sending:
+    """One call on its way: its tries, and whether one of them may have been carried out."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        patience: Patience,
+        ask: Callable[[Call[Any]], Any],
+        *,
+        key_is_new: bool,
+    ) -> None:
+        self._connection, self._patience = connection, patience
+        self._ask = ask
+        """Makes other calls, to find out what came of this one."""
+        self._key_is_new = key_is_new
+        """Whether nobody can have used the call's idempotency key before."""
+        self._deadline_s = time.monotonic() + patience.total_s
+        self._tries = 0
+        self._doubt: PenstockError | None = None
+        """Why it is not known whether it was carried out by an earlier try."""
+        self._doubt_s = 0.0
+        """When the last try in doubt was given up."""
+
+    def answer(self, call: Call[Any], progress: Progress) -> Any:
+        """Send the call until its outcome is known; ``OutcomeUnknown`` if it is not in the end."""
+        request, seen = sound_request(call), seen_before(self._ask, call)
+        while True:
+            self._tries += 1
+            verdict = judge(self._heard(call, request, progress), call, self._connection.url)
+            if isinstance(verdict, Done):
+                return verdict.answer
+            if isinstance(verdict, Refused):
+                return self._refused(call, verdict.error, seen)
+            if verdict.in_doubt and manner_of(call) is not Manner.READ:
+                self._doubt, self._doubt_s = verdict.error, time.monotonic()
+            if not self._may_repeat(call, verdict):
+                return self._stopped(call, verdict.error)
+            if not self._wait(verdict.wait_s):
+                raise verdict.error if self._doubt is None else unknown(call, self._doubt)
+
+    def _heard(self, call: Call[Any], request: Request, progress: Progress) -> Reply | Lost | NotSent:
+        try:
+            if call.is_long:
+                return self._connection.follow(request, self._patience.silence_timeout_s, progress)
+            left_s = max(self._deadline_s - time.monotonic(), self._patience.connect_timeout_s)
+            return self._connection.exchange(request, min(self._patience.answer_timeout_s, left_s))
+        except (Lost, NotSent) as problem:
+            return problem
+
+    def _may_repeat(self, call: Call[Any], verdict: Unsettled) -> bool:
+        if self._doubt is not None and manner_of(call) is Manner.ONCE:
+            return False
+        return verdict.again
+
+    def _wait(self, at_least_s: float) -> bool:
+        """Wait before the next try; whether there is time for one."""
+        longest_s = self._patience.wait_min_s * 2 ** min(self._tries - 1, 30)
+        wait_s = max(random.uniform(0, min(longest_s, self._patience.wait_max_s)), at_least_s)
+        if time.monotonic() + wait_s >= self._deadline_s:
+            return False
+        time.sleep(wait_s)
+        return True
+
+    # -- after a doubt -------------------------------------------------------------------------------------
+
+    def _stopped(self, call: Call[Any], error: PenstockError) -> Any:
+        """Another try is of no use. If this one may have been carried out, the lake may know."""
+        if self._doubt is None:
+            raise error
+        if isinstance(call, Write) and (landing := self._looked_up(call, self._doubt)) is not None:
+            return applied(self._ask, call, landing)
+        raise unknown(call, self._doubt)
+
+    def _refused(self, call: Call[Any], error: PenstockError, seen: Any) -> Any:
+        """Raise the error, unless an earlier try was carried out, and that is why this one was refused."""
+        if self._doubt is None:
+            raise error
+        may_be_another = isinstance(error, IdempotencyKeyReused) and not self._key_is_new
+        if may_be_another or isinstance(error, Denied | Unauthenticated):
+            raise unknown(call, self._doubt) from error
+        if not isinstance(call, Write):
+            if isinstance(error, LakeMoved) or not isinstance(error, RequestError | ConflictError):
+                raise unknown(call, self._doubt) from error
+            return done_already(self._ask, call, error, seen)
+        landing = self._settled(call, error, self._doubt)
+        if landing is None:
+            raise error
+        return applied(self._ask, call, landing)
+
+    def _settled(self, call: Write[Any], error: PenstockError, doubt: PenstockError) -> Landing | None:
+        """What an earlier try came to; ``None`` if to nothing, once none can still be running.
+
+        A branch that a merge named may be gone by now, while a first try that still found it waits for a
+        slow store. So a refusal that is of the moment proves nothing until every try must have ended.
+        """
+        wait_s = self._patience.wait_min_s
+        while True:
+            left_s = self._doubt_s + self._patience.settle_s - time.monotonic()
+            landing = self._looked_up(call, doubt)
+            if landing is not None or left_s <= 0 or isinstance(error, _HOLDS_FOR_EVERY_TRY):
+                return landing
+            time.sleep(min(wait_s, left_s))
+            wait_s = min(wait_s * 2, self._patience.wait_max_s)
+
+    def _looked_up(self, call: Write[Any], doubt: PenstockError) -> Landing | None:
+        assert call.idempotency_key is not None
+        question = GetOutcome(key=call.idempotency_key, branch=target_of(call))
+        try:
+            found: Landing | None = self._ask(question)
+        except (InvalidName, InvalidKey):
+            return None  # nothing can have been done under such a name
+        except PenstockError as problem:
+            raise unknown(call, doubt) from problem
+        return found

@@ -1,0 +1,62 @@
+"""A request's body on its way: how large it will be, and what has come of it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
+
+from penstock.errors import TooLarge
+
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class ClientGone(Exception):
+    """The client went away before its request was complete."""
+
+
+def body_size(headers: Mapping[str, str]) -> float:
+    """How many bytes the body will have; endless if its end is only known when it comes."""
+    if "transfer-encoding" in headers:
+        return math.inf
+    declared = headers.get("content-length")
+    return int(declared) if declared is not None else 0
+
+
+class Body:
+    """A body that arrives part by part."""
+
+    def __init__(self, receive: Receive, size_max_bytes: int) -> None:
+        self._receive, self._size_max_bytes = receive, size_max_bytes
+        self._parts: list[bytes] = []
+        self.size_bytes = 0
+
+    @property
+    def whole(self) -> bytes:
+        return b"".join(self._parts)
+
+    async def arrives_within(self, limit_s: float) -> bool:
+        """Whether all of it is there in time; if not, what has come is kept, and the rest can be awaited."""
+        try:
+            async with asyncio.timeout(limit_s):
+                while await self._goes_on():
+                    pass
+        except TimeoutError:
+            return False
+        return True
+
+    async def _goes_on(self) -> bool:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part: bytes = message.get("body", b"")
+        self._parts.append(part)
+        self.size_bytes += len(part)
+        if self.size_bytes > self._size_max_bytes:
+            raise too_large(self._size_max_bytes)
+        return bool(message.get("more_body"))
+
+
+def too_large(most: int) -> TooLarge:
+    return TooLarge(f"the body is larger than the {most:,} bytes that this server takes", body_max_bytes=most)

@@ -1,0 +1,77 @@
+"""Discretion: where a lake is stored, and what its store says when it fails, concerns who runs the server.
+
+Errors of stores name hosts, databases and paths, so that somebody can mend them. Callers who do not
+administer the lake are told the same in general words; the log has all of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from penstock.errors import (
+    Damaged,
+    Denied,
+    LakeExists,
+    LakeMoved,
+    LakeNotFound,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+    UnsupportedFormat,
+)
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.calls import Call
+from penstock.lake.catalogue import Catalogue
+
+R = TypeVar("R")
+
+_GENERAL: Final[dict[type[PenstockError], str]] = {
+    Unavailable: "the lake's store cannot be used at the moment",
+    OutcomeUnknown: "the lake's store did not say whether this was applied",
+    Denied: "the server may not use the lake's store; whoever runs it must see to that",
+    Damaged: "the lake is damaged; whoever runs the server must see to that",
+    UnsupportedFormat: "the server's version does not understand the lake; whoever runs it must see to that",
+    LakeNotFound: "the lake is not where the server looks for it; whoever runs it must see to that",
+    LakeExists: "there is a lake already",
+    LakeMoved: "the lake is moving to another place, or has moved; here it can only be read",
+}
+"""What can only come from the store, or tells where it is."""
+
+_OF_STORES: Final = tuple(_GENERAL)
+
+_TOLD: Final = ("key", "name", "id", "object", "objects")
+"""Details that are about what was asked."""
+
+
+class Discreet:
+    """A catalogue whose errors do not tell where the lake is."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self.page_max = catalogue.page_max
+
+    def do(self, call: Call[R], progress: Progress = silent) -> R:
+        try:
+            return self._catalogue.do(call, progress)
+        except _OF_STORES as error:
+            raise in_general(error) from error
+
+    def close(self) -> None:
+        """The lake stays open: others use it too."""
+
+
+def in_general(error: PenstockError) -> PenstockError:
+    """An error of the same kind, in words for everybody."""
+    kind = next(kind for kind in type(error).__mro__ if kind in _GENERAL)
+    details: dict[str, Any] = {name: error.details[name] for name in _TOLD if name in error.details}
+    message = _GENERAL[kind]
+    if isinstance(error, OutcomeUnknown):
+        key = details.get("key")
+        message += f"; repeating it with idempotency key {key} is safe, and tells" if key else "; look for it"
+    return type(error)(message, **details)
+
+
+def whole_message(error: PenstockError) -> str:
+    """What an error says to those who run the server."""
+    cause = error.__cause__
+    return cause.message if isinstance(cause, PenstockError) else error.message

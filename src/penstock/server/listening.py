@@ -1,0 +1,56 @@
+"""Listening: the socket that a server is reached by, and what keeps it from having one."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from ipaddress import ip_address
+
+from penstock.errors import InvalidRequest
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; ``InvalidRequest`` says why there is none."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(2048)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as problem:
+        raise InvalidRequest(_why_not(problem, host, port), host=host, port=port) from None
+    return listener
+
+
+def _why_not(problem: OSError, host: str, port: int) -> str:
+    if isinstance(problem, socket.gaierror):
+        return f"--host: there is no machine '{host}'; give an address of this one"
+    if problem.errno == errno.EADDRINUSE:
+        return f"another program uses port {port}; --port takes another one, and --port 0 any that is free"
+    if problem.errno == errno.EADDRNOTAVAIL:
+        return f"--host: '{host}' is no address of this machine; 0.0.0.0 is for all that it has"
+    if problem.errno == errno.EACCES:
+        return f"--port: port {port} is for administrators; take one from 1024 on"
+    return f"cannot serve at {host} port {port}: {problem.strerror}"
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where this machine reaches the server, also if it listens at all addresses."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,80 @@
+"""Hosts where no table can be: a machine's own surroundings, where some addresses hand out secrets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Final
+from unicodedata import normalize
+from urllib.parse import unquote, urlsplit
+
+from penstock.errors import LocationRefused
+from penstock.storage.locations import without_secrets
+
+METADATA_ADDRESSES: Final = frozenset(
+    map(ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"))
+)
+"""Of clouds that do not use a link-local one."""
+
+METADATA_NAMES: Final = frozenset(
+    ("metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal")
+)
+
+NAT64: Final = IPv6Network("64:ff9b::/96")
+
+
+def check_host(location: str) -> None:
+    """``LocationRefused`` if a location is on a host that no lake has a root on, in whatever spelling."""
+    scheme, host = _host(location)
+    address = _address(host)
+    if address is not None and any(map(_is_forbidden, _ways_to(address))):
+        raise _refused(location)
+    if scheme in ("http", "https") and host in METADATA_NAMES:
+        raise _refused(location)
+
+
+def _refused(location: str) -> LocationRefused:
+    shown = without_secrets(location)
+    return LocationRefused(
+        f"{shown!r} is on an address of the machine's own surroundings, where no table can be", location=shown
+    )
+
+
+def _host(location: str) -> tuple[str, str]:
+    """The scheme and the host as a lenient client might read them."""
+    plain = location
+    while (decoded := unquote(plain)) != plain:
+        plain = decoded
+    try:
+        # As names of hosts are read: full-width digits are digits, an ideographic full stop is a dot.
+        split = urlsplit(normalize("NFKC", plain).replace("\N{IDEOGRAPHIC FULL STOP}", "."))
+        return split.scheme.lower(), (split.hostname or "").rstrip(".").lower()
+    except ValueError as problem:
+        shown = without_secrets(location)
+        raise LocationRefused(f"{shown!r} is not a location: {problem}", location=shown) from None
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    """The address that a host is, also as one number, in hexadecimal, octal or with parts left out."""
+    try:
+        return ip_address(host.partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host)) if host.isascii() and " " not in host else None
+    except OSError:
+        return None
+
+
+def _ways_to(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """An address, and those that it wraps."""
+    yield address
+    if isinstance(address, IPv6Address):
+        yield from filter(None, (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())))
+        if address in NAT64 or int(address) < 2**32:
+            yield IPv4Address(int(address) % 2**32)
+
+
+def _is_forbidden(address: IPv4Address | IPv6Address) -> bool:
+    return address.is_link_local or address in METADATA_ADDRESSES

@@ -1,0 +1,146 @@
+"""A request under a key that the caller gave is known again as it was written, wherever its names lead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock import IcebergTable, Key, Put
+from penstock.errors import IdempotencyKeyReused, OutcomeUnknown, RequestError, Unavailable
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
+from penstock.stores.memory import MemoryStore
+from penstock.testing import FaultyStore, Point
+
+Ask = Callable[[Lake], Any]
+
+
+def table(number: int) -> IcebergTable:
+    return IcebergTable(metadata_location=f"s3://lake/{number}.json")
+
+
+def _prepare(lake: Lake) -> None:
+    lake.branch().put("a", table(1))
+    lake.branch("dev").create().put("b", table(2))
+
+
+def _move(lake: Lake) -> None:
+    lake.branch("dev").put("c", table(3))
+    lake.branch().put("d", table(4))
+
+
+def head_of(lake: Lake, name: str) -> str:
+    return lake.branch(name).head
+
+
+ASKED: dict[str, Ask] = {
+    "a commit based on main": lambda lake: (
+        lake.commit([Put(Key("x"), table(9))], base="main", idempotency_key="k").id
+    ),
+    "a merge of dev": lambda lake: lake.merge("dev", idempotency_key="k").commits,
+    "a transplant of dev's last commit": lambda lake: lake.transplant("dev", idempotency_key="k").commits,
+    "a transplant of a range": lambda lake: lake.transplant("main..dev", idempotency_key="k").commits,
+    "a revert of main's last commit": lambda lake: lake.revert("main", idempotency_key="k").commits,
+    "a branch at main": lambda lake: (
+        lake.branch("new").create(idempotency_key="k"),
+        head_of(lake, "new"),
+    )[1],
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_repeated_request_is_answered_though_its_names_lead_elsewhere(lake: Lake, name: str) -> None:
+    _prepare(lake)
+    first = ASKED[name](lake)
+    landed = len(lake.log(all_parents=True))
+    _move(lake)
+    assert ASKED[name](lake) == first
+    assert len(lake.log(all_parents=True)) == landed + 1, "only what moved main has come since"
+
+
+def test_an_assignment_is_answered_once_though_its_name_leads_elsewhere(lake: Lake) -> None:
+    _prepare(lake)
+    lake.branch("dev").assign("main", idempotency_key="k")
+    lake.branch().put("d", table(4))
+    lake.branch("dev").assign("main", idempotency_key="k")
+    assert lake.branch("dev").head == lake.resolve("main~1")
+
+
+def test_who_asks_again_and_how_the_branch_is_named_does_not_matter(lake: Lake) -> None:
+    operations = [Put(Key("x"), table(9))]
+    first = lake.commit(operations, author="ada", idempotency_key="k")
+    assert lake.commit(operations, author="bob", branch="main", idempotency_key="k").id == first.id
+
+
+def test_another_request_under_the_same_key_is_refused(lake: Lake) -> None:
+    _prepare(lake)
+    lake.merge("dev", idempotency_key="k")
+    for other in (
+        lambda: lake.merge("dev", message="another", idempotency_key="k"),
+        lambda: lake.merge("main~1", idempotency_key="k"),
+        lambda: lake.commit([Put(Key("x"), table(1))], idempotency_key="k"),
+    ):
+        with pytest.raises(IdempotencyKeyReused):
+            other()
+
+
+def test_a_merge_whose_source_is_gone_is_answered_only_as_itself(lake: Lake) -> None:
+    _prepare(lake)
+    first = lake.merge("dev", idempotency_key="k")
+    lake.branch("dev").delete()
+    assert lake.merge("dev", idempotency_key="k").commits == first.commits
+    with pytest.raises(IdempotencyKeyReused):
+        lake.merge("dev", message="another", idempotency_key="k")
+
+
+def test_the_outcome_of_a_commit_is_found_on_a_branch_that_is_deleted_by_now(lake: Lake) -> None:
+    _prepare(lake)
+    dev = lake.branch("dev")
+    landed = dev.put("x", table(9), idempotency_key="k")
+    dev.merge_into("main")
+    dev.delete()
+    found = lake.outcome("k", "dev")
+    assert found is not None
+    assert found.id == landed.id
+
+
+def test_the_outcome_of_a_request_about_a_tag_is_found(lake: Lake) -> None:
+    _prepare(lake)
+    lake.tag("v1").create(at="dev", idempotency_key="k")
+    found = lake.outcome("k", "v1")
+    assert found is not None
+    assert found.id == lake.resolve("dev")
+    assert lake.outcome("other", "v1") is None
+    assert lake.outcome("k", "never") is None
+
+
+def test_a_request_that_led_to_the_empty_lake_came_to_no_commit(lake: Lake) -> None:
+    lake.branch("dev").create(idempotency_key="k")
+    assert lake.outcome("k", "dev") is None
+
+
+def test_a_branch_that_was_made_before_the_store_fell_silent_is_not_said_to_be_missing() -> None:
+    store = FaultyStore(MemoryStore())
+    lake = open_lake(store, author="tester")
+    # The lake's row is read before, and once more when the new name is there.
+    store.fail(Point.REFERENCE, Unavailable("away"), times=None, skip=1, name="@lake")
+    with pytest.raises(OutcomeUnknown, match="once 'dev' was made"):
+        lake.kernel.references.create("dev", lake.branch().kind, lake.kernel.references.get("main").head)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda lake: lake.commit([Put(Key("x"), table(1))], message=object(), idempotency_key="k"),
+        lambda lake: lake.commit([Put(Key("x"), table(1))], branch="\ud800", idempotency_key="k"),
+        lambda lake: lake.merge("\ud800", idempotency_key="k"),
+        lambda lake: lake.branch("dev").create(at="\ud800", idempotency_key="k"),
+        lambda lake: lake.branch("dev").create(at=object(), idempotency_key="k"),
+    ],
+    ids=["a message", "a branch", "a source", "a revision", "an object"],
+)
+def test_what_cannot_be_asked_is_refused_under_a_key_too(lake: Lake, ask: Ask) -> None:
+    with pytest.raises(RequestError):
+        ask(lake)

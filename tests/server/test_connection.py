@@ -1,0 +1,212 @@
+"""Connections: whoever sends too much, too slowly, or does not read, is cut off, and nobody else notices."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from time import monotonic
+
+import msgspec
+import pytest
+
+from penstock.lake.lake import Lake
+from penstock.server.connection import HEAD_MAX_BYTES
+from penstock.server.routes import Answer, Api, Route
+from tests.server.running import Client, local, read_all
+from tests.server.trying import Trial, trial_api
+
+
+@pytest.fixture
+def trial() -> Trial:
+    return Trial()
+
+
+# -- heads -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost", b"\r\n"])
+def test_a_connection_that_sends_no_whole_head_is_closed(lake: Lake, trial: Trial, sent: bytes) -> None:
+    with local(lake.catalogue, [trial_api(trial)], head_timeout_s=0.2) as server:
+        assert server.send_raw(sent) == b""
+
+
+def test_a_connection_that_is_kept_busy_with_nothing_is_closed(lake: Lake, trial: Trial) -> None:
+    with local(lake.catalogue, [trial_api(trial)], head_timeout_s=0.2) as server, server.raw() as connection:
+        connection.sendall(b"GET /try/open HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 204")
+        connection.sendall(b"\r\n")
+        assert read_all(connection) == b""
+
+
+@pytest.mark.parametrize("part", [b"a" * HEAD_MAX_BYTES, b"a: b\r\n" * 1000], ids=["one", "many"])
+def test_headers_that_do_not_end_are_refused(lake: Lake, trial: Trial, part: bytes) -> None:
+    with local(lake.catalogue, [trial_api(trial)]) as server:
+        with server.raw() as connection:
+            connection.sendall(b"GET /try/open HTTP/1.1\r\nx: ")
+            is_refused = False
+            while not is_refused:
+                try:
+                    connection.sendall(part)
+                except ConnectionError:
+                    is_refused = True
+            assert read_all(connection)[:12] in (b"", b"HTTP/1.1 431")
+        assert server.get("/try/open").status == 204
+
+
+SMALL = b"GET /try/open HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        SMALL + b"x: " + b"a" * (HEAD_MAX_BYTES - 200) + b"\r\n\r\n",
+        SMALL.replace(b"/open", b"/echo/a?name=" + b"a" * (HEAD_MAX_BYTES - 200)) + b"\r\n",
+    ],
+    ids=["header", "query"],
+)
+def test_a_large_head_within_the_limit_is_read(lake: Lake, trial: Trial, sent: bytes) -> None:
+    with local(lake.catalogue, [trial_api(trial)]) as server:
+        assert server.send_raw(sent).startswith(b"HTTP/1.1 20")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        SMALL + b"x: " + b"a" * HEAD_MAX_BYTES + b"\r\n\r\n",
+        SMALL + b"x: a\r\n" * (HEAD_MAX_BYTES // 6) + b"\r\n",
+        SMALL.replace(b"/open", b"/open?" + b"a" * HEAD_MAX_BYTES) + b"\r\n",
+        SMALL.replace(b"/open", b"/open?" + b"a" * 2 * HEAD_MAX_BYTES) + b"\r\n",
+    ],
+    ids=["one header", "many headers", "query", "long query"],
+)
+def test_a_head_beyond_the_limit_is_refused_by_431(lake: Lake, trial: Trial, sent: bytes) -> None:
+    with local(lake.catalogue, [trial_api(trial)]) as server:
+        assert server.send_raw(sent).startswith(b"HTTP/1.1 431")
+        assert server.get("/try/open").status == 204
+
+
+def test_a_large_body_right_behind_a_head_in_two_parts_is_no_part_of_it(lake: Lake, trial: Trial) -> None:
+    body = b'{"text": "' + b"a" * 2 * HEAD_MAX_BYTES + b'"}'
+    head = b"POST /try/notes HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n" % len(body)
+    with local(lake.catalogue, [trial_api(trial)]) as server, server.raw() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(head)
+        assert server.get("/try/open").status == 204, "the first part has been read"
+        connection.sendall(b"\r\n" + body)
+        assert read_all(connection).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "part", [b"x: " + b"a" * 1000 + b"\r\n", b"a" * 1000], ids=["many headers", "one header"]
+)
+def test_headers_after_a_body_that_do_not_end_are_refused(lake: Lake, trial: Trial, part: bytes) -> None:
+    with local(lake.catalogue, [trial_api(trial)]) as server, server.raw() as connection:
+        connection.sendall(
+            b"POST /try/notes HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: "
+        )
+        with contextlib.suppress(ConnectionError):
+            for _ in range(10_000):
+                connection.sendall(part)
+            pytest.fail("the server takes ten megabytes of headers")
+
+
+def test_headers_after_a_body_change_nothing(lake: Lake, trial: Trial) -> None:
+    sent = (
+        b"POST /try/notes HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+        b'd\r\n{"text": "a"}\r\n0\r\nx-request-id: other\r\n\r\n'
+    )
+    with local(lake.catalogue, [trial_api(trial)]) as server:
+        answered = server.send_raw(sent)
+    assert answered.startswith(b"HTTP/1.1 200")
+    assert b"other" not in answered
+
+
+# -- offers of another protocol ----------------------------------------------------------------------------
+
+OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAA\r\n"
+SECRET = b"GET /try/missing HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("part_bytes", [1, 7, 10_000])
+def test_requests_that_offer_http2_are_read_whole_and_answered_in_order(
+    lake: Lake, trial: Trial, part_bytes: int
+) -> None:
+    sent = (
+        b"POST /try/notes HTTP/1.1\r\nhost: x\r\n" + OFFER + b'content-length: 13\r\n\r\n{"text": "1"}'
+        b"POST /try/notes HTTP/1.1\r\nhost: x\r\n" + OFFER + b"transfer-encoding: chunked\r\n\r\n"
+        b'd\r\n{"text": "2"}\r\n0\r\n\r\n'
+        b"GET /try/echo/3 HTTP/1.1\r\nhost: x\r\n" + OFFER + b"\r\n"
+        b"GET /try/echo/4 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    )
+    with local(lake.catalogue, [trial_api(trial)]) as server, server.raw() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(sent), part_bytes):
+            connection.sendall(sent[start : start + part_bytes])
+        answered = read_all(connection)
+    assert answered.count(b"HTTP/1.1 200") == 4
+    found = [answered.index(one) for one in (b'"text":"1"', b'"text":"2"', b'"name":"3"', b'"name":"4"')]
+    assert found == sorted(found)
+
+
+def test_the_body_of_a_request_that_offers_http2_is_never_taken_for_a_request(
+    lake: Lake, trial: Trial
+) -> None:
+    head = b"POST /try/notes HTTP/1.1\r\nhost: x\r\n" + OFFER + b"content-length: %d\r\n\r\n" % len(SECRET)
+    last = b"GET /try/open HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    with local(lake.catalogue, [trial_api(trial)]) as server:
+        answered = server.send_raw(head + SECRET + last)
+        assert [line["path"] for line in server.lines] == ["/try/notes"]
+    assert answered.startswith(b"HTTP/1.1 400")
+    assert answered.count(b"HTTP/1.1 ") == 2
+
+
+def test_an_offer_does_not_make_two_lengths_acceptable(lake: Lake, trial: Trial) -> None:
+    head = b"POST /try/notes HTTP/1.1\r\nhost: x\r\n" + OFFER
+    both = b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    with local(lake.catalogue, [trial_api(trial)]) as server:
+        assert server.send_raw(head + both + SECRET).startswith(b"HTTP/1.1 400")
+        assert "/try/missing" not in server.log
+
+
+# -- answers that are not read -----------------------------------------------------------------------------
+
+
+def large_api(trial: Trial) -> Api:
+    """With an answer that no buffer holds."""
+    answer = Answer(body=b"a" * 20_000_000, content_type="text/plain")
+    route = Route(method="GET", path="/large", handle=lambda _: answer, summary="Large", answer=str)
+    api = trial_api(trial)
+    return msgspec.structs.replace(api, routes=(*api.routes, route))
+
+
+def not_reading(client: Client, held: contextlib.ExitStack) -> socket.socket:
+    connection = held.enter_context(socket.socket())
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(20)
+    connection.connect((client.host, client.port))
+    connection.sendall(b"GET /try/large HTTP/1.1\r\nhost: x\r\n\r\n" * 3)
+    assert connection.recv(100).startswith(b"HTTP/1.1 200")
+    return connection
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut_off(lake: Lake, trial: Trial) -> None:
+    with (
+        contextlib.ExitStack() as held,
+        local(lake.catalogue, [large_api(trial)], head_timeout_s=0.3) as server,
+    ):
+        connection = not_reading(server, held)
+        threading.Event().wait(1.0)  # the client's own time, in which it reads nothing
+        assert len(read_all(connection)) < 20_000_000
+
+
+def test_a_client_that_does_not_read_does_not_keep_a_server_from_stopping(
+    lake: Lake, trial: Trial, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.ExitStack() as held, caplog.at_level("ERROR"):
+        with local(lake.catalogue, [large_api(trial)], drain_timeout_s=20) as server:
+            not_reading(server, held)
+            began_s = monotonic()
+        assert monotonic() - began_s < 10
+    assert '"level":"error"' not in server.log
+    assert not caplog.records
