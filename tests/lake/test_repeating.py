@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import msgspec
 import pytest
 
-from penstock import IcebergTable, Key, Put
-from penstock.errors import IdempotencyKeyReused, OutcomeUnknown, RequestError, Unavailable
+import penstock
+from penstock import IcebergTable, Key, Put, Settings
+from penstock.errors import (
+    CommitNotFound,
+    HistoryExpired,
+    IdempotencyKeyReused,
+    LocationRefused,
+    OutcomeUnknown,
+    RequestError,
+    Unavailable,
+)
+from penstock.lake.answers import Landing
+from penstock.lake.asked import asked
+from penstock.lake.calls import (
+    CommitOperations,
+    CreateReference,
+    DeleteReference,
+    GetOutcome,
+    Revert,
+    Write,
+)
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
+from penstock.lake.tokens import parse_grant
+from penstock.server.access import Caller, Guarded
 from penstock.stores.memory import MemoryStore
 from penstock.testing import FaultyStore, Point
 
@@ -144,3 +168,129 @@ def test_a_branch_that_was_made_before_the_store_fell_silent_is_not_said_to_be_m
 def test_what_cannot_be_asked_is_refused_under_a_key_too(lake: Lake, ask: Ask) -> None:
     with pytest.raises(RequestError):
         ask(lake)
+
+
+def test_a_repeated_merge_names_what_was_merged_then(lake: Lake) -> None:
+    _prepare(lake)
+    first = lake.merge("dev", idempotency_key="k")
+    lake.branch("dev").put("c", table(3))
+    again = lake.merge("dev", idempotency_key="k")
+    assert (again.commits, again.source, again.base) == (first.commits, first.source, None)
+
+
+def test_a_repeated_rebase_tells_nothing_of_what_it_did_not_do(lake: Lake) -> None:
+    _prepare(lake)
+    lake.branch().put("d", table(4))
+    first = lake.rebase("dev", idempotency_key="k")
+    lake.branch().put("e", table(5))
+    again = lake.rebase("dev", idempotency_key="k")
+    assert (again.commits, again.base, again.keys) == (first.commits, None, ())
+
+
+def test_a_request_is_answered_though_its_commit_has_expired(tmp_path: Path) -> None:
+    clock = [1_800_000_000_000_000]
+    settings = Settings(grace_s=1, idempotency_days=400)
+    with penstock.open(tmp_path / "lake", settings=settings, clock=lambda: clock[0]) as lake:
+        main = lake.branch()
+        for number in range(5):
+            main.put("a", table(number))
+        old = lake.resolve("main~4")
+        lake.branch("old").create(at=old, idempotency_key="k").delete()
+        lake.keep_history(max_commits=1)
+        clock[0] += 10_000_000
+        lake.sweep()
+        clock[0] += 10_000_000
+        lake.sweep()
+        with pytest.raises((HistoryExpired, CommitNotFound)):
+            lake.branch("other").create(at=old)
+        again = CreateReference(name="old", at=old, who=lake.author, idempotency_key="k")
+        assert lake.do(again).head.hex() == old
+
+
+def test_what_a_repeated_request_left_is_told_as_it_left_it(lake: Lake) -> None:
+    _prepare(lake)
+    made = CreateReference(name="new", idempotency_key="made")
+    gone = DeleteReference(name="new", idempotency_key="gone")
+    lake.do(made)
+    lake.do(gone)
+    assert lake.do(made).kind == "branch"
+    lake.branch("new").create()
+    again = lake.do(gone)
+    assert (again.kind, again.was) == ("deleted", "branch")
+    assert lake.branch("new").exists
+
+
+def test_the_outcome_of_a_very_request_is_not_that_of_another_under_its_key(lake: Lake) -> None:
+    _prepare(lake)
+    commit = CommitOperations(operations=(Put(Key("x"), table(1)),), branch="dev", idempotency_key="run-1")
+    delete = DeleteReference(name="dev", idempotency_key="run-1")
+    landed = lake.do(commit)
+
+    def outcome(call: Write[Any]) -> Landing | None:
+        return lake.do(GetOutcome(key="run-1", branch="dev", asked=asked(call)))
+
+    found = outcome(commit)
+    assert found is not None
+    assert found.head == landed.id
+    assert outcome(delete) is None
+    lake.do(delete)
+    assert outcome(delete) is not None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        CreateReference(name="dev/new", idempotency_key="k"),
+        Revert(commit="main", on="main", idempotency_key="k"),
+        CommitOperations(operations=(Put(Key("x"), table(1)),), base="main", idempotency_key="k"),
+    ],
+    ids=["create", "revert", "commit"],
+)
+def test_a_request_stays_the_same_whatever_rights_its_sender_has(lake: Lake, call: Write[Any]) -> None:
+    _prepare(lake)
+    narrow = Guarded(lake.catalogue, _caller("write:main", "write:dev/*"))
+    wide = Guarded(lake.catalogue, _caller("write"))
+    first = narrow.do(call)
+    assert _id(wide.do(call)) == _id(first)
+    assert _id(lake.do(call)) == _id(first)
+
+
+def _caller(*grants: str) -> Caller:
+    return Caller(name="job", grants=tuple(map(parse_grant, grants)), any_location=True)
+
+
+def _id(answer: Any) -> Any:
+    return getattr(answer, "commits", None) or getattr(answer, "head", None) or answer.id
+
+
+def test_a_commit_is_answered_though_its_place_is_no_root_any_more(lake: Lake) -> None:
+    caller = Caller(name="job", grants=(parse_grant("write"),))
+    guarded = Guarded(lake.catalogue, caller)
+    lake.add_root("s3://lake")
+    call = CommitOperations(operations=(Put(Key("x"), table(1)),), idempotency_key="k")
+    first = guarded.do(call)
+    lake.remove_root("s3://lake")
+    assert guarded.do(call).id == first.id
+    with pytest.raises(LocationRefused):
+        guarded.do(msgspec.structs.replace(call, idempotency_key="other"))
+
+
+def test_what_one_writer_cannot_ask_hurts_nobody_else(lake: Lake) -> None:
+    bad = CommitOperations(operations=(Put(Key("x"), table(1)),), create_namespaces=object())  # type: ignore[arg-type]
+    good = [CommitOperations(operations=(Put(Key(f"t{number}"), table(number)),)) for number in range(8)]
+    problems: list[BaseException] = []
+
+    def send(call: CommitOperations) -> None:
+        for _ in range(10):
+            try:
+                lake.do(call)
+            except BaseException as problem:
+                problems.append(problem)
+
+    threads = [Thread(target=send, args=(call,)) for call in (bad, *good)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(problems) == 10
+    assert all(isinstance(problem, RequestError) for problem in problems)

@@ -81,7 +81,7 @@ def told(do: Callable[[], Any]) -> Any:
 MISSING = "f" * 64
 
 READS: dict[str, Scenario] = {
-    "about": lambda lake: msgspec.structs.replace(lake.about, url="", page_max=None),
+    "about": lambda lake: msgspec.structs.replace(lake.about, url="", page_max=None, settle_s=None),
     "id": lambda lake: (lake.id, lake.forked_from, lake.moving_to, lake.default_branch),
     "places": lambda lake: (lake.warehouse, lake.roots),
     "repr": lambda lake: (repr(lake.branch()), repr(lake.tag("v1")), repr(lake.table("a"))),

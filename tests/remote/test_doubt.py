@@ -128,11 +128,15 @@ REFUSED: dict[str, tuple[Call[Any], type[PenstockError]]] = {
     "a merge of nobody": (Merge(source="nobody"), ReferenceNotFound),
     "a rebase onto nobody": (Rebase(branch="dev", onto="nobody"), ReferenceNotFound),
     "a deletion of main": (DeleteReference(name="main"), InvalidRequest),
+    "a merge with a conflict": (Merge(source="dev"), MergeConflict),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_refusal_is_believed_once_no_try_can_be_running(far: Lake, proxy: Proxy, what: str) -> None:
+def test_a_refusal_is_believed_once_no_try_can_be_running(
+    embedded: Lake, far: Lake, proxy: Proxy, what: str
+) -> None:
+    embedded.branch().create_namespace("b")
     call, kind = REFUSED[what]
     cut = proxy.cut_after("to_client", 0)
     with pytest.raises(kind):
@@ -145,7 +149,7 @@ REFUSED_FOR_GOOD: dict[str, tuple[Call[Any], type[PenstockError]]] = {
         CommitOperations(operations=(Put(Key("a"), Namespace()),), base=EMPTY_COMMIT_ID),
         CommitConflict,
     ),
-    "a merge with a conflict": (Merge(source="dev"), MergeConflict),
+    "a merge of a commit with a conflict": (Merge(source="<dev>"), MergeConflict),
     "a branch that exists": (CreateReference(name="dev"), ReferenceExists),
     "a name that cannot be": (CreateReference(name="a b"), InvalidName),
     "a revision that cannot be": (CreateReference(name="new", at="a b"), InvalidName),
@@ -158,6 +162,8 @@ def test_what_no_try_can_escape_is_believed_at_once(
 ) -> None:
     embedded.branch().create_namespace("b")
     call, kind = REFUSED_FOR_GOOD[what]
+    if isinstance(call, Merge):
+        call = msgspec.structs.replace(call, source=embedded.resolve("dev"))
     with _client(proxy, ENDLESS) as lake:
         cut = proxy.cut_after("to_client", 0)
         with pytest.raises(kind):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 from time import monotonic
 
 import msgspec
 import pytest
 
 from penstock.lake.lake import Lake
-from penstock.server.connection import HEAD_MAX_BYTES
+from penstock.server import connection as served
+from penstock.server.connection import HEAD_MAX_BYTES, WAITING_MAX, Connection
 from penstock.server.routes import Answer, Api, Route
 from tests.server.running import Client, local, read_all
 from tests.server.trying import Trial, trial_api
@@ -167,6 +169,115 @@ def test_an_offer_does_not_make_two_lengths_acceptable(lake: Lake, trial: Trial)
     with local(lake.catalogue, [trial_api(trial)]) as server:
         assert server.send_raw(head + both + SECRET).startswith(b"HTTP/1.1 400")
         assert "/try/missing" not in server.log
+
+
+# -- requests that wait ------------------------------------------------------------------------------------
+
+NEXT = b"GET /try/open HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+@contextlib.contextmanager
+def holding(client: Client, trial: Trial) -> Iterator[socket.socket]:
+    """A connection whose first request is answered when the trial is opened, and not before."""
+    with client.raw() as connection:
+        connection.sendall(NEXT.replace(b"/open", b"/wait"))
+        assert trial.arrived.acquire(timeout=20)
+        yield connection
+
+
+def count_heads(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    """The connection of each head that a server begins to read from now on."""
+    begun: list[Connection] = []
+    begin = Connection.on_message_begin
+
+    def counting(connection: Connection) -> None:
+        begun.append(connection)
+        begin(connection)
+
+    monkeypatch.setattr(Connection, "on_message_begin", counting)
+    return begun
+
+
+def read_answers(connection: socket.socket, count: int) -> bytes:
+    answered = b""
+    while answered.count(b"HTTP/1.1 20") < count:
+        part = connection.recv(65536)
+        assert part, f"closed after {answered!r}"
+        answered += part
+    return answered
+
+
+@pytest.mark.parametrize("count", [WAITING_MAX, 5_000])
+def test_of_too_many_requests_at_once_those_beyond_the_limit_are_not_even_read(
+    lake: Lake, trial: Trial, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = count_heads(monkeypatch)
+    with local(lake.catalogue, [trial_api(trial)]) as server:
+        with holding(server, trial) as connection:
+            connection.sendall(NEXT * count)
+            assert server.get("/try/open").status == 204
+            trial.opened.set()
+            answered = read_all(connection)
+        assert len(begun) == 1 + WAITING_MAX + 1, "the other client's, those that are answered, one too many"
+        assert server.get("/try/open").status == 204
+    assert answered.count(b"HTTP/1.1 20") == WAITING_MAX
+    assert answered.count(b"connection: close") == 1
+    assert b"connection: close" in answered[answered.rindex(b"HTTP/1.1 ") :]
+
+
+def test_a_connection_goes_on_after_as_many_requests_at_once_as_it_may_make(lake: Lake, trial: Trial) -> None:
+    with local(lake.catalogue, [trial_api(trial)]) as server, holding(server, trial) as connection:
+        connection.sendall(NEXT * (WAITING_MAX - 1))
+        assert server.get("/try/open").status == 204
+        trial.opened.set()
+        assert b"connection: close" not in read_answers(connection, WAITING_MAX)
+        connection.sendall(NEXT)
+        assert b"connection: close" not in read_answers(connection, 1)
+
+
+def test_requests_that_were_answered_do_not_count(lake: Lake, trial: Trial) -> None:
+    at_once = WAITING_MAX // 2
+    with local(lake.catalogue, [trial_api(trial)]) as server, server.raw() as connection:
+        for _ in range(5):
+            connection.sendall(NEXT * at_once)
+            assert read_answers(connection, at_once).count(b"HTTP/1.1 204") == at_once
+
+
+def test_a_full_connection_waits_for_its_answers_longer_than_for_a_head(lake: Lake, trial: Trial) -> None:
+    with (
+        local(lake.catalogue, [trial_api(trial)], head_timeout_s=0.2) as server,
+        server.raw() as connection,
+    ):
+        connection.sendall(NEXT.replace(b"/open", b"/wait") + NEXT * WAITING_MAX)
+        assert trial.arrived.acquire(timeout=20)
+        threading.Event().wait(0.5)  # longer than a head may take
+        trial.opened.set()
+        assert read_all(connection).count(b"HTTP/1.1 20") == WAITING_MAX
+
+
+@pytest.mark.parametrize("waiting_max", [WAITING_MAX, 10_000], ids=["limit", "no limit"])
+def test_any_number_of_offers_at_once_is_answered_up_to_the_limit_and_none_fails(
+    lake: Lake,
+    trial: Trial,
+    waiting_max: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(served, "WAITING_MAX", waiting_max)
+    count = 1_200
+    offers = (b"GET /try/open HTTP/1.1\r\nhost: x\r\n" + OFFER + b"\r\n") * (count - 1)
+    with (
+        caplog.at_level("ERROR"),
+        local(lake.catalogue, [trial_api(trial)]) as server,
+        holding(server, trial) as connection,
+    ):
+        connection.sendall(offers + SMALL + b"\r\n")
+        assert server.get("/try/open").status == 204
+        trial.opened.set()
+        answered = read_all(connection)
+    assert answered.count(b"HTTP/1.1 20") == min(count + 1, waiting_max)
+    assert not caplog.records
+    assert '"trace"' not in server.log
 
 
 # -- answers that are not read -----------------------------------------------------------------------------

@@ -207,6 +207,7 @@ class Kernel:
 
         A request that is refused, or has nothing to do, because it landed before is answered by that.
         """
+        _ = request.digest  # here, so that what cannot be hashed is this caller's problem alone
         with measured(self.meter, branch, request.event.value):
             if (known := self._landed_before(branch, request)) is not None:
                 return known
@@ -328,6 +329,9 @@ class Kernel:
         )
         request.key_is_given, request.asked = key is not None, asked
         result = self._bring(into, request, dry_run)
+        if request.is_repeated:  # by now the source may be another commit, and so may the ancestor
+            landed = self.history.commit(bytes.fromhex(result.head)).further_parents
+            return msgspec.structs.replace(result, source=landed[0].hex() if landed else None)
         base = request.base.hex() if request.base is not None else None
         return msgspec.structs.replace(result, base=base, source=source.hex())
 
@@ -376,6 +380,7 @@ class Kernel:
         if dry_run:
             return self._preview(self._branch(branch), request)
         outcome = self.submit(branch, request)
+        request.is_repeated = outcome.repeated
         keys: list[MergedKey] = [] if outcome.repeated else request.results
         return MergeResult(
             commits=tuple(one.hex() for one in outcome.commits),
@@ -427,19 +432,14 @@ class Kernel:
             after = self.references.swap(branch, decide, meta.committer, key, request)
         except NotMoved as not_moved:
             return self._stays(not_moved.reference, rebased, dry_run)
-        return MergeResult(
-            commits=tuple(one.hex() for one in self._rebased(rebased, after, key)),
-            head=after.id,
-            base=rebased.base.hex(),
-            keys=tuple(rebased.results),
-            applied=True,
-        )
-
-    def _rebased(self, rebased: Rebase, after: Reference, key: str) -> Sequence[ObjectId]:
-        """The new commits; those of an earlier try, if that was it."""
         if rebased.commits and rebased.commits[-1] == after.head:
-            return rebased.commits
-        return outcome_of(self.objects, self.objects.get(after.log), key).commits
+            commits, base, keys = rebased.commits, rebased.base.hex(), tuple(rebased.results)
+        else:  # an earlier try was it, and what this one looked at does not count
+            commits = list(outcome_of(self.objects, self.objects.get(after.log), key).commits)
+            base, keys = None, ()
+        return MergeResult(
+            commits=tuple(one.hex() for one in commits), head=after.id, base=base, keys=keys, applied=True
+        )
 
     def _stays(self, reference: Reference, rebased: Rebase, dry_run: bool) -> MergeResult:
         """What a rebase would do, or that there is nothing to do."""

@@ -35,6 +35,8 @@ class Request(ABC):
     expected_head: ObjectId | None = None
     incarnation: bytes | None = None
 
+    is_repeated: bool = False
+    """Whether it was answered by what an earlier one under its key had done."""
     asked: Callable[[], bytes] | None = None
     """A hash of the request as its writer put it. ``main`` may name another commit when it is repeated."""
 

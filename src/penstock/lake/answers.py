@@ -34,6 +34,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """How much history is kept, by patterns of names. Of several that match, the last one holds."""
     page_max: int | None = None
     """Behind a server: how many items a list gives at once."""
+    settle_s: float | None = None
+    """Behind a server: how long a request may still be carried out whose sender heard nothing of it."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,6 +53,8 @@ class Write(Call[R], frozen=True, kw_only=True):
     """The same request under the same key is done once. A remote client makes one if it is not given."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
+    asked: ObjectId | None = None
+    """A hash of the request as it was asked, if it was put otherwise since. It does not travel."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -420,6 +422,8 @@ class GetOutcome(Call[Landing | None], frozen=True, kw_only=True):
     """The idempotency key."""
     branch: str | None = None
     """The branch or tag that the request was about; the default branch if nothing is given."""
+    asked: ObjectId | None = None
+    """A hash of the request as it was asked; with it, only what this very request came to is told."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from typing import Any, Final, TypedDict, TypeVar, cast
 
 import msgspec
 
-from penstock.errors import HistoryExpired, InvalidRequest, NotFound
+from penstock.errors import HistoryExpired, IdempotencyKeyReused, InvalidRequest, RequestError
 from penstock.kernel import tokens
+from penstock.kernel.batch import Outcome
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import (
@@ -30,10 +31,11 @@ from penstock.kernel.state import Overlay
 from penstock.kernel.sweep import sweep
 from penstock.lake import calls
 from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved
+from penstock.lake.asked import asked
 from penstock.lake.log import Filter, changes_of, differences, ranges, walk
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
-from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import KeyMerge, MergeResult
 from penstock.model.operations import Put
@@ -108,7 +110,9 @@ class Embedded:
         request_key(call.idempotency_key)
         try:
             return self._ways[type(call)](call)
-        except (NotFound, InvalidRequest):
+        except IdempotencyKeyReused:
+            raise
+        except RequestError:
             known = self._repeated(call)
             if known is None:
                 raise
@@ -131,7 +135,9 @@ class Embedded:
             ids = tuple(one.hex() for one in found.commits)
             return MergeResult(commits=ids, head=found.head.hex(), applied=True)
         row = self.kernel.store.reference(name)
-        return msgspec.structs.replace(decoded_reference(row), head=found.head) if row is not None else None
+        if row is None:
+            return None
+        return _left(call, msgspec.structs.replace(decoded_reference(row), head=found.head))
 
     def close(self) -> None:
         self.kernel.close()
@@ -233,12 +239,13 @@ class Embedded:
         return tuple(LogLine.of(entry) for entry in _first(entries, call.limit))
 
     def _create(self, call: calls.CreateReference) -> Reference:
-        return self.kernel.references.create(
+        made = self.kernel.references.create(
             call.name, call.kind, self._reachable(call.at), who=call.who, **_key_of(call)
         )
+        return _left(call, made)
 
     def _assign(self, call: calls.AssignReference) -> Reference:
-        return self.kernel.references.assign(
+        moved = self.kernel.references.assign(
             call.name,
             self._reachable(call.to),
             kind=call.kind,
@@ -246,15 +253,17 @@ class Embedded:
             who=call.who,
             **_key_of(call),
         )
+        return _left(call, moved)
 
     def _delete(self, call: calls.DeleteReference) -> Reference:
-        return self.kernel.references.delete(
+        gone = self.kernel.references.delete(
             call.name,
             kind=call.kind,
             expected=self._maybe(call.expected),
             who=call.who,
             **_key_of(call),
         )
+        return _left(call, gone)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -353,7 +362,8 @@ class Embedded:
         )
 
     def _outcome(self, call: calls.GetOutcome) -> Landing | None:
-        found = self.kernel.outcome(self._or_default(call.branch), call.key)
+        name = self._or_default(call.branch)
+        found = self.kernel.outcome(name, call.key) if call.asked is None else self._outcome_of(name, call)
         if found is None:
             return None
         commit: Commit | None = None
@@ -362,6 +372,15 @@ class Embedded:
                 commit = Commit.of(found.head, self.kernel.history.commit(found.head))
         ids = tuple(one.hex() for one in found.commits)
         return Landing(commits=ids, head=found.head.hex(), commit=commit)
+
+    def _outcome_of(self, name: str, call: calls.GetOutcome) -> Outcome | None:
+        """What a very request came to; its key may have been used for others."""
+        for about_itself in (False, True):
+            with suppress(IdempotencyKeyReused):
+                found = self.kernel.outcome(name, call.key, call.asked, about_itself=about_itself)
+                if found is not None:
+                    return found
+        return None
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -466,19 +485,12 @@ class Embedded:
         return MergeOptions(dict(chosen), call.default)
 
 
-def asked(call: calls.Write[Any]) -> bytes:
-    """A hash of a request as its writer put it: not who sends it, nor the branch, which has its own keys."""
-    unimportant: dict[str, Any] = {"who": "", "idempotency_key": None}
-    for field in ("branch", "into", "onto", "on"):
-        if field in call.__struct_fields__ and not isinstance(call, calls.Rebase):
-            unimportant[field] = None
-    if isinstance(said := getattr(call, "said", None), calls.Said):
-        unimportant["said"] = calls.Said(message=said.message, properties=said.properties)
-    plain = msgspec.structs.replace(call, **unimportant)
-    try:
-        return object_id(encode((type(call).__name__, plain)))
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:
-        raise InvalidRequest(f"this cannot be asked: {problem}") from None
+def _left(call: calls.Write[Any], reference: Reference) -> Reference:
+    """A reference as a call left it, though others deleted or made it anew since."""
+    kind = reference.was or reference.kind
+    if isinstance(call, calls.DeleteReference):
+        return msgspec.structs.replace(reference, kind=Kind.DELETED, was=kind)
+    return msgspec.structs.replace(reference, kind=kind, was=None)
 
 
 def _key_of(call: calls.Write[Any]) -> _Keyed:

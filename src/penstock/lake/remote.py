@@ -29,6 +29,9 @@ R = TypeVar("R")
 KEYS_MAX_CHARS: Final = 5_000
 """Of the keys in one address. Servers and proxies refuse addresses that are much longer."""
 
+SETTLE_S: Final = 45.0
+"""How long a server may still carry out a write whose sender heard nothing of it, if it does not say."""
+
 _COMMIT: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -41,10 +44,10 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     silence_timeout_s: float = 600.0
     """How long a sweep or a check may say nothing."""
     total_s: float = 60.0
-    """After this no request is repeated."""
-    settle_s: float = 15.0
-    """Longer than a server works on a write that nobody waits for any more. Until then, a repetition that is
-    refused does not say that the first try came to nothing."""
+    """After this no request is repeated. Finding out what an earlier try came to may go on for longer."""
+    settle_s: float | None = None
+    """How long after it was sent a write may still be carried out; if nothing is given, what the server says.
+    Until then, a repetition that is refused does not say that an earlier try came to nothing."""
     wait_min_s: float = 0.05
     """The wait before the first repetition; it doubles each time, and a random part of it is waited."""
     wait_max_s: float = 2.0
@@ -62,6 +65,7 @@ class Remote:
     def __init__(self, url: str, token: str | None = None, patience: Patience = Patience()) -> None:
         self._patience = patience
         self._connection = Connection(url, token, patience.connect_timeout_s)
+        self._told_settle_s: float | None = None
 
     def __repr__(self) -> str:
         return f"<Remote {self.url}>"
@@ -70,6 +74,12 @@ class Remote:
     def url(self) -> str:
         """The server's address."""
         return self._connection.url
+
+    @property
+    def settle_s(self) -> float:
+        """How long after it was sent the server may still carry out a write, as far as is known."""
+        said = (self._patience.settle_s, self._told_settle_s, SETTLE_S)
+        return next(one for one in said if one is not None)
 
     def close(self) -> None:
         self._connection.close()
@@ -86,11 +96,14 @@ class Remote:
         needs_key = given is None and manner_of(call) is Manner.KEYED
         if needs_key:
             call = msgspec.structs.replace(call, idempotency_key=uuid4().hex)
-        sending = Sending(self._connection, self._patience, self.do, key_is_new=needs_key)
+        sending = Sending(
+            self._connection, self._patience, self.do, key_is_new=needs_key, settle_s=self.settle_s
+        )
         answer = sending.answer(call, progress)
         if isinstance(answer, About):  # the lake is here, as far as a client is concerned
             answer = msgspec.structs.replace(answer, url=self.url)
             self.page_max = min(PAGE_MAX, answer.page_max or PAGE_MAX)
+            self._told_settle_s = answer.settle_s
         return cast("R", answer)
 
     def _contents(self, call: GetContents) -> tuple[Entry, ...]:

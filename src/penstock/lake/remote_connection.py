@@ -11,14 +11,15 @@ import os
 import re
 import ssl
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import urllib3
-from urllib3.connection import HTTPSConnection
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ClosedPoolError,
     ConnectTimeoutError,
@@ -143,6 +144,11 @@ class Connection:
                 response.close()
             raise Lost("the answer broke off")
 
+    @property
+    def sent_s(self) -> float:
+        """When this thread had sent its last request as a whole; now, if it has not."""
+        return _sent.at_s if _sent.at_s is not None else time.monotonic()
+
     @contextmanager
     def _losing(self) -> Iterator[None]:
         """Tell apart what never reached the server from what may have.
@@ -164,6 +170,7 @@ class Connection:
         return (self._address.path or "").rstrip("/").removesuffix(PREFIX)
 
     def _open(self, request: Request, timeout_s: float, preload: bool) -> urllib3.BaseHTTPResponse:
+        _sent.at_s = None
         response = self._own_pool().urlopen(
             request.method,
             self._base + PREFIX + request.target,
@@ -188,9 +195,28 @@ class Connection:
     def _new_pool(self) -> urllib3.HTTPConnectionPool:
         host, port = self._address.host or "", self._address.port
         if self._address.scheme == "http":
-            return urllib3.HTTPConnectionPool(host, port, maxsize=KEPT_MAX)
+            return _PlainPool(host, port, maxsize=KEPT_MAX)
         context = ssl.create_default_context()
         return _SecurePool(host, port, maxsize=KEPT_MAX, ssl_context=context)
+
+
+class _Sent(threading.local):
+    """When the last request of a thread was sent. A large one may be on its way for long before that."""
+
+    at_s: float | None = None
+
+
+_sent: Final = _Sent()
+
+
+class _PlainConnection(HTTPConnection):
+    def request(self, *positional: Any, **named: Any) -> None:
+        super().request(*positional, **named)
+        _sent.at_s = time.monotonic()
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _PlainConnection
 
 
 class _SecureConnection(HTTPSConnection):
@@ -208,6 +234,10 @@ class _SecureConnection(HTTPSConnection):
             raise NewConnectionError(self, "TLS failed") from problem
         except OSError as problem:
             raise NewConnectionError(self, "TLS failed") from problem
+
+    def request(self, *positional: Any, **named: Any) -> None:
+        super().request(*positional, **named)
+        _sent.at_s = time.monotonic()
 
 
 class _SecurePool(urllib3.HTTPSConnectionPool):

@@ -7,12 +7,25 @@ applied is answered as such, with as much of the answer as can still be told.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError, RequestError, TokenNotFound
+from penstock.errors import (
+    ConflictError,
+    InvalidKey,
+    InvalidName,
+    InvalidRequest,
+    MethodNotAllowed,
+    OutcomeUnknown,
+    PenstockError,
+    RequestError,
+    TokenNotFound,
+    TooLarge,
+    UnsupportedMediaType,
+)
 from penstock.lake.answers import Landing
 from penstock.lake.calls import (
     AssignReference,
@@ -27,7 +40,9 @@ from penstock.lake.calls import (
     GetReference,
     ListReferences,
     ListTokens,
+    Rebase,
     RevokeToken,
+    Transplant,
     Write,
 )
 from penstock.model.commits import Commit
@@ -38,11 +53,38 @@ from penstock.storage.locations import normalise
 
 Ask: TypeAlias = Callable[[Call[Any]], Any]
 
+_HOLDS_FOR_EVERY_TRY: Final = (InvalidKey, InvalidName, MethodNotAllowed, TooLarge, UnsupportedMediaType)
+"""Refusals that say what is wrong with the request itself."""
+
+_COMMIT: Final = re.compile("[0-9a-f]{64}")
+
 
 def target_of(call: Write[Any]) -> str | None:
     """The reference that a write is about; ``None`` for the default branch."""
     name: str | None = getattr(call, call.target)
     return name
+
+
+def holds_for_every_try(call: Write[Any], error: PenstockError) -> bool:
+    """Whether no earlier try of a call can escape what a later one was refused for, wherever it is by now.
+
+    A conflict was decided by the branch's queue, which would decide an earlier try alike, unless that began
+    with other commits: a name may have led elsewhere when it was looked up.
+    """
+    if isinstance(error, ConflictError):
+        return all(_COMMIT.fullmatch(one) for one in _revisions(call))
+    return isinstance(error, _HOLDS_FOR_EVERY_TRY)
+
+
+def _revisions(call: Write[Any]) -> Iterator[str]:
+    """The revisions that decide what a write comes to."""
+    for field in ("at", "to", "expected", "base", "expected_head", "source", "commit"):
+        if (revision := getattr(call, field, None)) is not None:
+            yield revision
+    if isinstance(call, Transplant):
+        yield from call.commits
+    if isinstance(call, Rebase):
+        yield call.onto or ""  # the default branch, which moves
 
 
 def applied(ask: Ask, call: Write[Any], landing: Landing) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
     ConflictError,
@@ -18,34 +18,29 @@ from penstock.errors import (
     InvalidKey,
     InvalidName,
     LakeMoved,
-    MethodNotAllowed,
     PenstockError,
     RequestError,
-    TooLarge,
     Unauthenticated,
-    UnsupportedMediaType,
 )
 from penstock.kernel.reachable import Progress
 from penstock.lake.answers import Landing
+from penstock.lake.asked import asked
 from penstock.lake.calls import Call, GetOutcome, Write
 from penstock.lake.remote_connection import Connection, Lost, NotSent, Reply
-from penstock.lake.remote_doubt import applied, done_already, seen_before, target_of, unknown
+from penstock.lake.remote_doubt import (
+    applied,
+    done_already,
+    holds_for_every_try,
+    seen_before,
+    target_of,
+    unknown,
+)
 from penstock.lake.remote_request import sound_request
 from penstock.lake.remote_verdict import Done, Manner, Refused, Unsettled, judge, manner_of
 from penstock.wire.requests import Request
 
 if TYPE_CHECKING:
     from penstock.lake.remote import Patience
-
-_HOLDS_FOR_EVERY_TRY: Final = (
-    ConflictError,  # the branch's queue decided it, and would decide an earlier try alike
-    InvalidKey,
-    InvalidName,
-    MethodNotAllowed,
-    TooLarge,
-    UnsupportedMediaType,
-)
-"""Refusals that an earlier try of the same request cannot escape, wherever it is by now."""
 
 
 class Sending:
@@ -58,31 +53,35 @@ class Sending:
         ask: Callable[[Call[Any]], Any],
         *,
         key_is_new: bool,
+        settle_s: float,
     ) -> None:
         self._connection, self._patience = connection, patience
         self._ask = ask
         """Makes other calls, to find out what came of this one."""
         self._key_is_new = key_is_new
         """Whether nobody can have used the call's idempotency key before."""
+        self._settle_s = settle_s
+        """How long after it was sent a try may still be carried out."""
         self._deadline_s = time.monotonic() + patience.total_s
         self._tries = 0
         self._doubt: PenstockError | None = None
         """Why it is not known whether it was carried out by an earlier try."""
         self._doubt_s = 0.0
-        """When the last try in doubt was given up."""
+        """When the last try in doubt was sent."""
 
     def answer(self, call: Call[Any], progress: Progress) -> Any:
         """Send the call until its outcome is known; ``OutcomeUnknown`` if it is not in the end."""
         request, seen = sound_request(call), seen_before(self._ask, call)
         while True:
             self._tries += 1
-            verdict = judge(self._heard(call, request, progress), call, self._connection.url)
+            heard = self._heard(call, request, progress)
+            sent_s, verdict = self._connection.sent_s, judge(heard, call, self._connection.url)
             if isinstance(verdict, Done):
                 return verdict.answer
             if isinstance(verdict, Refused):
                 return self._refused(call, verdict.error, seen)
             if verdict.in_doubt and manner_of(call) is not Manner.READ:
-                self._doubt, self._doubt_s = verdict.error, time.monotonic()
+                self._doubt, self._doubt_s = verdict.error, sent_s
             if not self._may_repeat(call, verdict):
                 return self._stopped(call, verdict.error)
             if not self._wait(verdict.wait_s):
@@ -141,24 +140,27 @@ class Sending:
         """What an earlier try came to; ``None`` if to nothing, once none can still be running.
 
         A branch that a merge named may be gone by now, while a first try that still found it waits for a
-        slow store. So a refusal that is of the moment proves nothing until every try must have ended.
+        slow store. So a refusal that is of the moment proves nothing until every try must have ended, even
+        if that is after the time for all tries.
         """
         wait_s = self._patience.wait_min_s
         while True:
-            left_s = self._doubt_s + self._patience.settle_s - time.monotonic()
+            left_s = self._doubt_s + self._settle_s - time.monotonic()
             landing = self._looked_up(call, doubt)
-            if landing is not None or left_s <= 0 or isinstance(error, _HOLDS_FOR_EVERY_TRY):
+            if landing is not None or left_s <= 0 or holds_for_every_try(call, error):
                 return landing
             time.sleep(min(wait_s, left_s))
             wait_s = min(wait_s * 2, self._patience.wait_max_s)
 
     def _looked_up(self, call: Write[Any], doubt: PenstockError) -> Landing | None:
         assert call.idempotency_key is not None
-        question = GetOutcome(key=call.idempotency_key, branch=target_of(call))
+        key, branch = call.idempotency_key, target_of(call)
         try:
+            this_one = None if self._key_is_new else asked(call)  # others may have used the caller's key
+            question = GetOutcome(key=key, branch=branch, asked=this_one)
             found: Landing | None = self._ask(question)
-        except (InvalidName, InvalidKey):
-            return None  # nothing can have been done under such a name
+        except (InvalidName, InvalidKey, IdempotencyKeyReused):
+            return None  # nothing can have been done under such a name, or with a key that another has
         except PenstockError as problem:
             raise unknown(call, doubt) from problem
         return found

@@ -8,7 +8,7 @@ body is read by a fresh one.
 from __future__ import annotations
 
 import asyncio
-import sys
+from collections import deque
 from typing import Any, Final
 
 import httptools
@@ -16,6 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 HEAD_MAX_BYTES: Final = 64 * 1024
 """Of a request's address with its headers, and of the headers that may follow a body."""
+WAITING_MAX: Final = 64
+"""How many requests may wait on one connection, the one being answered among them."""
 UNREAD_AT_END_MAX_S: Final = 1.0
 """How long a server that stops waits for a client that reads nothing of its answer."""
 
@@ -26,6 +28,8 @@ class Connection(HttpToolsProtocol):
     """Closes a connection that sends no request, one whose head does not end, or one that is not read.
 
     A head that is too large is answered by 431, one that takes too long by nothing: its sender does not read.
+    Where too many requests wait, those within the limit are answered, the last one saying that the connection
+    is closed; of the others none has begun, so that they can be sent again.
     """
 
     head_timeout_s: float = 30.0
@@ -35,12 +39,11 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = self._silent_bytes = 0
         self._told = 0
         """How often the parser said something."""
-        self._is_in_head = self._is_too_large = self._is_resuming = False
+        self._is_in_head = self._is_too_large = self._is_resuming = self._is_full = False
         self._framing = b""
         """The headers of the request that say how long its body is."""
-        self._data = b""
-        self._open: list[RequestResponseCycle] = []
-        """Requests that are not answered yet."""
+        self._open: deque[RequestResponseCycle] = deque()
+        """Requests in the order of their answers; those in front may have been answered meanwhile."""
         self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -63,17 +66,34 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        told, self._data = self._told, data
-        super().data_received(data)
-        # What the parser says nothing about is kept by it: part of a header that does not end.
-        self._silent_bytes = self._silent_bytes + len(data) if told == self._told else 0
-        if self._silent_bytes > HEAD_MAX_BYTES:
-            self._is_too_large = True
-            self.send_400_response("")
+        if self._is_full:
+            self.flow.pause_reading()  # until the next answer, so that little is read to be dropped
+            return
+        self._unset_keepalive_if_required()
+        try:
+            while data:
+                data = self._parse(data)
+        except httptools.HttpParserError:
+            self._give_up()
         if self.cycle is None or self.cycle.response_complete:
             self._start_timer()
         else:
             self._stop_timer()
+
+    def _parse(self, data: bytes) -> bytes:
+        """Have the parser read, and return what comes after an offer of another protocol, where it stops."""
+        told, rest = self._told, b""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as stopped:
+            rest = data[stopped.args[0] :]
+            self._decline_offer()
+        # What the parser says nothing about is kept by it: part of a header that does not end.
+        self._silent_bytes = self._silent_bytes + len(data) if told == self._told else 0
+        if self._silent_bytes > HEAD_MAX_BYTES:
+            self._is_too_large = True
+            raise httptools.HttpParserError("a header is too large")
+        return rest
 
     # -- what the parser says ------------------------------------------------------------------------------
 
@@ -101,9 +121,9 @@ class Connection(HttpToolsProtocol):
         if self._is_resuming:
             return
         self._is_in_head, self._head_bytes = False, 0
+        self._make_room()
         self._framing = b"".join(b"%s: %s\r\n" % one for one in self.headers if one[0] in _FRAMING)
         super().on_headers_complete()
-        self._open = [cycle for cycle in self._open if not cycle.response_complete]
         self._open.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
@@ -119,25 +139,36 @@ class Connection(HttpToolsProtocol):
         self._head_bytes += size_bytes
         if self._head_bytes > HEAD_MAX_BYTES:
             self._is_too_large = True
-            raise ValueError("the head is too large")  # ends the parser, and comes to send_400_response
+            raise ValueError("the head is too large")  # ends the parser, and comes to data_received
 
     # -- offers of another protocol ------------------------------------------------------------------------
 
-    def _unsupported_upgrade_warning(self) -> None:
+    def _decline_offer(self) -> None:
         """Go on in HTTP/1.1 where the parser stopped, with a parser that has read no such offer."""
-        stopped = sys.exc_info()[1]
-        assert isinstance(stopped, httptools.HttpParserUpgrade)
-        rest = self._data[stopped.args[0] :]
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         if self._framing:
             self._is_resuming = True
             self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n" % self._framing)
             self._is_resuming = False
-        if rest:
-            self.data_received(rest)
 
     # -- limits --------------------------------------------------------------------------------------------
+
+    def _make_room(self) -> None:
+        """Forget requests that were answered. If too many are left, the last of them ends the connection."""
+        while self._open and self._open[0].response_complete:
+            self._open.popleft()
+        if len(self._open) == WAITING_MAX:
+            self._is_full, self._open[-1].keep_alive = True, False
+            raise ValueError("too many requests wait")  # ends the parser, and comes to data_received
+
+    def _give_up(self) -> None:
+        """Read no more requests. The connection is closed now, or when those that wait are answered."""
+        if self._is_full:
+            self.logger.warning("closing a connection: more than %d requests wait on it", WAITING_MAX)
+        else:
+            self.logger.warning("closing a connection: it sent what is no request, or too large a head")
+            self.send_400_response("this is not a request in HTTP/1.1")
 
     def send_400_response(self, msg: str) -> None:
         if not self._is_too_large:

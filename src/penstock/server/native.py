@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.kernel.settings import Settings
 from penstock.lake.answers import About
 from penstock.lake.calls import CALLS, Call, Write
 from penstock.server.limits import Limits
@@ -19,6 +20,9 @@ from penstock.wire.errors import Failure, encode_error
 from penstock.wire.requests import KEY_HEADER, Form, call_of, form_of
 
 PREFIX: Final = "/api/penstock/v1"
+
+SETTLE_MORE_S: Final = 5.0
+"""Beyond the time limits of a request and of a write: what a thread may be late by."""
 
 _OPERATIONS: Final = ("operations", "commits", "keys")
 """Fields that hold one item for each thing that a call does."""
@@ -71,7 +75,8 @@ def _handler(kind: type[Call[Any]], form: Form) -> Callable[[Ask], Any]:
         if pins and all(_COMMIT.fullmatch(getattr(call, pin) or "") for pin in pins):
             return Answer(body=json.encode(answer, kind.answer), headers=_FOREVER)
         if isinstance(answer, About):
-            return msgspec.structs.replace(answer, page_max=ask.limits.page_max)
+            settle_s = ask.limits.request_timeout_s + Settings().write_timeout_s + SETTLE_MORE_S
+            return msgspec.structs.replace(answer, page_max=ask.limits.page_max, settle_s=settle_s)
         return answer
 
     return handle

@@ -191,7 +191,7 @@ class SqliteStore(Store):
         SQLite would: commits would be acknowledged that are gone when the last process ends.
         """
         self._looked_s = time.monotonic()
-        if _identity(self._path) != self._file:
+        if self._file is None or _identity(self._path) != self._file:
             raise Unavailable(
                 f"{self._path} was removed or replaced while it was open; put it back, or open the lake anew"
             )

@@ -22,6 +22,8 @@ from penstock.wire import json
 
 KEY_FIELD: Final = "idempotency_key"
 KEY_HEADER: Final = "Idempotency-Key"
+HASH_FIELD: Final = "asked"
+"""Of a call with a key: whoever gets it makes this hash anew."""
 _PRINTABLE: Final = "".join(chr(one) for one in range(0x21, 0x7F) if chr(one) != "%")
 
 
@@ -62,10 +64,12 @@ def form_of(kind: type[Travels]) -> Form:
     """Where the fields of a type of call go."""
     in_path = tuple(re.findall(r"{(\w+)}", kind.path))
     every = fields(cast("type[msgspec.Struct]", kind))
-    others = tuple(one for one in every if one.name not in in_path and one.name != KEY_FIELD)
+    has_key = any(one.name == KEY_FIELD for one in every)
+    elsewhere = {*in_path, *((KEY_FIELD, HASH_FIELD) if has_key else ())}
+    others = tuple(one for one in every if one.name not in elsewhere)
     return Form(
         in_path=in_path,
-        has_key=any(one.name == KEY_FIELD for one in every),
+        has_key=has_key,
         rest=_struct(kind, others) if others else None,
         rest_fields=others,
         is_query=kind.method in ("GET", "DELETE"),

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls
+from penstock.lake.asked import asked
 from penstock.lake.catalogue import Catalogue
 from penstock.server.access import reading, writing
 from penstock.server.access.caller import Caller
@@ -68,8 +69,11 @@ class Guarded:
         rule = RULES.get(type(call))
         if rule is None or not self._caller.grants:
             raise self._caller.denied(f"ask for {type(call).__name__}")
-        if isinstance(call, calls.Write) and self._caller.name:
-            call = msgspec.structs.replace(call, who=self._caller.name)
+        if isinstance(call, calls.Write):
+            if call.idempotency_key is not None:  # rules may put it otherwise, but it stays the same request
+                call = msgspec.structs.replace(call, asked=asked(call))
+            if self._caller.name:
+                call = msgspec.structs.replace(call, who=self._caller.name)
         return cast("R", rule(Rights(self._catalogue, self._caller, progress, self._deadline_s), call))
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from penstock.errors import LocationRefused
 from penstock.lake import calls
 from penstock.lake.answers import About
 from penstock.model.commits import Commit
@@ -82,8 +83,21 @@ def commit_operations(rights: Rights, call: calls.CommitOperations) -> Commit:
             base=rights.compared(call.base, branch),
             expected_head=rights.compared(call.expected_head, branch),
         )
-    _check_places(rights, (one.content for one in call.operations if isinstance(one, Put)))
+    try:
+        _check_places(rights, (one.content for one in call.operations if isinstance(one, Put)))
+    except LocationRefused:
+        if (known := _made_before(rights, call)) is None:
+            raise
+        return known
     return rights.do(call)
+
+
+def _made_before(rights: Rights, call: calls.CommitOperations) -> Commit | None:
+    """What a repeated request came to when its places were still below a root."""
+    if call.idempotency_key is None:
+        return None
+    found = rights.do(calls.GetOutcome(key=call.idempotency_key, branch=call.branch, asked=call.asked))
+    return found.commit if found is not None else None
 
 
 def _check_keys(rights: Rights, call: calls.CommitOperations, branch: str, keys: Keys) -> None:

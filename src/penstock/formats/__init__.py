@@ -1,0 +1,1 @@
+"""Table formats: what a managed table's own log means, and what may be added to it."""

@@ -1,0 +1,81 @@
+"""The schema of a table, as its metadata spells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from penstock.formats.delta.errors import MalformedAction
+
+Type: TypeAlias = "str | StructType | ArrayType | MapType"
+"""A name such as ``integer`` or ``decimal(10,2)``, or one of the types that hold others."""
+
+
+class StructType(msgspec.Struct, frozen=True, tag="struct"):
+    """Fields by name, in order. The schema of a table is one."""
+
+    fields: tuple[Field, ...]
+
+    def field(self, name: str) -> Field | None:
+        """The field of that name; names differ by more than their case, always."""
+        return next((one for one in self.fields if one.name.lower() == name.lower()), None)
+
+    def walk(self) -> Iterator[Field]:
+        """Every field at any depth, those that hold others before what they hold."""
+        for one in self.fields:
+            yield one
+            yield from _inside(one.type)
+
+
+class ArrayType(msgspec.Struct, frozen=True, kw_only=True, tag="array", rename="camel"):
+    """Any number of values of one type."""
+
+    element_type: Type
+    contains_null: bool
+
+
+class MapType(msgspec.Struct, frozen=True, kw_only=True, tag="map", rename="camel"):
+    """Values of one type by keys of another."""
+
+    key_type: Type
+    value_type: Type
+    value_contains_null: bool
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """A column, or a part of one."""
+
+    name: str
+    type: Type
+    nullable: bool
+    metadata: dict[str, Any] = {}
+
+
+def parse_schema(text: str) -> StructType:
+    """The schema that a ``schemaString`` holds. ``MalformedAction`` if it is none."""
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        reason = f"the schema cannot be understood: {problem}"
+        raise MalformedAction(reason, reason=reason) from None
+
+
+def write_schema(schema: StructType) -> str:
+    return _ENCODER.encode(schema).decode()
+
+
+def _inside(kind: Type) -> Iterator[Field]:
+    match kind:
+        case StructType():
+            yield from kind.walk()
+        case ArrayType():
+            yield from _inside(kind.element_type)
+        case MapType():
+            yield from _inside(kind.key_type)
+            yield from _inside(kind.value_type)
+
+
+_DECODER: Final = msgspec.json.Decoder(StructType)
+_ENCODER: Final = msgspec.json.Encoder()

@@ -1,0 +1,30 @@
+"""A request as it was asked: what tells a repetition from another request under the same idempotency key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.lake.calls import Rebase, Said, Write
+from penstock.model.encoding import encode, object_id
+
+
+def asked(call: Write[Any]) -> bytes:
+    """A hash of a request as its writer put it, with the names that it had, wherever they lead by now.
+
+    Neither who sends it matters, nor which branch it is for: each has keys of its own.
+    """
+    if call.asked is not None:
+        return call.asked
+    unimportant: dict[str, Any] = {"who": "", "idempotency_key": None}
+    if not isinstance(call, Rebase):
+        unimportant |= {field: None for field in ("branch", "into", "onto", "on") if hasattr(call, field)}
+    if isinstance(said := getattr(call, "said", None), Said):
+        unimportant["said"] = Said(message=said.message, properties=said.properties)
+    plain = msgspec.structs.replace(call, **unimportant)
+    try:
+        return object_id(encode((type(call).__name__, plain)))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:
+        raise InvalidRequest(f"this cannot be asked: {problem}") from None
