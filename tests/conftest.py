@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -45,6 +46,9 @@ settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what runs in the background so, and programs that tests start would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = "reliability" if config.getoption("markexpr") == "reliability" else "test"
     settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", chosen))
 
