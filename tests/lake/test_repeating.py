@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import msgspec
@@ -275,22 +274,11 @@ def test_a_commit_is_answered_though_its_place_is_no_root_any_more(lake: Lake) -
         guarded.do(msgspec.structs.replace(call, idempotency_key="other"))
 
 
-def test_what_one_writer_cannot_ask_hurts_nobody_else(lake: Lake) -> None:
+def test_what_cannot_be_asked_does_not_come_to_a_turn_that_others_share() -> None:
+    store = FaultyStore(MemoryStore())
+    lake = open_lake(store, author="tester")
     bad = CommitOperations(operations=(Put(Key("x"), table(1)),), create_namespaces=object())  # type: ignore[arg-type]
-    good = [CommitOperations(operations=(Put(Key(f"t{number}"), table(number)),)) for number in range(8)]
-    problems: list[BaseException] = []
-
-    def send(call: CommitOperations) -> None:
-        for _ in range(10):
-            try:
-                lake.do(call)
-            except BaseException as problem:
-                problems.append(problem)
-
-    threads = [Thread(target=send, args=(call,)) for call in (bad, *good)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(problems) == 10
-    assert all(isinstance(problem, RequestError) for problem in problems)
+    before = store.passed[Point.TURN]
+    with pytest.raises(RequestError):
+        lake.do(bad)
+    assert store.passed[Point.TURN] == before

@@ -7,7 +7,7 @@ as ``{"type": …, …}`` (see ``contents``). What is not there is ``null``. Fie
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import msgspec
@@ -19,6 +19,7 @@ from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
 from penstock.lake.answers import About, Difference, LogLine
+from penstock.model.clock import utc
 from penstock.model.commits import Commit as ModelCommit
 from penstock.model.conflicts import Conflict as ModelConflict
 from penstock.model.content import AnyContent
@@ -37,11 +38,6 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 def _content(content: AnyContent | None) -> Content | None:
     return None if content is None else as_json(content)
-
-
-def moment(time_us: int) -> datetime:
-    """A stored time."""
-    return datetime.fromtimestamp(time_us / 1_000_000, UTC)
 
 
 class Commit(Shape, frozen=True, kw_only=True):
@@ -208,7 +204,7 @@ class Reference(Shape, frozen=True, kw_only=True):
             name=reference.name,
             head=reference.id,
             default=reference.name == default_branch,
-            created=moment(reference.created_us),
+            created=utc(reference.created_us),
         )
 
 
@@ -534,7 +530,7 @@ class Horizon(Shape, frozen=True, kw_only=True):
                     pattern=rule.pattern,
                     max_commits=rule.max_commits,
                     max_days=rule.max_days,
-                    since=moment(rule.since_us),
+                    since=utc(rule.since_us),
                 )
                 for rule in rules
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
 from penstock.kernel.description import HistoryRule
+from penstock.model.clock import utc
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
@@ -93,7 +94,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, entry: LogEntry) -> LogLine:
         return cls(
             position=entry.position,
-            time=datetime.fromtimestamp(entry.time_us / 1_000_000, UTC),
+            time=utc(entry.time_us),
             event=entry.kind,
             name=entry.name,
             before=entry.before.hex(),

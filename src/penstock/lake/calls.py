@@ -48,6 +48,8 @@ class Write(Call[R], frozen=True, kw_only=True):
     method: ClassVar[str] = "POST"
     target: ClassVar[str]
     """The field that names the reference it is about; nothing there is the default branch."""
+    moves: ClassVar[bool] = False
+    """Whether it moves the reference itself, and so has keys apart from what brings commits to it."""
 
     idempotency_key: str | None = None
     """The same request under the same key is done once. A remote client makes one if it is not given."""
@@ -238,6 +240,7 @@ class CreateReference(Write[Reference], frozen=True, kw_only=True):
 
     path = "/references"
     target = "name"
+    moves = True
     answer = Reference
 
     name: str
@@ -252,6 +255,7 @@ class AssignReference(Write[Reference], frozen=True, kw_only=True):
     method = "PUT"
     path = "/references/{name}"
     target = "name"
+    moves = True
     answer = Reference
 
     name: str
@@ -269,6 +273,7 @@ class DeleteReference(Write[Reference], frozen=True, kw_only=True):
     method = "DELETE"
     path = "/references/{name}"
     target = "name"
+    moves = True
     answer = Reference
 
     name: str
@@ -514,6 +519,7 @@ class Rebase(Bring, frozen=True, kw_only=True):
 
     path = "/rebase"
     target = "branch"
+    moves = True
 
     branch: str
     """The branch that moves."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, Final, TypedDict, TypeVar, cast
@@ -33,6 +32,7 @@ from penstock.lake import calls
 from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved
 from penstock.lake.asked import asked
 from penstock.lake.log import Filter, changes_of, differences, ranges, walk
+from penstock.model.clock import utc
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -123,10 +123,7 @@ class Embedded:
         if call.idempotency_key is None or (isinstance(call, calls.Bring) and call.dry_run):
             return None
         name = self._or_default(getattr(call, call.target))
-        about_itself = not isinstance(call, calls.CommitOperations | calls.Bring) or isinstance(
-            call, calls.Rebase
-        )
-        found = self.kernel.outcome(name, call.idempotency_key, asked(call), about_itself=about_itself)
+        found = self.kernel.outcome(name, call.idempotency_key, asked(call), about_itself=call.moves)
         if found is None:
             return None
         if isinstance(call, calls.CommitOperations):
@@ -152,7 +149,7 @@ class Embedded:
             id=description.id,
             url=place_of(self.kernel.store),
             default_branch=description.default_branch,
-            created=datetime.fromtimestamp(description.created_us / 1_000_000, UTC),
+            created=utc(description.created_us),
             warehouse=description.warehouse,
             roots=_places(description),
             forked_from=description.forked_from,
@@ -213,7 +210,7 @@ class Embedded:
             name=call.name,
             secret_hash=call.secret_hash,
             grants=call.grants,
-            created=datetime.fromtimestamp(self.kernel.clock() / 1_000_000, UTC),
+            created=utc(self.kernel.clock()),
             expires=call.expires,
         )
         return tokens.put_token(self.kernel.store, self.kernel.settings, token)

@@ -21,6 +21,7 @@ from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
 from penstock.lake.views import Branch, Snapshot, Table, Tag
+from penstock.model.clock import utc
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode, MergeResult
@@ -509,7 +510,7 @@ def _moment(text: str | datetime | None) -> datetime | None:
     if isinstance(text, datetime):
         return text if text.tzinfo else text.replace(tzinfo=UTC)
     try:
-        return datetime.fromtimestamp(parse_time_us(text) / 1_000_000, UTC)
+        return utc(parse_time_us(text))
     except (OverflowError, OSError, ValueError):
         raise InvalidName(f"{text!r} is not a time that a commit can have") from None
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.model.clock import utc
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.objects import CommitObject
 
@@ -85,7 +86,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             id=commit_id.hex(),
             parents=tuple(parent.hex() for parent in stored.parents),
-            time=_moment(stored.time_us),
+            time=utc(stored.time_us),
             author=stored.authors[0] if stored.authors else stored.committer,
             message=stored.message,
             properties=stored.properties,
@@ -93,7 +94,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
             depth=stored.depth,
             key=stored.key,
             authors=stored.authors,
-            author_time=_moment(stored.author_time_us or stored.time_us),
+            author_time=utc(stored.author_time_us or stored.time_us),
             committer=stored.committer,
             signed_off_by=stored.signed_off_by,
             is_merge=bool(stored.further_parents),
@@ -106,10 +107,6 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         title = self.message.partition("\n")[0]
         return f"<Commit {self.id[:8]} {title!r} by {self.author or 'nobody'}>"
-
-
-def _moment(time_us: int) -> datetime:
-    return datetime.fromtimestamp(time_us / 1_000_000, UTC)
 
 
 EMPTY_COMMIT_ID: Final = NO_COMMIT.hex()

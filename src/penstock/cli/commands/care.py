@@ -20,6 +20,7 @@ from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept
+from penstock.model.clock import utc
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,7 +109,7 @@ def _rules(screen: Screen, rules: Sequence[HistoryRule]) -> Iterator[str]:
         [
             Cell(printable(rule.pattern), "name"),
             _limits(rule),
-            Cell(f"set {ago(shapes.moment(rule.since_us), screen.now)}", "dim"),
+            Cell(f"set {ago(utc(rule.since_us), screen.now)}", "dim"),
         ]
         for rule in rules
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from math import inf
 from threading import Lock
 from typing import Final, Protocol
@@ -18,7 +18,7 @@ from penstock.errors import Unauthenticated
 from penstock.lake.calls import ListTokens
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.tokens import parse_token, secret_hash
-from penstock.model.clock import Clock, now_us
+from penstock.model.clock import Clock, now_us, utc
 from penstock.model.tokens import HASH_BYTES, Grant, Role, Token
 from penstock.server.access.caller import Caller
 
@@ -72,7 +72,7 @@ class TokenGate:
         return Caller(name=token.name, grants=token.grants)
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock() / 1_000_000, UTC)
+        return utc(self._clock())
 
     def _find(self, token_id: str) -> Token | None:
         asked_s = self._monotonic()
