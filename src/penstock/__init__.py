@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.opening import init_lake as init
     from penstock.lake.opening import open_lake as open  # noqa: A004 - `penstock.open` is the way in
+    from penstock.lake.table_opening import open_table
     from penstock.model.commits import Commit
     from penstock.model.content import (
         DeltaTable,
@@ -55,10 +56,12 @@ _HOMES = {
     "copy": "penstock.lake.copy:copy_lake",
     "init": "penstock.lake.opening:init_lake",
     "open": "penstock.lake.opening:open_lake",
+    "open_table": "penstock.lake.table_opening",
 }
 
 __all__ = [  # noqa: RUF022 - in the order in which a reader needs them
     "open",
+    "open_table",
     "init",
     "copy",
     "Lake",

@@ -15,16 +15,23 @@
     │   ├── TooLarge                a request's body is larger than the server takes
     │   ├── UnsupportedMediaType    a request's body is of a type that the server does not read
     │   ├── MethodNotAllowed        there is such an address, but not for this method
+    │   ├── UnsupportedFeature      a table uses something that Penstock does not read, or not write
+    │   ├── MalformedAction         a line of a Delta commit is no action
+    │   ├── NotManaged              a table whose commits this lake does not decide
+    │   │   └── ManagedElsewhere    a table whose commits another owner decides
     │   └── NotFound
     │       ├── ReferenceNotFound
     │       ├── CommitNotFound
     │       ├── KeyNotFound
     │       ├── TokenNotFound
     │       ├── RouteNotFound       the server has no such address
+    │       ├── TableNotFound       there is no table at that place
+    │       ├── VersionNotFound     the table has no such version, or no longer
     │       └── LakeNotFound
     ├── ConflictError               look at what changed, then decide
     │   ├── CommitConflict          keys changed since the base the writer read
-    │   │   └── MergeConflict       both sides changed the same keys
+    │   │   ├── MergeConflict       both sides changed the same keys
+    │   │   └── TableConflict       a table has newer versions than its writer read
     │   ├── ReferenceExists
     │   ├── ReferenceChanged        a reference is not where the caller expected it
     │   └── LakeExists
@@ -38,6 +45,10 @@
         ├── Unauthenticated         no token, or none that is known
         ├── Denied
         ├── Damaged                 stored bytes are not what was written
+        ├── InvalidLog              a table's log breaks Delta's protocol
+        │   ├── LogGap              a commit is missing from the middle of it
+        │   └── InvalidTable        what a table says of its owner contradicts itself
+        ├── ForeignCommit           somebody else's file stands in the log of a managed table
         └── UnsupportedFormat       the lake was written by a newer Penstock
 
 ``code`` is stable and meant for programs, ``details`` hold the structured facts, ``exit_code`` and
@@ -161,6 +172,30 @@ class MethodNotAllowed(RequestError):
     http_status = 405
 
 
+class UnsupportedFeature(RequestError):
+    """A table uses a feature (``details["feature"]``) that Penstock does not read, or does not write."""
+
+    code = "unsupported_feature"
+
+
+class MalformedAction(RequestError):
+    """A line of a Delta commit (``details["line"]``, from 1) is no action, for ``details["reason"]``."""
+
+    code = "malformed_action"
+
+
+class NotManaged(RequestError):
+    """The lake does not decide the commits of that table: whoever writes its log does."""
+
+    code = "not_managed"
+
+
+class ManagedElsewhere(NotManaged):
+    """Another owner (``details["owner"]``) decides the commits of that table."""
+
+    code = "managed_elsewhere"
+
+
 class NotFound(RequestError):
     """Something the request names does not exist."""
 
@@ -197,6 +232,18 @@ class RouteNotFound(NotFound):
     """The server has no such address."""
 
     code = "route_not_found"
+
+
+class TableNotFound(NotFound):
+    """There is no Delta log at that place."""
+
+    code = "table_not_found"
+
+
+class VersionNotFound(NotFound):
+    """The table has no such version, or its log no longer reaches back to it."""
+
+    code = "version_not_found"
 
 
 class LakeNotFound(NotFound):
@@ -237,6 +284,20 @@ class MergeConflict(CommitConflict):
 
     def __init__(self, conflicts: Sequence[Conflict], message: str | None = None) -> None:
         super().__init__(conflicts, message or _describe("cannot merge", conflicts))
+
+
+class TableConflict(CommitConflict):
+    """A table has newer versions than its writer read, and they do not go together with what it wrote.
+
+    ``details["winners"]`` tells, by the key of each table, its latest version and the commits since the one
+    that was read, so that a writer can redo its work without asking again.
+    """
+
+    code = "table_conflict"
+
+    def __init__(self, conflicts: Sequence[Conflict], message: str | None = None, **details: Any) -> None:
+        super().__init__(conflicts, message)
+        self.details |= details
 
 
 class ReferenceExists(ConflictError):
@@ -328,6 +389,33 @@ class Damaged(AdministratorError):
     """Stored bytes are missing or are not what was written. ``penstock fsck`` lists all of them."""
 
     code = "damaged"
+
+
+class InvalidLog(AdministratorError):
+    """A table's log breaks Delta's protocol, or a file of it cannot be read. ``details`` name the file."""
+
+    code = "invalid_log"
+
+
+class LogGap(InvalidLog):
+    """A commit (``details["version"]``) is missing from the middle of a table's log."""
+
+    code = "log_gap"
+
+
+class InvalidTable(InvalidLog):
+    """What a table says of who decides its commits contradicts itself."""
+
+    code = "invalid_table"
+
+
+class ForeignCommit(AdministratorError):
+    """A file that Penstock did not ratify stands at a version of a managed table's log.
+
+    ``details`` name the table, the version and the file. It is never overwritten.
+    """
+
+    code = "foreign_commit"
 
 
 class UnsupportedFormat(AdministratorError):

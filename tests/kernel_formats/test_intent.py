@@ -162,7 +162,7 @@ def test_k2_the_format_is_asked_also_when_only_the_source_changed(
     lake.branch("dev").commit([append("diary", "two")])
     before = journals.calls["merge"]
     lake.merge("dev", "main")
-    assert journals.calls["merge"] == before + 1
+    assert journals.calls["merge"] == before + 2, "before the queue, and at its turn"
     assert lines_of(lake.kernel, "diary") == ["one", "two"]
 
 
@@ -219,7 +219,7 @@ def test_k2_a_forced_merge_restores_and_is_opaque_from_then_on(lake: Lake, journ
     lake.commit([append("diary", "main")])
     lake.merge("dev", "main", keys={"diary": MergeMode.FORCE})
     assert lines_of(lake.kernel, "diary") == ["dev"]
-    assert journals.calls["restore"] == 1
+    assert journals.calls["restore"] == 2, "before the queue, and at its turn"
     assert [one.opaque for one in intents_of(lake)] == [True]
 
 
@@ -228,7 +228,7 @@ def test_k2_a_given_content_goes_through_the_format(lake: Lake, journals: Journa
     lake.branch("dev").commit([append("diary", "dev")])
     lake.commit([append("diary", "main")])
     lake.merge("dev", "main", keys={"diary": KeyMerge(content=empty_journal(50))})
-    assert journals.calls["restore"] == 1
+    assert journals.calls["restore"] == 2, "before the queue, and at its turn"
     assert state_of(journal_at(lake.kernel, "diary")).version == 50
 
 
@@ -270,7 +270,7 @@ def test_k2_a_revert_restores_through_the_format(lake: Lake, journals: JournalFo
     lake.commit([append("diary", "two")])
     lake.revert("main", "main")
     assert lines_of(lake.kernel, "diary") == ["one"]
-    assert journals.calls["restore"] == 1
+    assert journals.calls["restore"] == 2, "before the queue, and at its turn"
 
 
 def test_k2_a_journal_created_on_the_source_comes_with_its_lines(lake: Lake) -> None:
@@ -303,3 +303,16 @@ def test_k2_a_journal_dropped_on_one_side_and_changed_on_the_other_conflicts(lak
         lake.merge("dev", "main")
     with pytest.raises(MergeConflict):
         lake.merge("main", "dev")
+
+
+def test_k2_a_table_that_was_dropped_for_something_else_is_dropped_by_a_merge_too(lake: Lake) -> None:
+    """What comes in its place is no table of the format, which has nothing to say about it."""
+    fork(lake, "one")
+    plain = IcebergTable(metadata_location="1")
+    lake.branch("dev").commit([Delete(Key("diary")), Put(Key("diary"), plain)])
+    before = journal_at(lake.kernel, "diary")
+    assert before is not None
+    lake.merge("dev", "main")
+    assert isinstance(journal_at(lake.kernel, "diary"), IcebergTable)
+    assert before.id is not None
+    assert lake.kernel.where_is(lake.show().object_id, before.id) is None

@@ -124,7 +124,7 @@ def test_a_lake_without_roots_takes_no_locations() -> None:
 def test_a_merge_cannot_bring_a_given_content_from_outside(lake: Lake) -> None:
     lake.branch().put("t", DeltaTable(location="s3://bucket/wh/t"))
     lake.branch("dev").create()
-    lake.branch("dev").put("t", DeltaTable(location="s3://bucket/wh/t", state=b"dev"))
+    lake.branch("dev").put("t", DeltaTable(location="s3://bucket/wh/t", last_checkpoint="dev"))
     lake.branch().put("other", table())
     before = everything(lake.kernel.store)
     outside = KeyMerge(content=DeltaTable(location="s3://elsewhere/t"))

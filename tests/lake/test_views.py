@@ -89,7 +89,7 @@ def test_a_view_knows_whether_it_exists(lake: Lake) -> None:
             "ICEBERG_TABLE",
         ),
         (IcebergView(metadata_location="x", sql_text="SELECT 1", dialect="spark"), "ICEBERG_VIEW"),
-        (DeltaTable(state=b"\x00\x01", last_checkpoint="c"), "DELTA_LAKE_TABLE"),
+        (DeltaTable(metadata_location_history=("m",), last_checkpoint="c"), "DELTA_LAKE_TABLE"),
         (LanceTable(state=b"s"), "LANCE_TABLE"),
         (FilesTable(state=b"s" * 5000), "FILES_TABLE"),
         (Udf(sql_text="x + 1"), "UDF"),

@@ -30,6 +30,11 @@ NAMES = {
     "penstock_http_requests_total": ("api", "route", "status"),
     "penstock_http_request_seconds": ("api", "route"),
     "penstock_http_open_requests": (),
+    "penstock_delta_unpublished_versions": (),
+    "penstock_delta_unpublished_seconds": (),
+    "penstock_delta_published_total": (),
+    "penstock_delta_publish_errors_total": ("error",),
+    "penstock_delta_foreign_commits_total": (),
 }
 """What dashboards are built on: a change here breaks them."""
 

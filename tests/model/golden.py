@@ -24,6 +24,7 @@ from penstock.model.objects import (
     AnyObject,
     Blob,
     CommitObject,
+    Holder,
     Intent,
     Landed,
     Large,
@@ -65,6 +66,7 @@ CONTENTS: dict[str, AnyContent] = {
 
 OBJECTS: dict[str, AnyObject] = {
     "blob": Blob(b"bytes"),
+    "holder": Holder(b"bytes", (ONE, TWO)),
     "empty leaf": Leaf(b"", [], []),
     "leaf": Leaf(b"sales\0", [b"a", b"b"], [b"v", Large(300_000, (ONE, TWO))]),
     "node": Node(1, b"sales\0", [b"m", b"z"], [ONE, TWO]),

@@ -54,6 +54,10 @@ CONTENTS = {
 
 OBJECTS = {
     "blob": "92a4626c6f62c4056279746573",
+    "holder": (
+        "93a6686f6c646572c405627974657392c420111111111111111111111111111111111111111111111111111111111111"
+        "1111c4202222222222222222222222222222222222222222222222222222222222222222"
+    ),
     "empty leaf": "94a46c656166c4009090",
     "leaf": (
         "94a46c656166c40673616c65730092c40161c4016292c4017692ce000493e092c4201111111111111111111111111111"
@@ -93,6 +97,7 @@ OBJECTS = {
 
 IDS = {
     "blob": "a8d8fbd63414bb9602444a8b9feff62bd4690a0c98afc91a091f9b3d7c59cf02",
+    "holder": "6b29290b9113c91e507a86003b9a237d1d04484e0db758da93d9e05d8a15192d",
     "empty leaf": "a6cbec7e9bf08bd095de8ae7d3ee078f3959e0a989ec84273ed6fd07e8841916",
     "leaf": "169ea9d4e6d2c01f184a53cfab50b83b12d9bc00c37f261a4dfc5698062be32c",
     "node": "342a2aa43ad97c9fa7cd8c8ea4556800d9a81d5bb56a8d25c731499826267d1f",
@@ -183,7 +188,7 @@ def test_every_kind_of_object_and_content_has_a_vector() -> None:
     assert set(CONTENTS) == set(golden.CONTENTS)
     assert set(OBJECTS) == set(IDS) == set(golden.OBJECTS)
     kinds = {type(value).__name__ for value in golden.OBJECTS.values()}
-    assert kinds == {"Blob", "Leaf", "Node", "Segment", "CommitObject", "LogEntry", "Receipt"}
+    assert kinds == {"Blob", "Holder", "Leaf", "Node", "Segment", "CommitObject", "LogEntry", "Receipt"}
 
 
 def test_commits_at_a_fixed_time_have_their_ids() -> None:

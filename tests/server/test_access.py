@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from penstock.errors import CommitNotFound, Denied, PenstockError, ReferenceChanged
-from penstock.lake import calls
+from penstock.lake import calls, delta_calls
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
@@ -34,6 +35,10 @@ DEV_WRITERS = ALL_WRITERS | {"dev_writer", "sales_writer"}
 WHOLE_DEV_WRITERS = ALL_WRITERS | {"dev_writer"}
 
 Make = Callable[[Lake], calls.Call[Any]]
+
+
+def appended(key: Key) -> delta_calls.TableCommit:
+    return delta_calls.TableCommit(key=key, actions="")
 
 
 def always(call: calls.Call[Any]) -> Make:
@@ -171,6 +176,31 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(calls.Rebase(branch="dev/etl")), WHOLE_DEV_WRITERS),
     (always(calls.Rebase(branch="dev/etl", onto="secret", dry_run=True)), ALL_WRITERS),
     (always(calls.Rebase(branch="secret")), ALL_WRITERS),
+    # Delta tables
+    (always(delta_calls.GetTableVersions(key=ORDERS)), MAIN_READERS),
+    (always(delta_calls.GetTableVersions(key=PAY)), ALL_READERS | {"dev_writer"}),
+    (always(delta_calls.GetTableVersions(key=ORDERS, at="secret")), SECRET_READERS),
+    (at_id(lambda one: delta_calls.GetTableVersions(key=ORDERS, at=one, via="secret")), SECRET_READERS),
+    (always(delta_calls.GetTableStatus()), MAIN_READERS),
+    (always(delta_calls.FindTable(id=str(UUID(int=1)), at="secret")), SECRET_READERS),
+    (always(delta_calls.CommitTables(tables=(appended(ORDERS),))), ALL_WRITERS),
+    (always(delta_calls.CommitTables(tables=(appended(ORDERS),), branch="dev/etl")), DEV_WRITERS),
+    (
+        always(delta_calls.CommitTables(tables=(appended(ORDERS), appended(PAY)), branch="dev/etl")),
+        WHOLE_DEV_WRITERS,
+    ),
+    (always(delta_calls.PublishTable(key=ORDERS)), ALL_WRITERS),
+    (always(delta_calls.PublishTable(key=ORDERS, branch="dev/etl")), DEV_WRITERS),
+    (always(delta_calls.CreateTable(key=Key("sales", "x"), schema="{}", branch="dev/etl")), DEV_WRITERS),
+    (always(delta_calls.CreateTable(key=Key("new", "x"), schema="{}", branch="dev/etl")), WHOLE_DEV_WRITERS),
+    (always(delta_calls.CreateTable(key=Key("sales", "x"), schema="{}")), ALL_WRITERS),
+    (always(delta_calls.AdoptTable(location="s3://elsewhere/x")), ALL_WRITERS),
+    (always(delta_calls.ReleaseTable(key=ORDERS)), {"admin"}),
+    (always(delta_calls.RecoverTable(location="s3://elsewhere/x")), {"admin"}),
+    (always(delta_calls.CheckpointTable(key=ORDERS)), ALL_WRITERS),
+    (always(delta_calls.CompactLog(key=ORDERS)), ALL_WRITERS),
+    (always(delta_calls.CleanLog(key=ORDERS)), {"admin"}),
+    (always(delta_calls.CleanLog(key=ORDERS, dry_run=True)), {"admin"}),
 ]
 
 
@@ -208,8 +238,14 @@ def refusal(catalogue: Catalogue, call: calls.Call[Any]) -> str | None:
 
 
 def is_expected(error: PenstockError) -> bool:
-    """What some calls of the table come to, whoever makes them: on this lake everything conflicts."""
-    texts = ("is not in the history", "does not come after", "cannot merge", "has no commits yet")
+    """What some calls of the table come to, whoever makes them: on this lake everything conflicts.
+
+    And it has no Delta tables, nor a place for any.
+    """
+    texts = [
+        *("is not in the history", "does not come after", "cannot merge", "has no commits yet"),
+        *("is no Delta table", "has no warehouse", "lies outside the lake's roots", "not a table that"),
+    ]
     return any(text in error.message for text in texts)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import Denied, Unavailable
-from penstock.storage.buckets import Refused, Tag
+from penstock.storage.buckets import Refused, Tag, Unanswered
 from penstock.storage.local import UNFINISHED, LocalBucket
 
 FAR_FUTURE_US = 2**60
@@ -60,6 +60,25 @@ def test_of_many_writes_on_one_condition_one_is_done(bucket: LocalBucket, tmp_pa
     asyncio.run(go())
     other.close()
     assert not list((tmp_path / UNFINISHED).iterdir())
+
+
+class FailingDisk(LocalBucket):
+    """A disk that takes names, and does not say that they will stay."""
+
+    def _settle(self, folder: Path) -> None:
+        raise Unanswered(f"{folder.name} is not on the disk")
+
+
+def test_a_name_that_may_be_lost_again_is_not_said_to_be_written(tmp_path: Path) -> None:
+    bucket = FailingDisk(tmp_path)
+    for _ in range(2):  # also where another wrote it, who may not know either
+        with pytest.raises(Unanswered, match="rows is not on the disk"):
+            asyncio.run(bucket.put_all([("rows/a", b""), ("rows/b", b"")]))
+    with pytest.raises(Unanswered):
+        asyncio.run(bucket.put("rows/a", b"", "absent"))
+    with pytest.raises(Unanswered):
+        asyncio.run(bucket.put("rows/a", b""))
+    bucket.close()
 
 
 def test_what_a_killed_process_left_is_cleared_away(bucket: LocalBucket, tmp_path: Path) -> None:

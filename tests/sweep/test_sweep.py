@@ -4,13 +4,13 @@ import pytest
 
 from penstock.errors import Damaged, ReferenceNotFound
 from penstock.kernel.description import read_description
-from penstock.kernel.format import Applied, Format, Table
+from penstock.kernel.format import Applied, Format, Table, blob
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.content import AnyContent, DeltaTable, Unknown
-from penstock.model.encoding import encode, object_id
+from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
 from penstock.model.objects import Blob
 from penstock.model.operations import Change, Delete, Put
@@ -156,14 +156,14 @@ class Holding(Format):
         return isinstance(content, DeltaTable) or content.type == "HOLDING"
 
     def apply(self, table: Table, change: Change, prepared: object) -> Applied:
-        blob = encode(Blob(change.intent))
-        held, filling = (object_id(blob),), b"s" * self._size
+        one, data = blob(change.intent)
+        held, filling = (one,), b"s" * self._size
         content: AnyContent
         if self._kind is DeltaTable:
             content = DeltaTable(state=filling, held=held)
         else:
             content = Unknown(type_name="HOLDING", payload=filling, held=held)
-        return Applied(content, {object_id(blob): blob})
+        return Applied(content, {one: data})
 
 
 @pytest.mark.parametrize("kind", [DeltaTable, Unknown])
@@ -194,6 +194,65 @@ def test_what_a_content_holds_lives_as_long_as_the_content(
     clock.go_on(GRACE_S + 1)
     lake.sweep()
     assert object_id(held) not in ids(store)
+
+
+class Chained(Holding):
+    """Tables that hold one object, which holds another, which holds the bytes of the change."""
+
+    def __init__(self) -> None:
+        super().__init__(DeltaTable, 1)
+
+    def apply(self, table: Table, change: Change, prepared: object) -> Applied:
+        blobs = dict(chained(change.intent))
+        return Applied(DeltaTable(state=b"s", held=(list(blobs)[-1],)), blobs)
+
+
+def chained(data: bytes) -> list[tuple[ObjectId, bytes]]:
+    """Bytes, an object that holds them, and one that holds that."""
+    first = blob(data)
+    second = blob(b"second", [first[0]])
+    return [first, second, blob(b"third", [second[0], first[0]])]
+
+
+def test_what_an_object_holds_lives_as_long_as_what_holds_it(
+    lake: Lake, store: HookedStore, clock: SetClock
+) -> None:
+    kernel = Kernel(store, [Chained()], lake.kernel.settings, clock)
+    lake = Lake(Embedded(kernel, read_description(store)), "tester")
+    held, stray = dict(chained(b"held")), dict(chained(b"stray"))
+    store.store(stray)
+    dev = lake.branch("dev").create()
+    dev.commit([Change(Key("table"), "holding", b"held")])
+    clock.go_on(GRACE_S + 1)
+    lake.sweep()
+    assert held.keys() <= ids(store)
+    assert not (stray.keys() - held.keys()) & ids(store)
+    assert reopened(lake).fsck().damages == ()
+    store.delete([stored for stored in store.scan(b"", 10_000)[0] if stored.id == next(iter(held))])
+    assert [one.object for one in reopened(lake).fsck().damages] == [next(iter(held)).hex()]
+    store.store(held)
+    dev.delete()
+    clock.go_on(GRACE_S + 1)
+    lake.sweep()
+    assert not held.keys() & ids(store)
+
+
+def test_what_a_dropped_table_held_stays_though_the_commit_that_had_it_is_gone(
+    lake: Lake, store: HookedStore, clock: SetClock
+) -> None:
+    """The table may yet be brought back, by a branch that still has it, and goes on from what it was."""
+    kernel = Kernel(store, [Chained()], lake.kernel.settings, clock)
+    lake = Lake(Embedded(kernel, read_description(store)), "tester")
+    held = dict(chained(b"held"))
+    had = lake.commit([Change(Key("table"), "holding", b"held")])
+    lake.commit([Delete(Key("table"))])
+    lake.commit([Put(Key(f"key{number:03}"), table()) for number in range(600)])  # all is in the tree now
+    keep_history(store, commits=1)
+    clock.go_on(GRACE_S + 1)
+    lake.sweep()
+    assert had.object_id not in ids(store)
+    assert held.keys() <= ids(store)
+    assert reopened(lake).fsck().damages == ()
 
 
 def test_a_large_content_that_was_dropped_stays_in_history(

@@ -20,6 +20,7 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.ReferenceNotFound: "'penstock branch' and 'penstock tag' list what there is.",
     errors.CommitNotFound: "'penstock log' shows the commits that there are.",
     errors.KeyNotFound: "'penstock tables' lists what there is.",
+    errors.VersionNotFound: "'penstock delta log' shows the versions that there are.",
     errors.ReferenceExists: "Take another name, or move it with 'assign'.",
     errors.LakeExists: "Use it as it is: every command takes it by --lake.",
     errors.TryAgainError: "Nothing was changed; try again.",
@@ -45,6 +46,8 @@ def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
         return _about_missing_lake(error)
     if isinstance(error, errors.OutcomeUnknown):
         return _about_doubt(error.details.get("key"), error.details.get("name"))
+    if isinstance(error, errors.TableConflict):
+        return ""  # the message says what to do
     if isinstance(error, errors.CommitConflict) and error.conflicts:
         return _about_conflict(error.conflicts[0])
     if isinstance(error, errors.ReferenceChanged):

@@ -91,14 +91,18 @@ class Call:
         """Who commits; ``None`` leaves it to the lake."""
         return self.author or os.environ.get(environment.AUTHOR) or None
 
-    def open(self, *, create: bool = True, settings: Settings | None = None) -> Lake:
-        """The lake, until the command ends; a local one that is not there is made unless told otherwise."""
+    def open(self, *, create: bool = True, settings: Settings | None = None, catch_up: bool = False) -> Lake:
+        """The lake, until the command ends; a local one that is not there is made unless told otherwise.
+
+        Delta tables that other processes left unpublished stay so, unless ``catch_up`` is wanted: a command
+        is not to wait for what has nothing to do with it.
+        """
         from penstock.lake.opening import open_lake
         from penstock.stores import DATABASE_FILE, is_local
 
         target = self.target
         is_new = create and is_local(target) and not self._exists(target, DATABASE_FILE)
-        lake = open_lake(target, create=create, author=self.who, settings=settings)
+        lake = open_lake(target, create=create, author=self.who, settings=settings, catch_up=catch_up)
         click.get_current_context().call_on_close(lake.close)
         if is_new:
             self.note(f"made a new lake at {lake.url}")

@@ -32,6 +32,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "put": ("tables", "Let a key hold a content."),
         "delete": ("tables", "Let a key hold nothing."),
         "namespace": ("namespaces", "List, create and delete namespaces."),
+        "delta": ("delta", "Create, adopt, read, publish and look after Delta tables."),
     },
     "Branch and merge": {
         "branch": ("references", "List, create, assign and delete branches."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,7 @@ from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
 from penstock.lake.answers import About, Difference, LogLine
+from penstock.lake.delta_answers import TableMade, TableStatus
 from penstock.model.clock import utc
 from penstock.model.commits import Commit as ModelCommit
 from penstock.model.conflicts import Conflict as ModelConflict
@@ -28,6 +29,9 @@ from penstock.model.merges import MergedKey as ModelMergedKey
 from penstock.model.merges import MergeResult
 from penstock.model.references import Reference as ModelReference
 from penstock.model.tokens import Token as ModelToken
+
+if TYPE_CHECKING:
+    from penstock.lake.delta_snapshot import PastVersion
 
 Content: TypeAlias = dict[str, Any]
 
@@ -667,6 +671,168 @@ class Bench(Shape, frozen=True, kw_only=True):
     """One for each load and way."""
     removed: int
     """Branches of an earlier bench that were removed, if that was asked for."""
+
+
+class DeltaTable(Shape, frozen=True, kw_only=True):
+    """A Delta table that was created, adopted or released."""
+
+    key: str
+    """The key."""
+    id: str
+    """The table's own id."""
+    location: str
+    """Where it is."""
+    version: int
+    """The version that it was done with."""
+    commit: str
+    """The lake's commit that did it."""
+
+    @classmethod
+    def of(cls, made: TableMade) -> DeltaTable:
+        return cls(
+            key=str(made.key),
+            id=str(made.id),
+            location=made.location,
+            version=made.version,
+            commit=made.commit,
+        )
+
+
+class DeltaStatus(Shape, frozen=True, kw_only=True):
+    """How far a Delta table is published."""
+
+    key: str
+    """The key."""
+    location: str
+    """Where it is."""
+    phase: str
+    """`owned`; `adopting` or `released` while that is not finished."""
+    latest_version: int
+    """The newest version that was ratified."""
+    published: int
+    """The newest version that is in the table's own log; -1 if none is."""
+    backlog: int
+    """How many versions are ratified and not published."""
+    oldest_s: float | None
+    """How long the oldest of them waits, in seconds."""
+    alarm: str
+    """What stands against publishing; empty if nothing does."""
+
+    @classmethod
+    def of(cls, status: TableStatus) -> DeltaStatus:
+        return cls(
+            key=str(status.key),
+            location=status.location,
+            phase=status.phase,
+            latest_version=status.latest_version,
+            published=status.published,
+            backlog=status.backlog,
+            oldest_s=status.oldest_s,
+            alarm=status.alarm,
+        )
+
+
+class DeltaStatuses(Shape, frozen=True, kw_only=True):
+    """The Delta tables of the default branch."""
+
+    tables: tuple[DeltaStatus, ...]
+    """By key."""
+
+
+class DeltaPublished(Shape, frozen=True, kw_only=True):
+    """Up to where Delta tables were published."""
+
+    tables: tuple[DeltaStatus, ...]
+    """As they are afterwards, by key."""
+
+
+class DeltaRecovered(Shape, frozen=True, kw_only=True):
+    """A Delta table that was taken back from its published log."""
+
+    key: str
+    """The key."""
+    location: str
+    """Where it is."""
+    version: int
+    """The newest version that was published, which it goes on from."""
+    doubtful: tuple[str, ...]
+    """Files of commits after it; whether these were ratified cannot be known."""
+
+
+class DeltaRecovery(Shape, frozen=True, kw_only=True):
+    """The Delta tables that were taken back."""
+
+    tables: tuple[DeltaRecovered, ...]
+    """In the order of the command."""
+
+
+class DeltaFile(Shape, frozen=True, kw_only=True):
+    """A file of a Delta table's log that is there now."""
+
+    key: str
+    """The key."""
+    version: int
+    """The newest version that it stands for."""
+    name: str
+    """Relative to the table's root; empty if there was nothing to write."""
+
+
+class DeltaCleaned(Shape, frozen=True, kw_only=True):
+    """What was removed from a Delta table's log."""
+
+    key: str
+    """The key."""
+    names: tuple[str, ...]
+    """Relative to the table's root."""
+    dry_run: bool
+    """Whether nothing was removed in fact."""
+
+
+class DeltaVersion(Shape, frozen=True, kw_only=True):
+    """A version of a Delta table."""
+
+    version: int
+    """Its number."""
+    time: datetime | None
+    """When it was committed, if it says so."""
+    operation: str
+    """What was done, in the writer's words; empty if it did not say."""
+    published: bool
+    """Whether it is in the table's own log."""
+    info: dict[str, Any]
+    """All that its writer had to say."""
+
+    @classmethod
+    def of(cls, one: PastVersion) -> DeltaVersion:
+        return cls(
+            version=one.version,
+            time=one.timestamp,
+            operation=one.operation,
+            published=one.is_published,
+            info=dict(one.info),
+        )
+
+
+class DeltaLog(Shape, frozen=True, kw_only=True):
+    """Versions of a Delta table."""
+
+    key: str
+    """The key."""
+    versions: tuple[DeltaVersion, ...]
+    """Newest first."""
+
+
+class DeltaRows(Shape, frozen=True, kw_only=True):
+    """Rows of a Delta table."""
+
+    key: str
+    """The key."""
+    version: int
+    """The version that was read."""
+    columns: tuple[str, ...]
+    """The names of the columns."""
+    rows: tuple[dict[str, Any], ...]
+    """The rows, each by column. What JSON has no word for is text."""
 
 
 class Completion(Shape, frozen=True, kw_only=True):

@@ -3,26 +3,35 @@
 All three ask the same question per key: what was it where the difference starts (*was*), what should it
 become (*wanted*), and what is it on the target *now*? Where only one side changed it the answer is plain.
 Where both did, the table's format replays what the other side intended, or it is a conflict.
+
+The formats of managed tables are asked twice. Before the queue they are asked on the head as it is then: what
+they answer does not count, but what they read from table storage is noted for the turn, where they may not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.kernel.conflict import compare, content_of
-from penstock.kernel.edit import Edit
+from penstock.kernel.edit import Edit, Occasion
 from penstock.kernel.format import Format, Formats, Refused
 from penstock.kernel.history import History
-from penstock.kernel.state import Difference
+from penstock.kernel.landing import Landing
+from penstock.kernel.objects import Objects
+from penstock.kernel.request import Request
+from penstock.kernel.state import Difference, View, diff_commits, prefix_end
+from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, Namespace, encode_content
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import KeyMerge, MergedKey, MergeMode
 from penstock.model.objects import CommitObject, Value
+from penstock.model.references import Reference
 
 _NORMAL: Final = KeyMerge()
 Intents = dict[bytes, list[bytes] | None]
@@ -57,6 +66,55 @@ def _key_wish(how: KeyMerge) -> list[object]:
     return [how.mode.value, *contents, how.expect_absent]
 
 
+class BringRequest(Request):
+    """A request that brings differences: what it goes by, and what comes of it."""
+
+    may_read: bool = False
+    """Whether formats may read table storage when it is applied; not at a turn in the queue."""
+
+    def __init__(
+        self,
+        history: History,
+        formats: Formats,
+        meta: CommitMeta,
+        key: str,
+        options: MergeOptions,
+        expected_head: ObjectId | None,
+    ) -> None:
+        self._history, self._formats = history, formats
+        self._meta, self.key, self._options = meta.check(), key, options.check()
+        self.expected_head = expected_head
+        self.author = meta.authors[0] if meta.authors else meta.committer
+        self.notes: dict[Any, Any] = {}
+        self.results: list[MergedKey] = []
+        self._landing: Landing | None = None
+
+    def _edit(
+        self,
+        objects: Objects,
+        below: View,
+        reference: Reference,
+        may_read: bool,
+        earlier: Mapping[ObjectId, bytes] = MappingProxyType({}),
+    ) -> Edit:
+        return Edit(objects, below, self._formats, Occasion(reference, self.notes, may_read), earlier)
+
+    def _managed(self, changes: Difference) -> Difference:
+        """Those that a format has to decide about."""
+        if not self._formats:
+            return {}
+        objects, managing = self._history.objects, self._formats.managing
+        return {
+            stored: (was, wanted)
+            for stored, (was, wanted) in changes.items()
+            if managing(content_of(objects, was if wanted is None else wanted)) is not None
+        }
+
+    def landed(self, commits: list[ObjectId]) -> None:
+        if self._landing is not None:
+            self._landing.tell(commits)
+
+
 class Meeting(NamedTuple):
     """Two sides at one key: where they parted, what the source wants, what the target has."""
 
@@ -73,16 +131,14 @@ class Meeting(NamedTuple):
 class Bringing:
     """Brings a difference, key by key, into an edit on the target."""
 
-    def __init__(self, edit: Edit, history: History, formats: Formats, options: MergeOptions) -> None:
-        self._edit, self._objects, self._formats = edit, history.objects, formats
+    def __init__(self, edit: Edit, formats: Formats, options: MergeOptions) -> None:
+        self._edit, self._formats = edit, formats
         self._options = options
         self.results: dict[Key, MergedKey] = {}
 
     def bring(self, changes: Difference, intents: Intents, ambiguous: frozenset[bytes] = frozenset()) -> None:
         """Bring every key of a difference; conflicts are collected in the edit."""
         for stored, (was, wanted) in changes.items():
-            if stored.startswith(RESERVED):
-                continue
             now = self._edit.view.get(stored)
             replayed = intents.get(stored, [])
             self._bring(Meeting(Key.decode(stored), stored, was, wanted, now, replayed, stored in ambiguous))
@@ -110,7 +166,7 @@ class Bringing:
         )
 
     def _content(self, value: Value | None) -> AnyContent | None:
-        return content_of(self._objects, value)
+        return self._edit.decoded(value)
 
     def _is_as_expected(self, meeting: Meeting, how: KeyMerge) -> bool:
         if how.expected is None and not how.expect_absent:
@@ -137,8 +193,9 @@ class Bringing:
     def _merge_managed(self, managing: Format, meeting: Meeting) -> None:
         """The table's format decides how the two sides meet."""
         base, source, target = map(self._content, (meeting.was, meeting.wanted, meeting.now))
+        table = self._edit.table(meeting.key, target, source)
         try:
-            applied = managing.merge(self._edit.table(meeting.key, target), base, source, meeting.intents)
+            applied = managing.merge(table, base, source, meeting.intents)
         except Refused as refused:
             self._edit.refuse(meeting.key, refused)
         else:
@@ -153,7 +210,7 @@ class Bringing:
             self._edit.put(meeting.stored, wanted, identity)
             return
         try:
-            applied = managing.restore(self._edit.table(meeting.key, target), wanted)
+            applied = managing.restore(self._edit.table(meeting.key, target, wanted), wanted)
         except Refused as refused:
             self._edit.refuse(meeting.key, refused)
         else:
@@ -166,11 +223,16 @@ class Bringing:
         if unused:
             raise InvalidRequest(f"nothing to merge at {', '.join(unused)}, but a way to merge it was given")
         met = len(self._edit.conflicts)
-        self._edit.check_namespaces()
+        self._edit.check()
         for conflict in self._edit.conflicts[met:]:
             known = self.results.get(conflict.key, MergedKey(key=conflict.key))
             conflicts = (*known.conflicts, conflict)
             self.results[conflict.key] = msgspec.structs.replace(known, conflicts=conflicts)
+
+
+def changes_between(history: History, before: CommitObject, after: CommitObject) -> Difference:
+    """What differs between two commits in keys of users; what the kernel keeps itself is not brought."""
+    return diff_commits(history.objects, before, after, prefix_end(RESERVED) or b"")
 
 
 def _merge_namespaces(base: AnyContent | None, source: Namespace, target: Namespace) -> Namespace:

@@ -11,9 +11,10 @@ from uuid import UUID, uuid4
 from penstock.errors import CommitConflict, CommitNotFound, InvalidRequest
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import compare, content_of
-from penstock.kernel.edit import Edit
+from penstock.kernel.edit import Edit, Occasion
 from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
+from penstock.kernel.landing import Landing
 from penstock.kernel.request import Request
 from penstock.kernel.state import Overlay, state_of
 from penstock.model.commits import CommitMeta
@@ -64,7 +65,8 @@ class CommitRequest(Request):
         self._vouched: ObjectId | None = None
         """A head of the branch of which the base was found to be an ancestor."""
         self._prepared: dict[Key, Any] = {}
-        self._contents: dict[Key, AnyContent | None] = {}
+        self._notes: dict[Any, Any] = {}
+        self._landing: Landing | None = None
 
     @cached_property
     def _given(self) -> Counter[UUID | None]:
@@ -86,7 +88,8 @@ class CommitRequest(Request):
         if self._base is not None and self._vouched is None:
             self._vouch(self._base, reference)
         changes = [operation for operation in self._operations if isinstance(operation, Change)]
-        edit = Edit(self._history.objects, self._state(reference.head), self._formats)
+        occasion = Occasion(reference, self._notes, may_read=True)
+        edit = Edit(self._history.objects, self._state(reference.head), self._formats, occasion)
         for change in changes:
             table = edit.table(change.key, edit.content(change.key.encode()))
             try:
@@ -99,11 +102,12 @@ class CommitRequest(Request):
     def _state(self, commit: ObjectId) -> Overlay:
         return state_of(self._history.objects, self._history.commit(commit))
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:  # noqa: ARG002
+    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         base = self._check_base(chain)
         if len(self._operations) > FEW_OPERATIONS:
             chain.view.get_many(self.touched)
-        edit = Edit(chain.objects, chain.view, self._formats)
+        occasion = Occasion(reference, self._notes, may_read=False)
+        edit = Edit(chain.objects, chain.view, self._formats, occasion)
         freed: dict[UUID | None, AnyContent] = {}
         deleted: set[Key] = set()
         for operation in self._operations:
@@ -116,10 +120,20 @@ class CommitRequest(Request):
                 base.expect(edit, operation.key)
             elif isinstance(operation, Change):
                 self._change(edit, operation)
-        edit.check_namespaces()
+        edit.check()
         if edit.conflicts:
             raise CommitConflict(edit.conflicts)
+        if not edit.changed and self._may_do_nothing:
+            return []
+        self._landing = Landing(self._formats, reference.name)
+        self._landing.add(edit.tables)
         return [edit.draft(self._meta, self.key)]
+
+    @property
+    def _may_do_nothing(self) -> bool:
+        """Whether it leaves no commit if it changes nothing: a format may find all done that it is asked."""
+        kinds = {type(operation) for operation in self._operations}
+        return Change in kinds and kinds <= {Change, Unchanged}
 
     def _vouch(self, base: ObjectId, reference: Reference) -> None:
         """Find the base among all ancestors of the branch: outside of the queue, it may take long."""
@@ -191,8 +205,8 @@ class CommitRequest(Request):
         if self._create_namespaces:
             edit.create_namespaces(key)
         edit.put(stored, content, self._identity(key, current))
-        managing = self._formats.managing(content)
-        if managing is not None and not moved:
+        managing = self._formats.managing(content, current)
+        if managing is not None and not (moved and content == freed[content.id]):
             self._admit(edit, managing, key, current, content)
 
     def _change(self, edit: Edit, change: Change) -> None:
@@ -203,11 +217,10 @@ class CommitRequest(Request):
         except Refused as refused:
             edit.refuse(change.key, refused)
             return
-        if self._create_namespaces:
+        if self._create_namespaces and applied.content is not None:
             edit.create_namespaces(change.key)
         edit.put_applied(stored, applied, self._identity(change.key, current))
-        edit.add_intent(stored, change.format, change.intent)
-        self._contents[change.key] = edit.content(stored)
+        edit.add_intent(stored, change.format, change.intent if applied.intent is None else applied.intent)
 
     def _identity(self, key: Key, current: AnyContent | None) -> UUID:
         if current is not None and current.id is not None:
@@ -225,10 +238,8 @@ class CommitRequest(Request):
         edit.add_opaque(key.encode(), managing)
 
     def landed(self, commits: list[ObjectId]) -> None:
-        for operation in self._operations:
-            if isinstance(operation, Change):
-                content = self._contents.get(operation.key)
-                _named(self._formats, operation).landed(operation.key, content, commits[-1])
+        if self._landing is not None:
+            self._landing.tell(commits)
 
 
 class _Base:

@@ -7,6 +7,9 @@ that comes out is added to a chain.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import msgspec
@@ -15,40 +18,81 @@ from penstock.errors import Damaged, InvalidContent
 from penstock.kernel.chain import Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Applied, Format, Formats, Refused, Table
+from penstock.kernel.ledger import Ledger, TableChange, last_content
 from penstock.kernel.objects import Objects, check_object, split_value
 from penstock.kernel.state import Overlay, View, prefix_end
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import AnyContent, Namespace, content_bytes, decode_content
 from penstock.model.encoding import ObjectId
-from penstock.model.keys import RESERVED, Key
+from penstock.model.keys import Key
 from penstock.model.objects import Blob, Intent, Large, Value
+from penstock.model.references import Reference
+
+
+class Occasion(NamedTuple):
+    """For whom an edit is made: a request to a branch, while it is prepared or at its turn."""
+
+    reference: Reference
+    notes: dict[Any, Any]
+    """The request's own, for its formats to keep what they read."""
+    may_read: bool
+    """Whether formats may read table storage."""
 
 
 class Edit:
     """Changes on top of a view, and the conflicts they met."""
 
-    def __init__(self, objects: Objects, below: View, formats: Formats) -> None:
-        self._objects, self._below, self.formats = objects, below, formats
+    def __init__(
+        self,
+        objects: Objects,
+        below: View,
+        formats: Formats,
+        occasion: Occasion,
+        earlier: Mapping[ObjectId, bytes] = MappingProxyType({}),
+    ) -> None:
+        """``earlier`` are objects that the view needs and that are not stored yet."""
+        self._earlier = earlier
+        self._objects, self._below, self._formats, self._occasion = objects, below, formats, occasion
         self._changes: dict[bytes, Value | None] = {}
         self._blobs: dict[ObjectId, bytes] = {}
         self._intents: list[Intent] = []
         self.view = Overlay(below, self._changes)
         self.conflicts: list[Conflict] = []
+        self.tables: dict[Key, TableChange] = {}
+        """The managed tables that the result changes, once it was checked."""
 
     def content(self, key: bytes) -> AnyContent | None:
         """What a key holds, with the changes so far."""
-        value = self.view.get(key)
-        if isinstance(value, Large) and value.parts[0] in self._blobs:
+        return self.decoded(self.view.get(key))
+
+    def decoded(self, value: Value | None) -> AnyContent | None:
+        """The content behind a value, which may be of this edit."""
+        if isinstance(value, Large) and (value.parts[0] in self._blobs or value.parts[0] in self._earlier):
             return decode_content(b"".join(map(self._read, value.parts)))
         return content_of(self._objects, value)
 
-    def table(self, key: Key, content: AnyContent | None) -> Table:
-        """A table as its format wants to see it."""
-        return Table(key, content, self._read)
+    def table(self, key: Key, content: AnyContent | None, wanted: AnyContent | None = None) -> Table:
+        """A table as its format wants to see it; ``wanted`` is what it may become where nothing is."""
+        reference, notes, may_read = self._occasion
+        last: AnyContent | None = None
+        if content is None and wanted is not None:
+            last = last_content(lambda stored: self.decoded(self._below.get(stored)), wanted.id)
+        return Table(
+            key,
+            content,
+            self._read,
+            branch=reference.name,
+            is_default=self._formats.is_default(reference.name),
+            incarnation=reference.incarnation,
+            last=last,
+            may_read=may_read,
+            notes=notes,
+        )
 
     def _read(self, one: ObjectId) -> bytes:
-        blob = check_object(one, self._blobs[one]) if one in self._blobs else self._objects.get(one)
+        data = self._blobs.get(one) or self._earlier.get(one)
+        blob = check_object(one, data) if data is not None else self._objects.get(one)
         if not isinstance(blob, Blob):
             raise Damaged(f"object {one.hex()} holds no bytes", objects=[one.hex()])
         return blob.data
@@ -106,22 +150,36 @@ class Edit:
             if self.view.get(stored) is None:
                 self.put(stored, Namespace())
 
-    def check_namespaces(self) -> None:
-        """A key needs its namespaces, and a namespace that goes must be empty: on the result as a whole."""
+    def check(self) -> None:
+        """Check the result as a whole, and note where its tables are.
+
+        A key needs its namespaces, a namespace that goes must be empty, and a managed table has one key.
+        """
         missing: set[Key] = set()
         known: set[Key] = set()
         changed = sorted(self._changes)
         for stored in changed:
-            if stored.startswith(RESERVED):
-                continue
             key = Key.decode(stored)
-            content = self.content(stored)
-            if content is not None:
+            before, after = self.decoded(self._below.get(stored)), self.content(stored)
+            if after is not None:
                 for parent in key.parents:
                     if parent not in missing and parent not in known:
                         self._check_parent(parent, missing, known)
-            if not isinstance(content, Namespace):
+            if isinstance(before, Namespace) and not isinstance(after, Namespace):
                 self._check_emptied(key, stored, changed)
+            managing = self._formats.managing(after, before)
+            if managing is not None:
+                self.tables[key] = TableChange(managing, before, after)
+        if self.tables:
+            self._keep_ledger()
+
+    def _keep_ledger(self) -> None:
+        ledger = Ledger(self.content, self._formats, self.tables)
+        if len(ledger.touched) > 1:
+            self.view.get_many(ledger.touched)  # with one request a level of the tree
+        self.conflicts += ledger.conflicts()
+        for stored, entry in ledger.entries():
+            self.put(stored, entry)
 
     def _check_parent(self, parent: Key, missing: set[Key], known: set[Key]) -> None:
         content = self.content(parent.encode())
@@ -133,8 +191,6 @@ class Edit:
         self.conflicts.append(Conflict(kind, parent))
 
     def _check_emptied(self, key: Key, stored: bytes, changed: list[bytes]) -> None:
-        if not isinstance(content_of(self._objects, self._below.get(stored)), Namespace):
-            return
         below, end = stored + b"\0", prefix_end(stored + b"\0")
         mine = changed[bisect_left(changed, below) : bisect_left(changed, end or b"")]
         is_put_below = any(self._changes[one] is not None for one in mine)

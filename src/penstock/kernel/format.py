@@ -7,6 +7,9 @@ A format decides; the kernel calls it at the right moments:
 2. ``apply``, at the request's turn: decide from values alone what the table becomes. It may be called
    several times for one request and must do no I/O but read kernel objects.
 3. ``landed``, in the writer's thread after the swap: publish. Anyone may repeat it; it cannot fail a commit.
+
+A merge asks ``merge`` and ``restore`` at the same two moments: once before the queue, where they may read
+table storage and what they answer does not count, and then at its turn, where they may not.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from penstock.errors import InvalidContent
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
-from penstock.model.objects import OBJECT_MAX_BYTES, Blob, decode_object
+from penstock.model.objects import OBJECT_MAX_BYTES, Blob, Holder, decode_object
 from penstock.model.operations import Change
 
 
@@ -35,17 +38,54 @@ class PrepareAgain(Exception):
     """Too much landed since ``prepare`` to decide without I/O: the request goes round once more."""
 
 
-class Table(NamedTuple):
-    """A table at a moment: where it is, what it holds, and a way to read kernel objects."""
-
+class _Facts(NamedTuple):
     key: Key
     content: AnyContent | None
     read: Callable[[ObjectId], bytes]
+    branch: str
+    is_default: bool
+    incarnation: bytes
+    last: AnyContent | None
+    may_read: bool
+    notes: dict[Any, Any]
 
 
-def blob(data: bytes) -> tuple[ObjectId, bytes]:
-    """Bytes for the kernel to carry, as an object: its id and what is stored under it."""
-    packed = encode(Blob(data))
+class Table(_Facts):
+    """A table at a moment: where it is, what it holds, and a way to read kernel objects.
+
+    ``branch`` is whose queue it is in, ``incarnation`` that branch's, ``is_default`` whether it is the
+    lake's default branch. Where a table is wanted at a key that holds nothing, ``last`` is what this branch
+    had of it last: as it was dropped, or as it is at the key from which it may be moving. ``may_read`` tells
+    whether table storage may be read; where it may not, what is not known is a reason for ``PrepareAgain``.
+    ``notes`` are one request's, from its preparation to its last turn, for what was read.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        key: Key,
+        content: AnyContent | None,
+        read: Callable[[ObjectId], bytes],
+        branch: str = "",
+        is_default: bool = True,
+        incarnation: bytes = b"",
+        last: AnyContent | None = None,
+        may_read: bool = True,
+        notes: dict[Any, Any] | None = None,
+    ) -> Table:
+        notes = {} if notes is None else notes  # never one that is shared by all that give none
+        return super().__new__(
+            cls, key, content, read, branch, is_default, incarnation, last, may_read, notes
+        )
+
+
+def blob(data: bytes, held: Sequence[ObjectId] = ()) -> tuple[ObjectId, bytes]:
+    """Bytes for the kernel to carry, as an object: its id and what is stored under it.
+
+    ``held`` are further objects, which live as long as this one does. ``InvalidContent`` if it is too large.
+    """
+    packed = encode(Holder(data, tuple(held)) if held else Blob(data))
     if len(packed) > OBJECT_MAX_BYTES:
         raise InvalidContent(f"a blob has at most {OBJECT_MAX_BYTES} bytes; split {len(data)} into several")
     return object_id(packed), packed
@@ -54,12 +94,14 @@ def blob(data: bytes) -> tuple[ObjectId, bytes]:
 class Applied(NamedTuple):
     """What a change makes of a table.
 
-    ``blobs`` are bytes that the kernel is to carry, as ``blob`` makes them; the content's ``held`` names
-    their ids.
+    ``blobs`` are bytes that the kernel is to carry, as ``blob`` makes them; the content's ``held``, or that
+    of an object it names, names their ids. ``intent`` is stored for a merge to replay instead of the one
+    that the change came with, where a shorter one will do.
     """
 
     content: AnyContent | None
     blobs: Mapping[ObjectId, bytes] = MappingProxyType({})
+    intent: bytes | None = None
 
 
 class Format:
@@ -107,7 +149,7 @@ class Format:
         for intent in intents:
             change = Change(table.key, self.name, intent)
             read = _reading(table.read, applied.blobs)
-            step = self.apply(Table(table.key, applied.content, read), change, None)
+            step = self.apply(table._replace(content=applied.content, read=read), change, None)
             applied = Applied(step.content, {**applied.blobs, **step.blobs})
         return applied
 
@@ -118,8 +160,21 @@ class Format:
     def admit(self, table: Table, content: AnyContent | None) -> None:
         """Allow a raw ``Put`` or ``Delete`` of a managed table, or raise ``Refused``."""
 
-    def landed(self, key: Key, content: AnyContent | None, commit: ObjectId) -> None:
-        """The change is visible now: publish what follows from it."""
+    def landed(
+        self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
+    ) -> None:
+        """A table is so on a branch now: publish what follows from it.
+
+        Told of every managed key that a commit, merge, transplant, revert or rebase changed, with no content
+        where it is gone.
+        """
+
+    def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:  # noqa: ARG002
+        """Why the default branch may not be moved so that a table jumps from one state to another, if so.
+
+        The reason continues a sentence that begins with the table's name.
+        """
+        return None
 
 
 def _reading(
@@ -137,19 +192,27 @@ def _reading(
 
 
 class Formats:
-    """The formats that a kernel knows."""
+    """The formats that a kernel knows, and the branch whose tables they publish."""
 
-    def __init__(self, formats: Sequence[Format] = ()) -> None:
+    def __init__(self, formats: Sequence[Format] = (), default_branch: str = "main") -> None:
         self._by_name = {one.name: one for one in formats}
+        self._all = tuple(self._by_name.values())
+        self.default_branch = default_branch
 
     def __bool__(self) -> bool:
-        return bool(self._by_name)
+        return bool(self._all)
+
+    def is_default(self, branch: str) -> bool:
+        return branch == self.default_branch
 
     def named(self, name: str) -> Format | None:
         return self._by_name.get(name)
 
-    def managing(self, content: AnyContent | None) -> Format | None:
-        """The format that manages a content, if any."""
-        if content is None:
-            return None
-        return next((one for one in self._by_name.values() if one.manages(content)), None)
+    def managing(self, *contents: AnyContent | None) -> Format | None:
+        """The format that manages the first of some contents that any does."""
+        for content in contents if self._all else ():
+            if content is not None:
+                for one in self._all:
+                    if one.manages(content):
+                        return one
+        return None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -24,6 +25,7 @@ from penstock.kernel.batch import Outcome, outcome_of
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain
 from penstock.kernel.commit import CommitRequest
+from penstock.kernel.conflict import content_of
 from penstock.kernel.description import (
     Description,
     change_description,
@@ -32,12 +34,14 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.history import History
+from penstock.kernel.ledger import find_table
 from penstock.kernel.measure import measured
 from penstock.kernel.merge import MergeRequest
+from penstock.kernel.moves import check_move
 from penstock.kernel.objects import Objects
 from penstock.kernel.queue import BranchQueue
-from penstock.kernel.rebase import NotMoved, Rebase
-from penstock.kernel.references import Move, References
+from penstock.kernel.rebase import Rebase
+from penstock.kernel.references import References
 from penstock.kernel.reflog import RefLog, made_before
 from penstock.kernel.request import MadeKey, Request, request_key
 from penstock.kernel.retry import Tries
@@ -50,12 +54,13 @@ from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
+from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeResult
 from penstock.model.names import Revision, Step, check_name, parse_revision
 from penstock.model.objects import CommitObject
 from penstock.model.operations import Operation
 from penstock.model.references import Kind, Reference
-from penstock.stores.port import Row, Store
+from penstock.stores.port import Store
 
 logger = logging.getLogger("penstock")
 
@@ -75,16 +80,24 @@ class Kernel:
         settings: Settings | None = None,
         clock: Clock = now_us,
         meter: Meter = SILENT,
+        default_branch: str = "main",
     ) -> None:
         self.store, self.clock, self.meter = store, clock, meter
         self.settings = settings or Settings()
-        self.formats = Formats(formats)
+        self.formats = Formats(formats, default_branch)
         self.objects = Objects(store, self.settings.cache_max_bytes)
         self.history = History(self.objects, self._expired)
         self._queues: dict[str, BranchQueue] = {}
         self._queues_lock = Lock()
         self.references = References(
-            store, self.objects, self.history, clock, self.settings, meter, self._moved
+            store,
+            self.objects,
+            self.history,
+            clock,
+            self.settings,
+            meter,
+            self._moved,
+            partial(check_move, self.formats, self.objects),
         )
 
     def _expired(self) -> tuple[ObjectId, ...]:
@@ -158,6 +171,11 @@ class Kernel:
         """The lake at a commit."""
         return state_of(self.objects, self.history.commit(commit))
 
+    def where_is(self, commit: ObjectId, identity: UUID) -> Key | None:
+        """The key at which a commit has a managed table; ``None`` if it has not."""
+        state = self.state(commit)
+        return find_table(lambda stored: content_of(self.objects, state.get(stored)), identity)
+
     def diff(
         self, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
     ) -> Difference:
@@ -221,14 +239,14 @@ class Kernel:
         if not outcome.commits:
             return self._known(branch, request) or outcome
         if not outcome.repeated:
-            self._follow(request, outcome)
+            self.follow(request, list(outcome.commits))
         return outcome
 
     def _submit(self, branch: str, request: Request) -> Outcome:
         tries = Tries(self.settings)
         while True:
             if request.needs_preparation:
-                request.prepare(self._branch(branch))
+                request.prepare(self.branch(branch))
             try:
                 return self._queue(branch).submit(request)
             except PrepareAgain:
@@ -240,7 +258,7 @@ class Kernel:
         if made is None:
             return None
         with suppress(ReferenceNotFound):
-            request.doubt_from = self._branch(branch).position
+            request.doubt_from = self.branch(branch).position
             if made.position > request.doubt_from:
                 raise InvalidRequest(
                     f"idempotency key '{request.key}' was not made for '{branch}' as it is", name=branch
@@ -255,14 +273,15 @@ class Kernel:
             return self.outcome(branch, request.key, request.digest, about_itself=False)
         return None
 
-    def _follow(self, request: Request, outcome: Outcome) -> None:
+    def follow(self, request: Request, commits: list[ObjectId]) -> None:
         """Have formats publish what landed. It is visible already, so no problem here can take it back."""
         try:
-            request.landed(list(outcome.commits))
+            request.landed(commits)
         except Exception:
-            logger.exception("what follows commit %s is not finished yet", outcome.head.hex())
+            logger.exception("what follows commit %s is not finished yet", commits[-1].hex())
 
-    def _branch(self, name: str) -> Reference:
+    def branch(self, name: str) -> Reference:
+        """The branch ``name``; ``InvalidRequest`` if that is a tag."""
         reference = self.references.get(name)
         if reference.kind is not Kind.BRANCH:
             raise InvalidRequest(f"'{name}' is a tag; only branches can be committed to", name=name)
@@ -378,7 +397,7 @@ class Kernel:
 
     def _bring(self, branch: str, request: M, dry_run: bool) -> MergeResult:
         if dry_run:
-            return self._preview(self._branch(branch), request)
+            return self._preview(self.branch(branch), request)
         outcome = self.submit(branch, request)
         request.is_repeated = outcome.repeated
         keys: list[MergedKey] = [] if outcome.repeated else request.results
@@ -392,6 +411,7 @@ class Kernel:
     def _preview(self, reference: Reference, request: M) -> MergeResult:
         """The same code on the head as it is, without the queue and without a swap."""
         chain = Chain(self.objects, reference.head)
+        request.may_read = True
         request.prepare(reference)
         request.check_reference(reference, chain)
         with suppress(MergeConflict):
@@ -413,41 +433,14 @@ class Kernel:
         """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
         self.references.require_kept(onto)
         key_is_given, key = key is not None, request_key(key) or uuid4().hex
-        rebased = Rebase(self, onto, meta, options, key)
-
-        def decide(row: Row | None) -> Move:
-            reference = self.references.expected(branch, row, expected_head, Kind.BRANCH)
-            if dry_run or rebased.is_done(reference):
-                raise NotMoved(reference)
-            return rebased.move(reference)
-
-        if not dry_run:
-            with suppress(MergeConflict):  # it counts only if the request is not a repetition
-                rebased.build(self._branch(branch))
+        rebase = Rebase(self, branch, onto, meta, options, key, expected_head)
+        if dry_run:
+            return rebase.preview()
         request: bytes | None = None
-        if key_is_given and not dry_run:
+        if key_is_given:
             wish = ("rebase", branch, onto, expected_head, options.wish())
             request = asked() if asked is not None else object_id(encode(wish))
-        try:
-            after = self.references.swap(branch, decide, meta.committer, key, request)
-        except NotMoved as not_moved:
-            return self._stays(not_moved.reference, rebased, dry_run)
-        if rebased.commits and rebased.commits[-1] == after.head:
-            commits, base, keys = rebased.commits, rebased.base.hex(), tuple(rebased.results)
-        else:  # an earlier try was it, and what this one looked at does not count
-            commits = list(outcome_of(self.objects, self.objects.get(after.log), key).commits)
-            base, keys = None, ()
-        return MergeResult(
-            commits=tuple(one.hex() for one in commits), head=after.id, base=base, keys=keys, applied=True
-        )
-
-    def _stays(self, reference: Reference, rebased: Rebase, dry_run: bool) -> MergeResult:
-        """What a rebase would do, or that there is nothing to do."""
-        if not rebased.is_done(reference):
-            with suppress(MergeConflict):
-                rebased.chain(reference)
-        base = rebased.base.hex()
-        return MergeResult(head=reference.id, base=base, keys=tuple(rebased.results), dry_run=dry_run)
+        return rebase.run(request)
 
     def keep_history(self, pattern: str, max_commits: int | None, max_days: float | None) -> None:
         """Say how much history references keep whose names match a pattern; without limits, all of it.

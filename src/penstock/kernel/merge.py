@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.errors import MergeConflict
-from penstock.kernel.bring import Bringing, Intents, MergeOptions, intents_between
+from penstock.kernel.bring import (
+    Bringing,
+    BringRequest,
+    Intents,
+    MergeOptions,
+    changes_between,
+    intents_between,
+)
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import Formats
+from penstock.kernel.format import Formats, PrepareAgain
 from penstock.kernel.history import History
-from penstock.kernel.request import NextBatch, Request
-from penstock.kernel.state import Difference, diff_commits, state_of
+from penstock.kernel.landing import Landing
+from penstock.kernel.request import NextBatch
+from penstock.kernel.state import Difference, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
-from penstock.model.merges import MergedKey
 from penstock.model.objects import CommitObject, Value
 from penstock.model.references import Event, Reference
 
 
-class MergeRequest(Request):
+class MergeRequest(BringRequest):
     """Bring what a commit has and the branch has not, and record it as a parent."""
 
     event = Event.MERGE
@@ -37,12 +45,9 @@ class MergeRequest(Request):
         options: MergeOptions,
         expected_head: ObjectId | None = None,
     ) -> None:
-        self._history, self._formats, self._source = history, formats, source
-        self._meta, self.key, self._options = meta.check(), key, options.check()
-        self.expected_head = expected_head
-        self.author = meta.authors[0] if meta.authors else meta.committer
+        super().__init__(history, formats, meta, key, options, expected_head)
+        self._source = source
         self._plan: _Plan | None = None
-        self.results: list[MergedKey] = []
         self.base: ObjectId | None = None
 
     @property
@@ -52,9 +57,15 @@ class MergeRequest(Request):
         )
 
     def prepare(self, reference: Reference) -> None:
-        self._plan = _plan(self._history, self._formats, self._source, reference.head)
+        plan = self._plan = _plan(self._history, self._formats, self._source, reference.head)
+        managed = self._managed(plan.changes or {})
+        if managed and not self.may_read:
+            view = state_of(self._history.objects, self._history.commit(reference.head))
+            edit = self._edit(self._history.objects, view, reference, may_read=True)
+            with suppress(PrepareAgain):
+                self._bringing(edit).bring(managed, plan.intents, plan.ambiguous)
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:  # noqa: ARG002
+    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         if chain.has_merge_drafts:
             raise NextBatch  # the common ancestor depends on a merge that has no id yet
         if self._plan is None or not self._plan.holds_at(chain):
@@ -66,14 +77,19 @@ class MergeRequest(Request):
             return []
         parents = {parent.encode() for key in plan.changes for parent in Key.decode(key).parents}
         chain.view.get_many(parents | plan.changes.keys())  # with one request a level
-        edit = Edit(chain.objects, chain.view, self._formats)
-        bringing = Bringing(edit, self._history, self._formats, self._options)
+        edit = self._edit(chain.objects, chain.view, reference, self.may_read)
+        bringing = self._bringing(edit)
         bringing.bring(plan.changes, plan.intents, plan.ambiguous)
         bringing.finish()
         self.results = list(bringing.results.values())
         if edit.conflicts:
             raise MergeConflict(edit.conflicts)
+        self._landing = Landing(self._formats, reference.name)
+        self._landing.add(edit.tables)
         return [edit.draft(self._meta, self.key, (self._source,))]
+
+    def _bringing(self, edit: Edit) -> Bringing:
+        return Bringing(edit, self._formats, self._options)
 
 
 class _Plan(NamedTuple):
@@ -113,7 +129,7 @@ def _changes_since(
     make of it; where that would be a conflict, the key is ambiguous and only equal sides merge.
     """
     objects = history.objects
-    changes = diff_commits(objects, history.commit(bases[0]), source)
+    changes = changes_between(history, history.commit(bases[0]), source)
     if len(bases) == 1:
         return changes, frozenset()
     ambiguous: set[bytes] = set()
@@ -122,7 +138,7 @@ def _changes_since(
         root = history.merge_bases(bases[0], other)[0]
         first, second = history.commit(bases[0]), history.commit(other)
         origin = state_of(objects, history.commit(root))
-        for key, (mine, theirs) in diff_commits(objects, first, second).items():
+        for key, (mine, theirs) in changes_between(history, first, second).items():
             before = virtual.get(key, mine)
             was = origin.get(key)
             virtual[key] = theirs if before == was else before

@@ -141,7 +141,7 @@ class Reach:
         if isinstance(found, Node):
             return found.children
         if isinstance(found, Blob):
-            return []
+            return list(found.held)
         values = [value for value in found.values if value is not None]
         return parts_of(values) + [held for value in values for held in self._held(one, value)]
 

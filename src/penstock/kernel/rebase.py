@@ -1,20 +1,31 @@
-"""Rebase: repeating a branch's own commits on a new base."""
+"""Rebase: repeating a branch's own commits on a new base.
+
+The new commits are made before the branch is locked, where formats may read table storage. If the branch
+has moved by then, they are made once more from what was noted; if that is not enough, all of it begins anew.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.errors import MergeConflict
+from penstock.kernel.batch import outcome_of
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain
+from penstock.kernel.format import PrepareAgain
+from penstock.kernel.moves import check_move
 from penstock.kernel.references import Move
+from penstock.kernel.retry import Tries
 from penstock.kernel.transplant import TransplantRequest
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
-from penstock.model.merges import MergedKey
+from penstock.model.merges import MergedKey, MergeResult
 from penstock.model.objects import Landed
-from penstock.model.references import Event, Reference
+from penstock.model.references import Event, Kind, Reference
+from penstock.stores.port import Row
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
@@ -32,34 +43,117 @@ class Rebase:
     """A branch's own commits, repeated on a new base."""
 
     def __init__(
-        self, kernel: Kernel, onto: ObjectId, meta: CommitMeta, options: MergeOptions, key: str
+        self,
+        kernel: Kernel,
+        branch: str,
+        onto: ObjectId,
+        meta: CommitMeta,
+        options: MergeOptions,
+        key: str,
+        expected_head: ObjectId | None,
     ) -> None:
-        self._kernel, self._onto, self._meta, self._options, self._key = kernel, onto, meta, options, key
-        self.base = onto
-        self.results: list[MergedKey] = []
-        self.commits: list[ObjectId] = []
+        self._kernel, self._branch, self._onto = kernel, branch, onto
+        self._meta, self._options, self._key, self._expected_head = meta, options, key, expected_head
+        self._base = onto
+        self._notes: dict[Any, Any] = {}
+        self._results: list[MergedKey] = []
+        self._commits: list[ObjectId] = []
+        self._request: TransplantRequest | None = None
         self._built: tuple[ObjectId, Chain] | None = None
 
-    def chain(self, reference: Reference) -> Chain:
-        """The new chain, its drafts not yet sealed; a dry run keeps the conflicts in ``results``."""
+    def run(self, request: bytes | None) -> MergeResult:
+        """Move the branch; ``request`` is a hash of what is asked for, if the caller gave a key for it."""
+        kernel, tries = self._kernel, Tries(self._kernel.settings)
+        while True:
+            with suppress(MergeConflict, PrepareAgain):  # they count only if this is not a repetition
+                self._build(kernel.branch(self._branch), may_read=True)
+            try:
+                after = kernel.references.swap(
+                    self._branch, self._decide, self._meta.committer, self._key, request
+                )
+            except NotMoved as not_moved:
+                return self._stays(not_moved.reference)
+            except PrepareAgain:
+                tries.again(f"too much landed on '{self._branch}' since the rebase was prepared")
+            else:
+                return self._moved(after)
+
+    def preview(self) -> MergeResult:
+        """What it would do; conflicts are among the keys."""
+
+        def stay(row: Row | None) -> Move:
+            raise NotMoved(self._expected(row))
+
+        try:
+            self._kernel.references.swap(self._branch, stay, self._meta.committer, self._key)
+        except NotMoved as not_moved:
+            if not self._is_done(not_moved.reference):
+                with suppress(MergeConflict):
+                    self._chain(not_moved.reference, may_read=True)
+            return msgspec.structs.replace(self._stays(not_moved.reference), dry_run=True)
+        raise AssertionError("a preview has moved a branch")
+
+    def _stays(self, reference: Reference) -> MergeResult:
+        return MergeResult(head=reference.id, base=self._base.hex(), keys=tuple(self._results))
+
+    def _moved(self, after: Reference) -> MergeResult:
+        if self._commits and self._commits[-1] == after.head:
+            commits, base, keys = self._commits, self._base.hex(), tuple(self._results)
+            if self._request is not None:
+                self._kernel.follow(self._request, commits)
+        else:  # an earlier try was it, and what this one looked at does not count
+            objects = self._kernel.objects
+            commits = list(outcome_of(objects, objects.get(after.log), self._key).commits)
+            base, keys = None, ()
+        return MergeResult(
+            commits=tuple(one.hex() for one in commits), head=after.id, base=base, keys=keys, applied=True
+        )
+
+    def _expected(self, row: Row | None) -> Reference:
+        return self._kernel.references.expected(self._branch, row, self._expected_head, Kind.BRANCH)
+
+    def _decide(self, row: Row | None) -> Move:
+        reference = self._expected(row)
+        if self._is_done(reference):
+            raise NotMoved(reference)
+        chain = self._build(reference, may_read=False)
+        check_move(self._kernel.formats, chain.objects, reference, chain.tip)
+        landed: tuple[Landed, ...] = ()
+        if self._commits:
+            author, head = self._meta.committer, self._commits[-1]
+            landed = (Landed(Event.TRANSPLANT.value, self._key, author, head, len(self._commits)),)
+        after = msgspec.structs.replace(reference, head=chain.tip)
+        return Move(after, Event.TRANSPLANT, chain.objects.fresh, landed)
+
+    def _build(self, reference: Reference, *, may_read: bool) -> Chain:
+        """The new chain, sealed. It is built once for a head."""
+        if self._built is None or self._built[0] != reference.head:
+            chain = self._chain(reference, may_read=may_read)
+            self._commits = [one for one, _ in chain.seal(self._kernel.clock())]
+            self._built = reference.head, chain
+        return self._built[1]
+
+    def _chain(self, reference: Reference, *, may_read: bool) -> Chain:
+        """The new chain, its drafts not yet sealed; also where there are conflicts, the results are kept."""
         kernel = self._kernel
-        self.base = kernel.history.merge_bases(reference.head, self._onto)[0]
+        self._base = kernel.history.merge_bases(reference.head, self._onto)[0]
         chain = Chain(kernel.objects, self._onto)
         own = self._own_commits(reference.head)
         if not own:
             return chain
-        request = TransplantRequest(
+        request = self._request = TransplantRequest(
             kernel.history, kernel.formats, own, self._meta, self._key, self._options, has=self._is_in_base
         )
+        request.may_read, request.notes = may_read, self._notes
         try:
             drafts = request.apply(chain, reference)
         finally:
-            self.results = request.results
+            self._results = request.results
         for draft in drafts:
             chain.add(draft)
         return chain
 
-    def is_done(self, reference: Reference) -> bool:
+    def _is_done(self, reference: Reference) -> bool:
         """Whether the branch stands on the new base already."""
         history = self._kernel.history
         head, onto = history.commit(reference.head), history.commit(self._onto)
@@ -78,20 +172,3 @@ class Rebase:
                 break
             own.append(one)
         return own[::-1]
-
-    def build(self, reference: Reference) -> Chain:
-        """The new chain, sealed. It is built once for a head, before the branch is locked."""
-        if self._built is None or self._built[0] != reference.head:
-            chain = self.chain(reference)
-            self.commits = [one for one, _ in chain.seal(self._kernel.clock())]
-            self._built = reference.head, chain
-        return self._built[1]
-
-    def move(self, reference: Reference) -> Move:
-        chain = self.build(reference)
-        landed: tuple[Landed, ...] = ()
-        if self.commits:
-            author = self._meta.committer
-            landed = (Landed(Event.TRANSPLANT.value, self._key, author, self.commits[-1], len(self.commits)),)
-        after = msgspec.structs.replace(reference, head=chain.tip)
-        return Move(after, Event.TRANSPLANT, chain.objects.fresh, landed)

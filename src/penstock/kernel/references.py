@@ -66,9 +66,11 @@ class References:
         settings: Settings,
         meter: Meter = SILENT,
         moved: Callable[[str], None] = lambda _: None,
+        check_move: Callable[[Reference, ObjectId], None] = lambda _reference, _to: None,
     ) -> None:
         self._store, self._objects, self._history = store, objects, history
         self._clock, self._settings, self._meter, self._moved = clock, settings, meter, moved
+        self._check_move = check_move
         self._log = RefLog(objects)
 
     def get(self, name: str) -> Reference:
@@ -165,11 +167,15 @@ class References:
         key: str = "",
         asked: bytes | None = None,
     ) -> Reference:
-        """Let a branch or tag name another commit, which must be reachable (see ``require_reachable``)."""
+        """Let a branch or tag name another commit, which must be reachable (see ``require_reachable``).
+
+        ``InvalidRequest`` if it is the default branch and has a managed table that cannot follow.
+        """
         self.require_kept(to)
 
         def decide(before: Row | None) -> Move:
             found = self.expected(name, before, expected, kind)
+            self._check_move(found, to)
             return Move(msgspec.structs.replace(found, head=to), Event.ASSIGN)
 
         return self.swap(name, decide, who, key, asked or digest("assign", name, to, expected or b""))

@@ -32,3 +32,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long unreachable objects stay; longer than any write may take, on any machine."""
     tombstone_days: float = 90.0
     """How long the log of a deleted reference can be read."""
+    publish_wait_s: float = 1.0
+    """How long a commit waits until the log of its Delta tables shows it; it is ratified in any case."""
+    publish_close_s: float = 10.0
+    """How long a lake that is closed goes on publishing what it ratified."""
+    unpublished_max: int = 10_000
+    """How many versions of a Delta table may wait to be published; then its writers have to wait too."""

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.errors import InvalidRequest, MergeConflict
-from penstock.kernel.bring import Bringing, Intents, Meeting, MergeOptions, gather_intents, intents_between
+from penstock.kernel.bring import (
+    Bringing,
+    BringRequest,
+    Intents,
+    Meeting,
+    MergeOptions,
+    changes_between,
+    gather_intents,
+    intents_between,
+)
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import compare
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import Format, Formats
+from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.history import History
-from penstock.kernel.request import Request
-from penstock.kernel.state import Difference, Overlay, diff_commits, state_of
+from penstock.kernel.landing import Landing
+from penstock.kernel.objects import Objects
+from penstock.kernel.state import Difference, Overlay, View, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
 from penstock.model.encoding import ObjectId, encode, object_id
-from penstock.model.keys import RESERVED, Key
+from penstock.model.keys import Key
 from penstock.model.merges import MergedKey
 from penstock.model.objects import CommitObject, Value
 from penstock.model.references import Event, Reference
 
 
-class TransplantRequest(Request):
+class _Repeated(NamedTuple):
+    """What comes of repeating commits."""
+
+    drafts: list[Draft]
+    results: dict[Key, MergedKey]
+    conflicts: list[Conflict]
+    landing: Landing
+
+
+class TransplantRequest(BringRequest):
     """Bring commits one by one, each as a commit of its own, landed by one swap."""
 
     event = Event.TRANSPLANT
@@ -41,12 +62,11 @@ class TransplantRequest(Request):
         has: Callable[[ObjectId], bool] | None = None,
     ) -> None:
         """``has`` tells which commits the target has; merges of these are not brought again."""
-        self._history, self._formats, self._commits = history, formats, tuple(commits)
-        self._has = has
-        self._meta, self.key, self._options = meta.check(), key, options.check()
-        self.expected_head = expected_head
-        self.author = meta.authors[0] if meta.authors else meta.committer
-        self.results: list[MergedKey] = []
+        super().__init__(history, formats, meta, key, options, expected_head)
+        self._commits, self._has = tuple(commits), has
+        self.needs_preparation = bool(formats)
+        self._differences: dict[ObjectId, Difference] = {}
+        """What each commit did, once it was looked up."""
         _check_contiguous(history, self._commits)
         if meta.message and len(self._commits) > 1:
             raise InvalidRequest("a message can only be given for a single commit; others keep their own")
@@ -59,42 +79,54 @@ class TransplantRequest(Request):
             )
         )
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:  # noqa: ARG002
-        landed: dict[bytes, Value | None] = {}
-        below = Overlay(chain.view, landed)
-        drafts: list[Draft] = []
-        results: dict[Key, MergedKey] = {}
-        conflicts: list[Conflict] = []
-        for one in self._commits:
-            commit = self._history.commit(one)
-            changes = self._changes(commit)
-            edit = Edit(chain.objects, below, self._formats)
-            self._bring(edit, commit, changes, results)
-            if edit.conflicts:
-                conflicts += edit.conflicts
-                # What follows is judged as if this commit had landed: one conflict makes up no others.
-                landed.update((key, wanted) for key, (_, wanted) in changes.items())
-            elif edit.changed:
-                self._keep_intents(edit, commit)
-                drafts.append(edit.draft(self._describe(commit), self.key))
-                landed.update(drafts[-1].changes)
-        self.results = list(results.values())
-        unused = [str(key) for key in self._options.keys if key not in results]
+    def prepare(self, reference: Reference) -> None:
+        if self.may_read or not any(self._managed(self._changes(one)) for one in self._commits):
+            return
+        view = state_of(self._history.objects, self._history.commit(reference.head))
+        with suppress(PrepareAgain):
+            self._repeat(self._history.objects, view, reference, may_read=True)
+
+    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+        repeated = self._repeat(chain.objects, chain.view, reference, may_read=self.may_read)
+        self.results = list(repeated.results.values())
+        unused = [str(key) for key in self._options.keys if key not in repeated.results]
         if unused:
             raise InvalidRequest(
                 f"nothing to transplant at {', '.join(unused)}, but a way to do it was given"
             )
-        if conflicts:
-            raise MergeConflict(conflicts)
-        return drafts
+        if repeated.conflicts:
+            raise MergeConflict(repeated.conflicts)
+        self._landing = repeated.landing
+        return repeated.drafts
+
+    def _repeat(self, objects: Objects, view: View, reference: Reference, *, may_read: bool) -> _Repeated:
+        landed: dict[bytes, Value | None] = {}
+        blobs: dict[ObjectId, bytes] = {}
+        below = Overlay(view, landed)
+        repeated = _Repeated([], {}, [], Landing(self._formats, reference.name))
+        for one in self._commits:
+            commit, changes = self._history.commit(one), self._changes(one)
+            edit = self._edit(objects, below, reference, may_read, blobs)
+            self._bring(edit, commit, changes, repeated.results)
+            if edit.conflicts:
+                repeated.conflicts.extend(edit.conflicts)
+                # What follows is judged as if this commit had landed: one conflict makes up no others.
+                landed.update((key, wanted) for key, (_, wanted) in changes.items())
+            elif edit.changed:
+                self._keep_intents(edit, commit)
+                repeated.drafts.append(edit.draft(self._describe(commit), self.key))
+                repeated.landing.add(edit.tables)
+                landed.update(repeated.drafts[-1].changes)
+                blobs.update(repeated.drafts[-1].blobs)
+        return repeated
 
     def _bring(
         self, edit: Edit, commit: CommitObject, changes: Difference, results: dict[Key, MergedKey]
     ) -> None:
         """Bring one commit's changes; a key that several commits change has one result."""
-        touched = {Key.decode(key) for key in changes if not key.startswith(RESERVED)}
+        touched = {Key.decode(key) for key in changes}
         keys = {key: how for key, how in self._options.keys.items() if key in touched}
-        bringing = Bringing(edit, self._history, self._formats, self._options._replace(keys=keys))
+        bringing = Bringing(edit, self._formats, self._options._replace(keys=keys))
         bringing.bring(changes, self._intents(commit))
         bringing.finish()
         for key, result in bringing.results.items():
@@ -104,9 +136,14 @@ class TransplantRequest(Request):
                 )
             results[key] = result
 
-    def _changes(self, commit: CommitObject) -> Difference:
+    def _changes(self, one: ObjectId) -> Difference:
         """What a commit did. Of a merge of what the target has, only what it did besides."""
-        changes = diff_commits(self._history.objects, self._history.commit(commit.parent), commit)
+        if one not in self._differences:
+            self._differences[one] = self._difference(self._history.commit(one))
+        return self._differences[one]
+
+    def _difference(self, commit: CommitObject) -> Difference:
+        changes = changes_between(self._history, self._history.commit(commit.parent), commit)
         for further in commit.further_parents:
             if self._has is not None and self._has(further):
                 merged = state_of(self._history.objects, self._history.commit(further))
@@ -161,7 +198,7 @@ def _check_contiguous(history: History, commits: tuple[ObjectId, ...]) -> None:
         before = one
 
 
-class RevertRequest(Request):
+class RevertRequest(BringRequest):
     """Undo what one commit did, by a new commit."""
 
     event = Event.COMMIT
@@ -177,11 +214,9 @@ class RevertRequest(Request):
         options: MergeOptions,
         expected_head: ObjectId | None = None,
     ) -> None:
-        self._history, self._formats, self._commit = history, formats, commit
-        self._meta, self.key, self._options = meta.check(), key, options.check()
-        self.expected_head = expected_head
-        self.author = meta.authors[0] if meta.authors else meta.committer
-        self.results: list[MergedKey] = []
+        super().__init__(history, formats, meta, key, options, expected_head)
+        self._commit = commit
+        self._undo: Difference | None = None
 
     @property
     def wish(self) -> bytes:
@@ -190,26 +225,44 @@ class RevertRequest(Request):
         )
 
     def prepare(self, reference: Reference) -> None:
-        if not self._history.is_ancestor(self._commit, reference.head):
-            raise InvalidRequest(
-                f"commit {self._commit.hex()[:8]} is not in the history of '{reference.name}'"
-            )
+        self._require_in(reference, reference.head)
+        managed = self._managed(self._changes())
+        if managed and not self.may_read:
+            view = state_of(self._history.objects, self._history.commit(reference.head))
+            edit = self._edit(self._history.objects, view, reference, may_read=True)
+            with suppress(PrepareAgain):
+                self._reverting(edit).bring(managed, {})
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
-        commit = self._history.commit(self._commit)
-        if not self._history.is_ancestor(self._commit, chain.tip):
-            raise InvalidRequest(
-                f"commit {self._commit.hex()[:8]} is not in the history of '{reference.name}'"
-            )
-        undo = diff_commits(self._history.objects, commit, self._history.commit(commit.parent))
-        edit = Edit(chain.objects, chain.view, self._formats)
-        reverting = _Reverting(edit, self._history, self._formats, self._options)
-        reverting.bring(undo, {})
+        self._require_in(reference, chain.tip)
+        edit = self._edit(chain.objects, chain.view, reference, self.may_read)
+        reverting = self._reverting(edit)
+        reverting.bring(self._changes(), {})
         reverting.finish()
         self.results = list(reverting.results.values())
         if edit.conflicts:
             raise MergeConflict(edit.conflicts)
-        return [edit.draft(self._meta, self.key)] if edit.changed else []
+        if not edit.changed:
+            return []
+        self._landing = Landing(self._formats, reference.name)
+        self._landing.add(edit.tables)
+        return [edit.draft(self._meta, self.key)]
+
+    def _require_in(self, reference: Reference, head: ObjectId) -> None:
+        if not self._history.is_ancestor(self._commit, head):
+            raise InvalidRequest(
+                f"commit {self._commit.hex()[:8]} is not in the history of '{reference.name}'"
+            )
+
+    def _changes(self) -> Difference:
+        """What undoes the commit."""
+        if self._undo is None:
+            commit = self._history.commit(self._commit)
+            self._undo = changes_between(self._history, commit, self._history.commit(commit.parent))
+        return self._undo
+
+    def _reverting(self, edit: Edit) -> _Reverting:
+        return _Reverting(edit, self._formats, self._options)
 
 
 class _Reverting(Bringing):

@@ -11,13 +11,15 @@ header ``Idempotency-Key``; the others are the query of a ``GET`` or ``DELETE``,
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
+from penstock.lake import delta_calls
 from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved
+from penstock.lake.call import PAGE_MAX, Call, ReadAt, Said, Write, said
 from penstock.model.commits import Commit
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -26,51 +28,8 @@ from penstock.model.operations import Operation
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Grant, Token
 
-R = TypeVar("R")
-
-PAGE_MAX: Final = 1000
-"""How many items a call asks for at once, where it goes through a list page by page."""
-
-
-class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all calls share: how they travel, and the type of their answer."""
-
-    method: ClassVar[str] = "GET"
-    path: ClassVar[str]
-    answer: ClassVar[Any]
-    is_long: ClassVar[bool] = False
-    """Whether it takes as long as the lake is large, and tells how far it is."""
-
-
-class Write(Call[R], frozen=True, kw_only=True):
-    """A call that changes a branch or tag, once, however often it is sent with the same key."""
-
-    method: ClassVar[str] = "POST"
-    target: ClassVar[str]
-    """The field that names the reference it is about; nothing there is the default branch."""
-    moves: ClassVar[bool] = False
-    """Whether it moves the reference itself, and so has keys apart from what brings commits to it."""
-
-    idempotency_key: str | None = None
-    """The same request under the same key is done once. A remote client makes one if it is not given."""
-    who: str = ""
-    """Who acts. A server puts the name of the caller's token here, if there is one."""
-    asked: ObjectId | None = None
-    """A hash of the request as it was asked, if it was put otherwise since. It does not travel."""
-
-
-class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a writer says about a commit."""
-
-    message: str | None = None
-    """If it is not given, one is made up that tells what was done."""
-    authors: tuple[str, ...] | None = None
-    """Who wrote it; whoever acts, if nothing is said."""
-    signed_off_by: tuple[str, ...] = ()
-    author_time_us: int = 0
-    """When it was written; when it is committed, if nothing is said."""
-    properties: dict[str, tuple[str, ...]] = {}
-
+__all__ = ["CALLS", "PAGE_MAX", "Call", "ReadAt", "Said", "Write", "said"]
+"""Beside the calls themselves: what they share is written in ``call``."""
 
 # -- the lake itself ---------------------------------------------------------------------------------------
 
@@ -296,15 +255,6 @@ class Resolve(Call[Resolved], frozen=True, kw_only=True):
     """The default branch if nothing is given."""
 
 
-class ReadAt(Call[R], frozen=True, kw_only=True):
-    """A call that reads the lake at a commit."""
-
-    at: str | None = None
-    """A revision; the default branch's head if nothing is given."""
-    via: str | None = None
-    """The reference that led to the commit, where ``at`` is only its id: who may read that may read this."""
-
-
 class GetContents(ReadAt[tuple[Entry, ...]], frozen=True, kw_only=True):
     """What keys hold; those that hold nothing are left out."""
 
@@ -462,7 +412,7 @@ class Bring(Write[MergeResult], frozen=True, kw_only=True):
 
     answer = MergeResult
 
-    keys: dict[str, KeyMerge] = {}
+    keys: dict[str, KeyMerge] = msgspec.field(default_factory=dict)
     """How to treat single keys, which are written as text."""
     default: MergeMode = MergeMode.NORMAL
     """How to treat all other keys."""
@@ -558,5 +508,6 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     Transplant,
     Revert,
     Rebase,
+    *delta_calls.CALLS,
 )
 """All of them."""

@@ -6,11 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import islice
-from typing import Any, Final, TypedDict, TypeVar, cast
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
+from uuid import UUID
 
 import msgspec
 
-from penstock.errors import HistoryExpired, IdempotencyKeyReused, InvalidRequest, RequestError
+from penstock.errors import (
+    HistoryExpired,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    PenstockError,
+    RequestError,
+)
 from penstock.kernel import tokens
 from penstock.kernel.batch import Outcome
 from penstock.kernel.bring import MergeOptions
@@ -23,14 +31,16 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.ledger import ledger_key
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
 from penstock.kernel.rows import decoded_reference
-from penstock.kernel.state import Overlay
+from penstock.kernel.state import Overlay, prefix_end
 from penstock.kernel.sweep import sweep
 from penstock.lake import calls
 from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved
 from penstock.lake.asked import asked
+from penstock.lake.delta_on_demand import DeltaOnDemand
 from penstock.lake.log import Filter, changes_of, differences, ranges, walk
 from penstock.model.clock import utc
 from penstock.model.commits import Commit, CommitMeta
@@ -38,12 +48,16 @@ from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import KeyMerge, MergeResult
-from penstock.model.operations import Put
+from penstock.model.operations import Change, Put
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
 from penstock.storage.hosts import check_host
 from penstock.storage.locations import check_under, is_under, normalise
 from penstock.stores import place_of
+
+if TYPE_CHECKING:
+    from penstock.lake.delta_embedded import DeltaAnswers
+    from penstock.lake.delta_parts import DeltaParts
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -61,8 +75,12 @@ class Embedded:
 
     def __init__(self, kernel: Kernel, description: Description) -> None:
         self.kernel = kernel
-        self._default_branch = description.default_branch
+        self.warehouse = description.warehouse
+        self._id, self._default_branch = description.id, description.default_branch
         self._places = _places(description)
+        self._delta: DeltaParts | None = None
+        self._delta_ways: DeltaAnswers | None = None
+        self._making_delta = Lock()
         self._states = lru_cache(STATES_KEPT)(kernel.state)
         self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
             calls.GetAbout: self._about,
@@ -104,12 +122,61 @@ class Embedded:
             return cast("R", fsck(self.kernel, progress))
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
             return cast("R", self._keyed(call))
-        return cast("R", self._ways[type(call)](call))
+        return cast("R", self._way(call)(call))
+
+    def _way(self, call: calls.Call[Any]) -> Callable[[Any], Any]:
+        if (way := self._ways.get(type(call))) is not None:
+            return way
+        return self._delta_answers.ways[type(call)]
+
+    # -- Delta tables --------------------------------------------------------------------------------------
+
+    @property
+    def delta(self) -> DeltaParts:
+        """What it takes to own Delta tables. It is made, and loaded, when it is first asked for."""
+        with self._making_delta:
+            if self._delta is None:
+                from penstock.formats.delta.owner.ownership import OwnerIdentity
+                from penstock.lake.delta_parts import DeltaParts
+
+                identity = OwnerIdentity(self._id, place_of(self.kernel.store))
+                self._delta = DeltaParts(self.kernel, identity, self.checked_location)
+            return self._delta
+
+    @property
+    def _delta_answers(self) -> DeltaAnswers:
+        if self._delta_ways is None:
+            from penstock.lake.delta_embedded import DeltaAnswers
+
+            self._delta_ways = DeltaAnswers(self, self.delta)
+        return self._delta_ways
+
+    def catch_up(self) -> None:
+        """Have published, in the background, what earlier processes ratified, if there are Delta tables.
+
+        A lake that is damaged, or has no default branch, can be opened all the same: to be mended.
+        """
+        with suppress(PenstockError):
+            if self._has_tables():
+                self.delta.catch_up()
+
+    def measure(self) -> None:
+        """Tell the meter what grows old by itself: versions of Delta tables that wait to be published."""
+        if self._delta is not None:
+            self._delta.publisher.measure()
+
+    def _has_tables(self) -> bool:
+        """Whether a format manages tables of the default branch, or did."""
+        head = self.kernel.references.get(self._default_branch).head
+        if head == NO_COMMIT:
+            return False
+        prefix = ledger_key(UUID(int=0))[: -len(UUID(int=0).hex)]
+        return any(True for _ in self.kernel.state(head).scan(prefix, prefix_end(prefix)))
 
     def _keyed(self, call: calls.Write[Any]) -> Any:
         request_key(call.idempotency_key)
         try:
-            return self._ways[type(call)](call)
+            return self._way(call)(call)
         except IdempotencyKeyReused:
             raise
         except RequestError:
@@ -118,11 +185,11 @@ class Embedded:
                 raise
             return known
 
-    def _repeated(self, call: calls.Write[Any]) -> Commit | MergeResult | Reference | None:
+    def _repeated(self, call: calls.Write[Any]) -> Any:
         """What a request came to before that cannot even be tried now: a name in it may lead nowhere."""
         if call.idempotency_key is None or (isinstance(call, calls.Bring) and call.dry_run):
             return None
-        name = self._or_default(getattr(call, call.target))
+        name = self.or_default(getattr(call, call.target))
         found = self.kernel.outcome(name, call.idempotency_key, asked(call), about_itself=call.moves)
         if found is None:
             return None
@@ -131,12 +198,16 @@ class Embedded:
         if isinstance(call, calls.Bring):
             ids = tuple(one.hex() for one in found.commits)
             return MergeResult(commits=ids, head=found.head.hex(), applied=True)
+        if type(call) not in self._ways:
+            return self._delta_answers.repeated(call, found)
         row = self.kernel.store.reference(name)
         if row is None:
             return None
         return _left(call, msgspec.structs.replace(decoded_reference(row), head=found.head))
 
     def close(self) -> None:
+        if self._delta is not None:
+            self._delta.close()
         self.kernel.close()
 
     # -- the lake itself -----------------------------------------------------------------------------------
@@ -264,28 +335,30 @@ class Embedded:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def _or_default(self, name: str | None) -> str:
+    def or_default(self, name: str | None) -> str:
+        """The branch that is meant: the default one, if none is named."""
         return self._default_branch if name is None else name
 
-    def _commit(self, revision: str | None) -> ObjectId:
-        return self.kernel.resolve(self._or_default(revision))[0]
+    def commit_of(self, revision: str | None) -> ObjectId:
+        """The commit that a revision names, the default branch's if none is given."""
+        return self.kernel.resolve(self.or_default(revision))[0]
 
     def _maybe(self, revision: str | None) -> ObjectId | None:
-        return self._commit(revision) if revision is not None else None
+        return self.commit_of(revision) if revision is not None else None
 
     def _reachable(self, revision: str | None) -> ObjectId:
         """As ``_commit``, but a commit named by its id alone must be on some branch or tag."""
-        commit, reference = self.kernel.resolve(self._or_default(revision))
+        commit, reference = self.kernel.resolve(self.or_default(revision))
         if reference is None:
             self.kernel.references.require_reachable(commit)
         return commit
 
     def _resolve(self, call: calls.Resolve) -> Resolved:
-        commit, reference = self.kernel.resolve(self._or_default(call.revision))
+        commit, reference = self.kernel.resolve(self.or_default(call.revision))
         return Resolved(commit=commit.hex(), name=reference.name if reference is not None else None)
 
     def _state(self, at: str | None) -> Overlay:
-        commit = self._commit(at)
+        commit = self.commit_of(at)
         self.kernel.history.commit(commit)  # it may have expired since
         return self._states(commit)
 
@@ -311,17 +384,17 @@ class Embedded:
                     yield Entry(Key.decode(key), content)
 
     def _get_commit(self, call: calls.GetCommit) -> Commit:
-        commit = self._commit(call.revision)
+        commit = self.commit_of(call.revision)
         if commit == NO_COMMIT:
             raise InvalidRequest(f"'{call.revision}' has no commits yet")
         return Commit.of(commit, self.kernel.history.commit(commit))
 
     def _changes(self, call: calls.GetChanges) -> tuple[Difference, ...]:
-        changes = changes_of(self.kernel, self._commit(call.revision), call.after)
+        changes = changes_of(self.kernel, self.commit_of(call.revision), call.after)
         return tuple(_first(changes, call.limit))
 
     def _diff(self, call: calls.Diff) -> tuple[Difference, ...]:
-        before, after = self._commit(call.before), self._commit(call.to)
+        before, after = self.commit_of(call.before), self.commit_of(call.to)
         changes = differences(self.kernel, before, after, call.prefix, call.after)
         return tuple(_first(changes, call.limit))
 
@@ -329,11 +402,11 @@ class Embedded:
         chosen = Filter(
             key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
         )
-        start = self._commit(call.ref)
+        start = self.commit_of(call.ref)
         if call.after is None:
             commits = walk(self.kernel, start, chosen, call.all_parents)
         else:
-            commits = self._log_after(self._commit(call.after), start, chosen, call.all_parents)
+            commits = self._log_after(self.commit_of(call.after), start, chosen, call.all_parents)
         return tuple(_first(commits, call.limit))
 
     def _log_after(
@@ -350,7 +423,7 @@ class Embedded:
 
     def _compare(self, call: calls.Compare) -> Comparison:
         history = self.kernel.history
-        one, other = self._commit(call.one), self._commit(call.other)
+        one, other = self.commit_of(call.one), self.commit_of(call.other)
         bases = history.merge_bases(one, other)
         return Comparison(
             base=(bases[0] if bases else NO_COMMIT).hex(),
@@ -359,7 +432,7 @@ class Embedded:
         )
 
     def _outcome(self, call: calls.GetOutcome) -> Landing | None:
-        name = self._or_default(call.branch)
+        name = self.or_default(call.branch)
         found = self.kernel.outcome(name, call.key) if call.asked is None else self._outcome_of(name, call)
         if found is None:
             return None
@@ -385,10 +458,15 @@ class Embedded:
         for operation in call.operations:
             if isinstance(operation, Put):
                 self._check_location(operation.content)
+            elif isinstance(operation, Change) and operation.format == DeltaOnDemand.name:
+                raise InvalidRequest(
+                    f"'{operation.key}': versions of Delta tables are asked for by calls of their own, such "
+                    "as lake.delta.commit makes"
+                )
         outcome = self.kernel.commit(
-            self._or_default(call.branch),
+            self.or_default(call.branch),
             call.operations,
-            _meta(call.said, call.who, ""),
+            commit_meta(call.said, call.who, ""),
             base=self._maybe(call.base),
             expected_head=self._maybe(call.expected_head),
             incarnation=call.incarnation,
@@ -401,17 +479,21 @@ class Embedded:
     def _check_location(self, content: AnyContent | None) -> None:
         """Penstock reads and writes at a managed table's location, so that must lie below a root."""
         if isinstance(content, ManagedTable) and content.location:
-            if not any(is_under(content.location, root) for root in self._places):
-                self._places = _places(read_description(self.kernel.store))  # one may have been added
-            check_under(content.location, self._places)
+            self.checked_location(content.location)
+
+    def checked_location(self, location: str) -> str:
+        """A location as it is stored; ``LocationRefused`` if it does not lie below a root of the lake."""
+        if not any(is_under(location, root) for root in self._places):
+            self._places = _places(read_description(self.kernel.store))  # one may have been added
+        return check_under(location, self._places)
 
     def _merge(self, call: calls.Merge) -> MergeResult:
-        target = self._or_default(call.into)
+        target = self.or_default(call.into)
         commit = self._reachable(call.source)
         return self.kernel.merge(
             commit,
             target,
-            _meta(call.said, call.who, f"merge {call.source} into {target}"),
+            commit_meta(call.said, call.who, f"merge {call.source} into {target}"),
             self._options(call),
             expected_head=self._maybe(call.expected_head),
             dry_run=call.dry_run,
@@ -422,8 +504,8 @@ class Embedded:
     def _transplant(self, call: calls.Transplant) -> MergeResult:
         return self.kernel.transplant(
             self._commits(call.commits),
-            self._or_default(call.onto),
-            _meta(call.said, call.who, ""),
+            self.or_default(call.onto),
+            commit_meta(call.said, call.who, ""),
             self._options(call),
             expected_head=self._maybe(call.expected_head),
             dry_run=call.dry_run,
@@ -435,7 +517,7 @@ class Embedded:
         if len(commits) != 1 or ".." not in commits[0]:
             return [self._reachable(one) for one in commits]
         start, _, end = commits[0].partition("..")
-        first, last = self._commit(start), self._reachable(end)
+        first, last = self.commit_of(start), self._reachable(end)
         found: list[ObjectId] = []
         for one, _ in self.kernel.walk(last):
             if one == first:
@@ -446,14 +528,14 @@ class Embedded:
         raise InvalidRequest(f"'{end}' does not come after '{start}' by first parents")
 
     def _revert(self, call: calls.Revert) -> MergeResult:
-        found = self._commit(call.commit)
+        found = self.commit_of(call.commit)
         if found == NO_COMMIT:
             raise InvalidRequest(f"'{call.commit}' has no commits yet")
         text = f"revert {found.hex()[:8]}: {self.kernel.history.commit(found).message}".rstrip(": ")
         return self.kernel.revert(
             found,
-            self._or_default(call.on),
-            _meta(call.said, call.who, text),
+            self.or_default(call.on),
+            commit_meta(call.said, call.who, text),
             self._options(call),
             expected_head=self._maybe(call.expected_head),
             dry_run=call.dry_run,
@@ -467,7 +549,7 @@ class Embedded:
         return self.kernel.rebase(
             call.branch,
             self._reachable(call.onto),
-            _meta(calls.Said(), call.who, ""),
+            commit_meta(calls.Said(), call.who, ""),
             self._options(call),
             expected_head=self._maybe(call.expected_head),
             dry_run=call.dry_run,
@@ -506,7 +588,8 @@ def _places(description: Description) -> tuple[str, ...]:
     return tuple(place for place in (description.warehouse, *description.roots) if place)
 
 
-def _meta(said: calls.Said, who: str, message: str) -> CommitMeta:
+def commit_meta(said: calls.Said, who: str, message: str) -> CommitMeta:
+    """What a commit says of itself: ``message``, unless its writer gave one."""
     return CommitMeta(
         message=message if said.message is None else said.message,
         authors=said.authors if said.authors is not None else ((who,) if who else ()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,8 @@ from penstock.lake.answers import About, Comparison, Difference, LogLine
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
-from penstock.lake.views import Branch, Snapshot, Table, Tag
+from penstock.lake.table import Table
+from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import utc
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.keys import Key
@@ -32,6 +34,8 @@ from penstock.model.tokens import Token
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
+    from penstock.lake.delta_tables import DeltaTables
+    from penstock.storage.places import Places
 
 LOG_LIMIT = 100
 
@@ -46,6 +50,8 @@ class Lake:
         self.catalogue = catalogue
         self.author = author if author is not None else _user()
         self._about = catalogue.do(calls.GetAbout())
+        self._places: Places | None = None
+        self._opening_places = Lock()
 
     def __repr__(self) -> str:
         return f"<Lake {self.url} default branch {self.default_branch!r}>"
@@ -59,8 +65,15 @@ class Lake:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store, or of the connections to the server."""
+        """Let go of the store, or of the connections to the server.
+
+        A lake in this process publishes first what it ratified, for as long as its settings say.
+        """
         self.catalogue.close()
+        with self._opening_places:
+            places, self._places = self._places, None
+        if places is not None:
+            places.close()
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         """Carry out a call."""
@@ -94,6 +107,25 @@ class Lake:
         if isinstance(self.catalogue, Embedded):
             return self.catalogue.kernel
         raise InvalidRequest(f"this needs the lake's own store; {self.url} is a server")
+
+    @property
+    def places(self) -> Places:
+        """The storage of tables, with this process's own access to it."""
+        if isinstance(self.catalogue, Embedded):
+            return self.catalogue.delta.places
+        with self._opening_places:
+            if self._places is None:
+                from penstock.storage.places import Places
+
+                self._places = Places()
+            return self._places
+
+    @property
+    def delta(self) -> DeltaTables:
+        """The lake's Delta tables as a whole: adopt and release them, see how far they are published."""
+        from penstock.lake.delta_tables import DeltaTables
+
+        return DeltaTables(self)
 
     @property
     def about(self) -> About:
@@ -185,6 +217,10 @@ class Lake:
     def table(self, key: str | Key, ref: str | None = None) -> Table:
         """A table at a reference, the default branch if none is given."""
         return Table(self, Key.parse(key), self._or_default(ref))
+
+    def create_table(self, key: str | Key, **table: Any) -> Table:
+        """Create a Delta table from a ``schema`` or from ``data``; takes what ``lake.delta.create`` takes."""
+        return self.delta.create(key, **table)
 
     def tables(self, prefix: str | Key | None = None, ref: str | None = None) -> list[Table]:
         """The tables (and views and functions) below a namespace, or all."""
@@ -286,7 +322,7 @@ class Lake:
             calls.CommitOperations(
                 operations=tuple(operations),
                 branch=branch,
-                said=_said(message, author, properties),
+                said=calls.said(message, author, properties),
                 base=base,
                 expected_head=expected_head,
                 incarnation=incarnation,
@@ -331,7 +367,7 @@ class Lake:
             calls.Merge(
                 source=source,
                 into=into,
-                said=_said(message, author),
+                said=calls.said(message, author),
                 keys=_chosen(keys),
                 default=_mode(default),
                 expected_head=expected_head,
@@ -361,7 +397,7 @@ class Lake:
             calls.Transplant(
                 commits=(commits,) if isinstance(commits, str) else tuple(commits),
                 onto=onto,
-                said=_said(message),
+                said=calls.said(message),
                 keys=_chosen(keys),
                 default=_mode(default),
                 expected_head=expected_head,
@@ -388,7 +424,7 @@ class Lake:
             calls.Revert(
                 commit=commit,
                 on=on,
-                said=_said(message, author),
+                said=calls.said(message, author),
                 keys=_chosen(keys),
                 expected_head=expected_head,
                 dry_run=dry_run,
@@ -482,19 +518,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
-def _said(
-    message: str | None,
-    author: str | None = None,
-    properties: Mapping[str, str | Sequence[str]] | None = None,
-) -> calls.Said:
-    lists = {
-        name: tuple(values) if isinstance(values, list | tuple) else (values,)
-        for name, values in (properties or {}).items()
-    }
-    authors = None if author is None else (author,) if author else ()
-    return calls.Said(message=message, authors=authors, properties=lists)
 
 
 def _chosen(keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None) -> dict[str, KeyMerge]:

@@ -18,6 +18,7 @@ from penstock.kernel.description import (
 from penstock.kernel.format import Format
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
+from penstock.lake.delta_on_demand import DeltaOnDemand
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.metrics.meter import SILENT, Meter
@@ -41,12 +42,15 @@ def open_lake(
     formats: Sequence[Format] = (),
     clock: Clock = now_us,
     meter: Meter = SILENT,
+    catch_up: bool = True,
 ) -> Lake:
     """Open the lake at a directory or URL, behind a server, or in a store that the caller made.
 
     A directory without a lake becomes one, unless ``create=False``; then it is ``LakeNotFound``. A database
     that several share is made a lake once, by ``penstock init``. ``author`` is who commits, the user of this
-    process if it is not given. ``meter`` is told about every request and every call of the store.
+    process if it is not given. ``meter`` is told about every request and every call of the store. Versions of
+    Delta tables that earlier processes ratified and did not publish are published in the background, unless
+    ``catch_up`` says no.
 
     Behind ``http://`` or ``https://`` is a server with a lake of its own, which sets everything else itself;
     ``token`` is what it knows the caller by, that of ``PENSTOCK_TOKEN`` if it is not given.
@@ -78,7 +82,10 @@ def open_lake(
                 store, clock, "main", _default_warehouse(store), (), settings, exist_ok=True
             )
         require_arrived(description, store)
-        return Lake(Embedded(Kernel(store, formats, settings, clock, meter), description), author)
+        embedded = _embedded(store, description, formats, settings, clock, meter)
+        if catch_up:
+            embedded.catch_up()
+        return Lake(embedded, author)
     except BaseException:
         store.close()
         raise
@@ -112,10 +119,26 @@ def init_lake(
     try:
         home = home or _default_warehouse(store)
         description = _found_lake(store, now_us, default_branch, home, places, settings, exist_ok=False)
-        return Lake(Embedded(Kernel(store, (), settings), description), author)
+        return Lake(_embedded(store, description, (), settings, now_us, SILENT), author)
     except BaseException:
         store.close()
         raise
+
+
+def _embedded(
+    store: Store,
+    description: Description,
+    formats: Sequence[Format],
+    settings: Settings | None,
+    clock: Clock,
+    meter: Meter,
+) -> Embedded:
+    """A catalogue over a kernel that knows Delta, and whatever other formats are given."""
+    delta = DeltaOnDemand(lambda: catalogue.delta.format)
+    known = formats if any(one.name == delta.name for one in formats) else (*formats, delta)
+    kernel = Kernel(store, known, settings, clock, meter, description.default_branch)
+    catalogue = Embedded(kernel, description)
+    return catalogue
 
 
 def _default_warehouse(store: Store) -> str:

@@ -26,7 +26,7 @@ from penstock.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
-from penstock.lake.answers import Landing
+from penstock.lake.answers import About, Landing
 from penstock.lake.calls import (
     AssignReference,
     Bring,
@@ -45,6 +45,8 @@ from penstock.lake.calls import (
     Transplant,
     Write,
 )
+from penstock.lake.delta_calls import AdoptTable, CommitTables, CreateTable, ReleaseTable
+from penstock.lake.delta_outcomes import made, ratified
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.merges import MergeResult
@@ -93,8 +95,21 @@ def applied(ask: Ask, call: Write[Any], landing: Landing) -> Any:
         return landing.commit or _commit(ask, call, landing.head)
     if isinstance(call, Bring):
         return MergeResult(commits=landing.commits, head=landing.head, applied=True)
+    if isinstance(call, CommitTables):
+        return ratified(ask, call.tables, landing, _branch(ask, call))
+    if isinstance(call, CreateTable | AdoptTable | ReleaseTable):
+        return made(ask, call.key, landing, _branch(ask, call))
     assert isinstance(call, CreateReference | AssignReference | DeleteReference)
     return _reference(ask, call, bytes.fromhex(landing.head))
+
+
+def _branch(ask: Ask, call: Write[Any]) -> str:
+    """The branch that a write is about, by its name."""
+    name = target_of(call)
+    if name is None:
+        about: About = ask(GetAbout())
+        name = about.default_branch
+    return name
 
 
 def _commit(ask: Ask, call: CommitOperations, head: str) -> Commit:
@@ -104,8 +119,7 @@ def _commit(ask: Ask, call: CommitOperations, head: str) -> Commit:
     is made up then: ``OutcomeUnknown`` says that it was applied, and its ``details["commit"]`` is the id.
     """
     try:
-        branch = call.branch if call.branch is not None else ask(GetAbout()).default_branch
-        found: Commit = ask(GetCommit(revision=head, via=branch))
+        found: Commit = ask(GetCommit(revision=head, via=_branch(ask, call)))
     except PenstockError as problem:
         raise OutcomeUnknown(
             f"the request was applied as commit {head}, which cannot be read now: {problem.message}",

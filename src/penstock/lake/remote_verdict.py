@@ -34,6 +34,7 @@ from penstock.lake.calls import (
     Sweep,
     Write,
 )
+from penstock.lake.delta_calls import CheckpointTable, CleanLog, CompactLog, PublishTable
 from penstock.lake.remote_connection import Lost, NotSent, Reply
 from penstock.wire import json
 from penstock.wire.errors import decode_error, kind_for
@@ -56,11 +57,15 @@ class Manner(Enum):
 
 
 def manner_of(call: Call[Any]) -> Manner:
-    if call.method == "GET" or isinstance(call, Fsck) or (isinstance(call, Bring | Sweep) and call.dry_run):
+    if call.method == "GET" or isinstance(call, Fsck):
+        return Manner.READ
+    if isinstance(call, Bring | Sweep | CleanLog) and call.dry_run:
         return Manner.READ
     if isinstance(call, Write):
         return Manner.KEYED
     if isinstance(call, ChangeRoots | KeepHistory | PutToken | RevokeToken):
+        return Manner.SAME
+    if isinstance(call, PublishTable | CheckpointTable | CompactLog):
         return Manner.SAME
     return Manner.ONCE  # also a setting: it answers what was there before, which a repetition would not know
 

@@ -1,13 +1,14 @@
-"""Views: a branch, a tag, the lake at a commit, a table. They hold a name, not a copy of what it names."""
+"""Views: a branch, a tag, the lake at a commit. They hold a name, not a copy of what it names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import InvalidRequest, KeyNotFound, ReferenceNotFound
+from penstock.errors import InvalidRequest, ReferenceNotFound
 from penstock.lake import calls
 from penstock.lake.answers import LogLine
+from penstock.lake.table import Table
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import Key
@@ -230,37 +231,3 @@ class Snapshot:
     def log(self, **chosen: Any) -> list[Commit]:
         """The commits that led here, newest first; takes what ``Lake.log`` takes."""
         return self._lake.log(self.id, via=self._via, **chosen)
-
-
-class Table:
-    """A table at a reference."""
-
-    def __init__(self, lake: Lake, key: Key, ref: str, via: str | None = None) -> None:
-        self._lake, self.key, self.ref, self._via = lake, key, ref, via
-
-    def __repr__(self) -> str:
-        return f"<Table {self.key} at {self.ref if len(self.ref) < 64 else self.ref[:8]}>"
-
-    def _found(self) -> AnyContent | None:
-        call = calls.GetContents(at=self.ref, via=self._via, key=(self.key,))
-        return next((entry.content for entry in self._lake.do(call)), None)
-
-    @property
-    def content(self) -> AnyContent:
-        """What the key holds now; ``KeyNotFound`` if nothing."""
-        found = self._found()
-        if found is None:
-            raise KeyNotFound(f"there is no '{self.key}' at '{self.ref}'", key=str(self.key), ref=self.ref)
-        return found
-
-    @property
-    def exists(self) -> bool:
-        return self._found() is not None
-
-    @property
-    def type(self) -> str:
-        return self.content.type
-
-    def log(self, **chosen: Any) -> list[Commit]:
-        """The commits that changed it, newest first; takes what ``Lake.log`` takes."""
-        return self._lake.log(self.ref, table=self.key, via=self._via, **chosen)

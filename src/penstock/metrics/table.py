@@ -155,6 +155,41 @@ CACHE_BYTES: Final = Metric(
     "penstock_cache_bytes", Type.GAUGE, "Bytes of objects that the cache holds.", (), "By"
 )
 
+# --- Delta tables that the lake owns ---
+
+DELTA_UNPUBLISHED: Final = Metric(
+    "penstock_delta_unpublished_versions",
+    Type.GAUGE,
+    "Versions of Delta tables that were ratified and, as far as this process knows, are not in the tables' "
+    "logs yet.",
+    (),
+    "{versions}",
+)
+DELTA_UNPUBLISHED_SECONDS: Final = Metric(
+    "penstock_delta_unpublished_seconds",
+    Type.GAUGE,
+    "How long ago the oldest of them was ratified; 0 if there is none.",
+    (),
+    "s",
+)
+DELTA_PUBLISHED: Final = _counter(
+    "penstock_delta_published_total",
+    "versions",
+    "Versions that this process wrote into logs of Delta tables.",
+)
+DELTA_PUBLISH_ERRORS: Final = _counter(
+    "penstock_delta_publish_errors_total",
+    "errors",
+    "Tries to publish versions of a Delta table that ended with an error, by the error's code.",
+    "error",
+)
+DELTA_FOREIGN: Final = _counter(
+    "penstock_delta_foreign_commits_total",
+    "commits",
+    "Times that a file of somebody else was found in the log of a Delta table at a version that Penstock "
+    "ratified: an alarm. Nothing more is published there until an administrator acts.",
+)
+
 # --- a server ---
 
 HTTP_REQUESTS: Final = _counter(
@@ -186,6 +221,7 @@ METRICS: Final = (
     *(STORE_OBJECTS_READ, STORE_OBJECTS_WRITTEN, STORE_OBJECTS_DELETED),
     *(STORE_READ_BYTES, STORE_WRITTEN_BYTES),
     *(CACHE_OBJECTS, CACHE_BYTES),
+    *(DELTA_UNPUBLISHED, DELTA_UNPUBLISHED_SECONDS, DELTA_PUBLISHED, DELTA_PUBLISH_ERRORS, DELTA_FOREIGN),
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_OPEN_REQUESTS),
 )
 """All of them."""

@@ -31,6 +31,17 @@ class Blob(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="blob"):
 
     data: bytes
 
+    @property
+    def held(self) -> tuple[ObjectId, ...]:
+        """Objects that the bytes refer to; they live as long as this one does."""
+        return ()
+
+
+class Holder(Blob, frozen=True, array_like=True, gc=False, tag="holder"):
+    """Bytes that refer to further objects. Apart from ``Blob``, so that one that does not keeps its id."""
+
+    held: tuple[ObjectId, ...] = ()
+
 
 class Leaf(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="leaf"):
     """The lowest nodes of a tree: keys, without the prefix they share, and their values."""
@@ -147,7 +158,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="recei
     time_us: int
 
 
-AnyObject: TypeAlias = Blob | Leaf | Node | Segment | CommitObject | LogEntry | Receipt
+AnyObject: TypeAlias = Blob | Holder | Leaf | Node | Segment | CommitObject | LogEntry | Receipt
 
 EMPTY_LEAF: Final = Leaf(b"", [], [])
 EMPTY_ROOT: Final[ObjectId] = object_id(encode(EMPTY_LEAF))

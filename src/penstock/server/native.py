@@ -24,7 +24,7 @@ PREFIX: Final = "/api/penstock/v1"
 SETTLE_MORE_S: Final = 5.0
 """Beyond the time limits of a request and of a write: what a thread may be late by."""
 
-_OPERATIONS: Final = ("operations", "commits", "keys")
+_OPERATIONS: Final = ("operations", "commits", "keys", "tables")
 """Fields that hold one item for each thing that a call does."""
 
 _ABOUT_KEY: Final = (

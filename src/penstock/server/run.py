@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from math import inf
 from time import monotonic
@@ -25,8 +26,10 @@ import msgspec
 import uvicorn
 
 from penstock.errors import InvalidRequest
+from penstock.kernel.settings import Settings
 from penstock.lake.calls import GetAbout, ListTokens
 from penstock.lake.catalogue import Catalogue
+from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.opening import is_remote, open_lake
 from penstock.metrics.meter import SILENT, Meter
@@ -145,7 +148,8 @@ def require_possible(serving: Serving) -> None:
 def open_for(serving: Serving, meter: Meter) -> Lake:
     """The lake. ``InvalidRequest`` if it would be served to other machines and nobody could have a token."""
     create = serving.is_dev or serving.lake.startswith("memory:")
-    lake = open_lake(serving.lake, create=create, meter=meter)
+    # Nobody who asked over the network waits for other readers: publishing goes on when they are answered.
+    lake = open_lake(serving.lake, create=create, meter=meter, settings=Settings(publish_wait_s=0.0))
     try:
         if not serving.is_open and not is_loopback(serving.host) and not has_tokens(lake):
             raise InvalidRequest(
@@ -199,7 +203,7 @@ class Service:
             gate = OwnPages(OpenGate(any_location=serving.is_dev), any_name=not serving.is_dev)
         self.readiness = Readiness(catalogue)
         apis = all_apis() if apis is None else apis
-        own = server_api(apis, self.readiness, gate, figures.text)
+        own = server_api(apis, self.readiness, gate, partial(_figures, catalogue, figures))
         self.application = Application(
             catalogue, (own, *apis), gate=gate, log=self.log, limits=serving.limits, meter=figures.meter
         )
@@ -242,6 +246,13 @@ class Service:
     def stop(self) -> None:
         """Stop in good order; may be called from anywhere."""
         self._server.stop()
+
+
+def _figures(catalogue: Catalogue, figures: Figures) -> bytes:
+    """What ``/metrics`` says, up to date."""
+    if isinstance(catalogue, Embedded):
+        catalogue.measure()
+    return figures.text()
 
 
 class _Server(uvicorn.Server):

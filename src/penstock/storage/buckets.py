@@ -72,6 +72,15 @@ class Bucket(ABC):
     async def head(self, key: str) -> Entry | None:
         """A key without its bytes, ``None`` if there is none. ``Unavailable`` if there is no answer."""
 
+    async def size(self, key: str) -> int | None:
+        """How many bytes a key holds, ``None`` if there is none. ``Unavailable`` if there is no answer."""
+        found = await self.head(key)
+        return None if found is None else found.size
+
+    @abstractmethod
+    async def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        """Some of the bytes that a key holds, fewer where they end; ``None`` if there is no such key."""
+
     @abstractmethod
     async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
         """Write a key durably, if the condition holds, and give its tag. It is sent once, never again.
@@ -79,6 +88,19 @@ class Bucket(ABC):
         ``Refused`` if the condition does not hold, ``Unanswered`` if it cannot be said what happened, any
         of Penstock's own errors if surely nothing was written.
         """
+
+    async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
+        """Write keys durably, in their order, until one is there already; say how many were written.
+
+        None of them can be seen before the one ahead of it. ``Unanswered`` if it cannot be said what happened
+        to one; those ahead of it are written, and none behind it.
+        """
+        for count, (key, data) in enumerate(items):
+            try:
+                await self.put(key, data, "absent")
+            except Refused:
+                return count
+        return len(items)
 
     @abstractmethod
     async def delete(self, keys: Sequence[str]) -> None:

@@ -13,11 +13,15 @@ from penstock.storage.buckets import Bucket, Condition, Refused, Tag, Unanswered
 
 RACERS: Final = 4
 ROUNDS: Final = 3
+PROBES: Final = "probe"
 
 
-async def keeps_conditions(bucket: Bucket) -> bool:
-    """Whether writes are done that must be done, and refused that must be refused, one after the other."""
-    async with _probe(bucket) as key:
+async def keeps_conditions(bucket: Bucket, folder: str = PROBES) -> bool:
+    """Whether writes are done that must be done, and refused that must be refused, one after the other.
+
+    They are done below ``folder``, and removed again.
+    """
+    async with _probe(bucket, folder) as key:
         first = await _write(bucket, key, "absent")
         if first is None or await _write(bucket, key, "absent") is not None:
             return False
@@ -31,7 +35,7 @@ async def race(bucket: Bucket) -> list[str]:
     Storage that looks first and writes after is found out by chance only, but then for certain.
     """
     condition: Condition = "absent"
-    async with _probe(bucket) as key:
+    async with _probe(bucket, PROBES) as key:
         for _ in range(ROUNDS):
             tries = [_write(bucket, key, condition) for _ in range(RACERS)]
             won = [tag for tag in await asyncio.gather(*tries) if tag is not None]
@@ -42,9 +46,9 @@ async def race(bucket: Bucket) -> list[str]:
 
 
 @asynccontextmanager
-async def _probe(bucket: Bucket) -> AsyncIterator[str]:
+async def _probe(bucket: Bucket, folder: str) -> AsyncIterator[str]:
     """A key to try things on."""
-    key = f"probe/{secrets.token_hex(16)}"
+    key = f"{folder}/{secrets.token_hex(16)}"
     try:
         yield key
     finally:

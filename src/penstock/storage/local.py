@@ -39,12 +39,22 @@ Answer = TypeVar("Answer")
 
 
 class LocalBucket(Bucket):
-    """A bucket in a directory; folders are made as they are needed."""
+    """A bucket in a directory; folders are made as they are needed.
 
-    def __init__(self, root: str | Path) -> None:
+    ``scratch`` is the folder below it for what only this class looks at: unfinished files and locks. All who
+    use the directory must name the same. ``threads`` are those of several buckets, which somebody else
+    closes.
+    """
+
+    def __init__(
+        self, root: str | Path, *, scratch: str = "", threads: ThreadPoolExecutor | None = None
+    ) -> None:
         self._root = Path(root).absolute()
         self.url = f"file://{self._root}"
-        self._threads = ThreadPoolExecutor(THREADS_MAX, "penstock-files")
+        self._unfinished = self._root / scratch / UNFINISHED
+        self._locks = self._root / scratch / LOCKED
+        self._own_threads = threads is None
+        self._threads = threads or ThreadPoolExecutor(THREADS_MAX, "penstock-files")
         self._made: set[Path] = set()
 
     @property
@@ -61,8 +71,28 @@ class LocalBucket(Bucket):
     async def head(self, key: str) -> Entry | None:
         return await self._do(self._look, key)
 
+    async def size(self, key: str) -> int | None:
+        return await self._do(self._measure, key)
+
+    async def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        return await self._do(self._read_range, key, start, length)
+
     async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
         return await self._do(self._write, key, data, condition)
+
+    async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
+        """All are written at the same time under other names, so that the disk has much to do at once; only
+        their links come one after the other."""
+        work = [self._do(self._write_unfinished, data) for _, data in items]
+        written = await asyncio.gather(*work, return_exceptions=True)
+        unfinished = [one for one in written if isinstance(one, Path)]
+        try:
+            for one in written:
+                if isinstance(one, BaseException):
+                    raise one
+            return await self._do(self._link_all, [key for key, _ in items], unfinished)
+        finally:
+            await self._do(_unlink, unfinished)
 
     async def delete(self, keys: Sequence[str]) -> None:
         await asyncio.gather(
@@ -79,13 +109,15 @@ class LocalBucket(Bucket):
         return await self._do(self._remove_unfinished, before_us)
 
     def close(self) -> None:
-        self._threads.shutdown()
+        if self._own_threads:
+            self._threads.shutdown()
 
     async def _do(self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
         call = partial(work, *given, **named)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except OSError as problem:
+            self._made.clear()  # somebody may have removed a folder
             raise self._explain(problem) from None
 
     def _explain(self, problem: OSError) -> PenstockError:
@@ -109,31 +141,63 @@ class LocalBucket(Bucket):
             return None
         return Entry(key, len(data), status.st_mtime_ns // 1000, _tag(data))
 
+    def _measure(self, key: str) -> int | None:
+        try:
+            return (self._root / key).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _read_range(self, key: str, start: int, length: int) -> bytes | None:
+        try:
+            with (self._root / key).open("rb", buffering=0) as file:
+                return os.pread(file.fileno(), length, start)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def _write(self, key: str, data: bytes, condition: Condition) -> Tag:
         path = self._root / key
-        self._make(path.parent)
-        unfinished = self._root / UNFINISHED / secrets.token_hex(16)
-        self._make(unfinished.parent)
+        unfinished = self._write_unfinished(data)
         try:
-            with unfinished.open("xb", buffering=0) as file:
-                file.write(data)
-                os.fsync(file.fileno())
-            if condition == "absent":
-                self._link(unfinished, path)
-            else:
+            self._make(path.parent)
+            if condition != "absent":
                 self._rename(unfinished, path, key, condition)
+            elif not self._link_all([key], [unfinished]):
+                raise Refused
         finally:
             unfinished.unlink(missing_ok=True)
         return _tag(data)
 
-    def _link(self, unfinished: Path, path: Path) -> None:
+    def _write_unfinished(self, data: bytes) -> Path:
+        """A file with these bytes, on the disk, under a name that nobody else uses."""
+        self._make(self._unfinished)
+        unfinished = self._unfinished / secrets.token_hex(16)
+        with unfinished.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return unfinished
+
+    def _link_all(self, keys: Sequence[str], unfinished: Sequence[Path]) -> int:
+        """Give files their names, in order, until one is taken; say how many have them, durably."""
+        paths = [self._root / key for key in keys]
+        folders = {path.parent for path in paths}
+        for folder in folders:
+            self._make(folder)
+        count = 0
         try:
-            os.link(unfinished, path)
+            for file, path in zip(unfinished, paths, strict=True):
+                os.link(file, path)
+                count += 1
         except FileExistsError:
             # It may be another's, not yet on the disk: nobody may build on it before it is.
-            _synchronise(path.parent)
-            raise Refused from None
-        self._settle(path)
+            pass
+        except OSError as problem:
+            if count:
+                raise Unanswered(problem.strerror) from None
+            raise
+        for folder in folders:
+            self._settle(folder)
+        return count
 
     def _rename(self, unfinished: Path, path: Path, key: str, condition: Condition) -> None:
         with self._locked(key):
@@ -142,12 +206,12 @@ class LocalBucket(Bucket):
                 if found is None or found.tag != condition:
                     raise Refused
             unfinished.rename(path)
-            self._settle(path)
+            self._settle(path.parent)
 
-    def _settle(self, path: Path) -> None:
-        """Make a name durable; until then a power cut may still take it back."""
+    def _settle(self, folder: Path) -> None:
+        """Make names durable; until then a power cut may still take them back."""
         try:
-            _synchronise(path.parent)
+            _synchronise(folder)
         except OSError as problem:
             raise Unanswered(problem.strerror) from None
 
@@ -164,8 +228,8 @@ class LocalBucket(Bucket):
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
         """Against all threads and processes; let go by the system if this one dies."""
-        self._make(self._root / LOCKED)
-        with (self._root / LOCKED / str(crc32(key.encode()) % LOCKS)).open("ab") as file:
+        self._make(self._locks)
+        with (self._locks / str(crc32(key.encode()) % LOCKS)).open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -203,13 +267,18 @@ class LocalBucket(Bucket):
 
     def _remove_unfinished(self, before_us: int) -> int:
         removed = 0
-        with suppress(FileNotFoundError), os.scandir(self._root / UNFINISHED) as entries:
+        with suppress(FileNotFoundError), os.scandir(self._unfinished) as entries:
             for one in entries:
                 with suppress(FileNotFoundError):
                     if one.stat().st_mtime_ns // 1000 < before_us:
                         Path(one).unlink()
                         removed += 1
         return removed
+
+
+def _unlink(files: Sequence[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
 
 
 def _tag(data: bytes) -> Tag:

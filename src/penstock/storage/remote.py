@@ -115,6 +115,21 @@ class RemoteBucket(Bucket):
             except self._errors.BaseError as problem:
                 raise self._explain(problem) from None
 
+    async def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        if not length:  # nobody can be asked for no bytes
+            return None if await self.size(key) is None else b""
+        async with self._slots:
+            try:
+                found = await self._obstore.get_range_async(self._reads, key, start=start, length=length)
+            except FileNotFoundError as problem:
+                self._check_bucket(problem)
+                return None
+            except self._errors.BaseError as problem:
+                if _is_beyond(problem):
+                    return b""
+                raise self._explain(problem) from None
+            return bytes(found)
+
     async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
         async with self._slots:
             try:
@@ -202,6 +217,12 @@ def _library() -> Any:
             extra="objectstore",
         ) from None
     return obstore
+
+
+def _is_beyond(problem: Exception) -> bool:
+    """Whether bytes were asked for that begin where a key has none any more."""
+    status = _STATUS.search(str(problem))
+    return status is not None and status[1] == "416"
 
 
 def _mode(condition: Condition) -> PutMode:

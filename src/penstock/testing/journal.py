@@ -13,7 +13,7 @@ since, and what has landed is published. It also counts what is asked of it and 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
@@ -31,6 +31,7 @@ from penstock.model.operations import Change
 
 NAME = "journal"
 TYPE_NAME = "JOURNAL"
+ASKED_MAX = 100
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True, tag="append"):
@@ -54,7 +55,14 @@ class Edit(msgspec.Struct, frozen=True, array_like=True, tag="edit"):
     new: str
 
 
-_decode_intent = msgspec.msgpack.Decoder(Append | Replace | Edit).decode
+class Ensure(msgspec.Struct, frozen=True, array_like=True, tag="ensure"):
+    """Add a line, unless there is one like it."""
+
+    text: str
+
+
+Intent = Append | Replace | Edit | Ensure
+_decode_intent = msgspec.msgpack.Decoder(Intent).decode
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -74,6 +82,15 @@ class Published(NamedTuple):
     key: Key
     commit: ObjectId
     version: int
+    """Nothing if the journal is gone."""
+    branch: str = "main"
+
+
+class Asked(NamedTuple):
+    """One question to the format."""
+
+    what: str
+    table: Table
 
 
 class JournalFormat(Format):
@@ -86,31 +103,41 @@ class JournalFormat(Format):
         self.calls: Counter[str] = Counter()
         """How often each of the protocol's methods was called."""
         self.published: list[Published] = []
+        self.asked: deque[Asked] = deque(maxlen=ASKED_MAX)
+        """The last questions."""
         self.refused_texts: set[str] = set()
         """Lines that ``prepare`` refuses: what a format finds wrong in table storage."""
         self.refused_late: set[str] = set()
         """Lines that ``apply`` refuses."""
         self.again = 0
         """So many times ``apply`` asks to be prepared again."""
+        self.reads_storage = False
+        """Whether a decision about a journal needs what only its storage tells: once for each version."""
+        self.keeps_versions = False
+        """Whether the default branch may not go back behind a version."""
         self.during_prepare: Callable[[], None] = _nothing
         self.during_apply: Callable[[], None] = _nothing
         self.during_landed: Callable[[], None] = _nothing
+        self.after_merge: Callable[[], None] = _nothing
+        """Called once a merge or restoration was decided outside of a turn, where others may commit."""
         self._lock = Lock()
 
     def manages(self, content: AnyContent) -> bool:
         return isinstance(content, Unknown) and content.type_name == TYPE_NAME
 
     def prepare(self, table: Table, change: Change) -> State:
-        self._count("prepare")
+        self._asked("prepare", table)
         self.during_prepare()
+        self._read_storage(table)
         for text in _texts(_decode_intent(change.intent)):
             if text in self.refused_texts:
                 raise Refused(f"cannot take the line {text!r}")
         return state_of(table.content)
 
     def apply(self, table: Table, change: Change, prepared: State | None) -> Applied:
-        self._count("apply")
+        self._asked("apply", table)
         self.during_apply()
+        self._read_storage(table)
         with self._lock:
             if self.again > 0 and prepared is not None:
                 self.again -= 1
@@ -121,7 +148,9 @@ class JournalFormat(Format):
                 raise Refused(f"can no longer take the line {text!r}")
         held = table.content.objects if table.content is not None else ()
         version = state.version + 1
-        if isinstance(intent, Append):
+        if isinstance(intent, Ensure) and intent.text in (_text(table.read(one)) for one in held):
+            return Applied(table.content)
+        if isinstance(intent, Append | Ensure):
             return _journal(table, version, held, state.changed, (intent.text,))
         if isinstance(intent, Replace):
             return _journal(table, version, (), (), intent.texts)
@@ -137,26 +166,56 @@ class JournalFormat(Format):
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
     ) -> Applied:
-        self._count("merge")
-        return super().merge(table, base, source, intents)
+        self._asked("merge", table)
+        self._read_storage(table)
+        try:
+            return super().merge(table, base, source, intents)
+        finally:
+            if table.may_read:
+                self.after_merge()
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        self._count("restore")
+        self._asked("restore", table)
+        self._read_storage(table)
+        if table.may_read:
+            self.after_merge()
         return super().restore(table, wanted)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
-        self._count("admit")
+        self._asked("admit", table)
         super().admit(table, content)
 
-    def landed(self, key: Key, content: AnyContent | None, commit: ObjectId) -> None:
+    def landed(
+        self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
+    ) -> None:
         self._count("landed")
         self.during_landed()
         version = state_of(content).version
         with self._lock:
-            self.published.append(Published(key, commit, version))
-        if self.directory is not None:
+            self.published.append(Published(key, commit, version, branch))
+        if self.directory is not None and is_default:
             self.directory.mkdir(parents=True, exist_ok=True)
             (self.directory / f"{key}.{version}").write_text(commit.hex())
+
+    def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
+        version = state_of(before).version
+        if self.keeps_versions and state_of(after).version < version:
+            return f"is at version {version} already"
+        return None
+
+    def _read_storage(self, table: Table) -> None:
+        """Look something up that is not in the kernel, where that is allowed, or go by what was noted."""
+        what = table.key, state_of(table.content).version
+        if not self.reads_storage or what in table.notes:
+            return
+        if not table.may_read:
+            raise PrepareAgain
+        self._count("read")
+        table.notes[what] = True
+
+    def _asked(self, what: str, table: Table) -> None:
+        self._count(what)
+        self.asked.append(Asked(what, table))
 
     def _count(self, what: str) -> None:
         with self._lock:
@@ -169,6 +228,10 @@ def append(key: str, text: str) -> Change:
 
 def replace(key: str, *texts: str) -> Change:
     return Change(Key.parse(key), NAME, encode(Replace(texts)))
+
+
+def ensure(key: str, text: str) -> Change:
+    return Change(Key.parse(key), NAME, encode(Ensure(text)))
 
 
 def edit(key: str, read_version: int, number: int, old: str, new: str) -> Change:
@@ -244,8 +307,8 @@ def _text(line: bytes) -> str:
     return line.decode().partition("\t")[2]
 
 
-def _texts(intent: Append | Replace | Edit) -> tuple[str, ...]:
-    if isinstance(intent, Append):
+def _texts(intent: Intent) -> tuple[str, ...]:
+    if isinstance(intent, Append | Ensure):
         return (intent.text,)
     return intent.texts if isinstance(intent, Replace) else (intent.new,)
 

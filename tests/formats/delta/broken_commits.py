@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.formats.delta.actions import (
+from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
     Cdc,

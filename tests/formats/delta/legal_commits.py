@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from penstock.formats.delta.actions import (
+from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
     Cdc,
@@ -22,7 +22,7 @@ from penstock.formats.delta.actions import (
     Values,
     decode_path,
 )
-from penstock.formats.delta.lint import State
+from penstock.formats.delta.protocol.lint import State
 
 TYPES = {
     "n": "integer",

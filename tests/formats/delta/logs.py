@@ -11,7 +11,8 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from penstock.formats.delta.actions import (
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.protocol.actions import (
     ACTION_NAMES,
     Action,
     Add,
@@ -21,10 +22,8 @@ from penstock.formats.delta.actions import (
     Remove,
     write_commit,
 )
-from penstock.formats.delta.files import BucketFiles
-from penstock.formats.delta.names import LOG, CommitName
-from penstock.storage.buckets import Loop
-from penstock.storage.local import LocalBucket
+from penstock.formats.delta.protocol.names import LOG, CommitName
+from penstock.storage.places import Places
 
 SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 UUIDS = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(100)]
@@ -134,10 +133,10 @@ def commit_info(time: int) -> CommitInfo:
 class Table:
     """A table in a directory, of which only the log is real."""
 
-    def __init__(self, root: Path, loop: Loop) -> None:
+    def __init__(self, root: Path, places: Places) -> None:
         self.root = root
-        self.bucket = LocalBucket(root)
-        self.files = BucketFiles(self.bucket, loop)
+        self.place = places.at(str(root))
+        self.files = PlaceFiles(self.place)
         (root / LOG / "_sidecars").mkdir(parents=True, exist_ok=True)
 
     def write(self, name: str, data: bytes) -> None:
@@ -154,12 +153,12 @@ class Table:
 
 
 @contextmanager
-def running() -> Iterator[Loop]:
-    loop = Loop()
+def opening() -> Iterator[Places]:
+    places = Places()
     try:
-        yield loop
+        yield places
     finally:
-        loop.close()
+        places.close()
 
 
 def checkpoint_bytes(actions: Iterable[Action], group_rows: int = 7) -> bytes:

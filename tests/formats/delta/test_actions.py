@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.delta.actions import (
+from penstock.formats.delta.errors import MalformedAction
+from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
     Cdc,
@@ -24,7 +25,6 @@ from penstock.formats.delta.actions import (
     write_action,
     write_commit,
 )
-from penstock.formats.delta.errors import MalformedAction
 from tests.formats.delta.logs import add, metadata, protocol, remove
 
 VECTOR = DeletionVector(

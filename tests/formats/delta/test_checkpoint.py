@@ -10,9 +10,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from penstock.formats.delta.actions import Add, FileKey, Remove
-from penstock.formats.delta.checkpoint import BATCH_ROWS, CheckpointFile, open_checkpoint
 from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.log.checkpoint import BATCH_ROWS, CheckpointFile, open_checkpoint
+from penstock.formats.delta.protocol.actions import Add, FileKey, Remove
 from tests.formats.delta.logs import CHECKPOINT_SCHEMA, add, checkpoint_bytes, metadata, protocol
 
 FILE = [one for one in CHECKPOINT_SCHEMA.field("add").type if not one.name.startswith("stats")]

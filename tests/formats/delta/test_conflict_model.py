@@ -14,10 +14,10 @@ import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from penstock.formats.delta.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove
-from penstock.formats.delta.conflicts import Conflict, Rebased, check_winner, rebase
-from penstock.formats.delta.isolation import Isolation
-from penstock.formats.delta.transaction import Partitions, Reads, Transaction, Winner
+from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove
+from penstock.formats.delta.protocol.conflicts import Conflict, Rebased, check_winner, rebase
+from penstock.formats.delta.protocol.isolation import Isolation
+from penstock.formats.delta.protocol.transaction import Partitions, Reads, Transaction, Winner
 from tests.formats.delta.legal_commits import schema_string
 
 Files = Mapping[str, str]

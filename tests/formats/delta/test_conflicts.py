@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidContent
-from penstock.formats.delta.actions import (
+from penstock.formats.delta.errors import UnsupportedFeature
+from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
     CommitInfo,
@@ -18,7 +19,7 @@ from penstock.formats.delta.actions import (
     Remove,
     Txn,
 )
-from penstock.formats.delta.conflicts import (
+from penstock.formats.delta.protocol.conflicts import (
     HARMLESS_PROPERTIES,
     Conflict,
     ConflictKind,
@@ -26,9 +27,8 @@ from penstock.formats.delta.conflicts import (
     check_winner,
     rebase,
 )
-from penstock.formats.delta.errors import UnsupportedFeature
-from penstock.formats.delta.isolation import Isolation, isolation_for, table_isolation
-from penstock.formats.delta.transaction import Partitions, Reads, Transaction, Winner
+from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
+from penstock.formats.delta.protocol.transaction import Partitions, Reads, Transaction, Winner
 from tests.formats.delta.legal_commits import schema_string, vector
 
 METADATA = Metadata(

@@ -11,9 +11,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.actions import Metadata, Protocol, parse_commit
-from penstock.formats.delta.feature_table import FEATURES, Support
-from penstock.formats.delta.features import (
+from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_commit
+from penstock.formats.delta.protocol.feature_table import FEATURES, Support
+from penstock.formats.delta.protocol.features import (
     binds_writers,
     in_use,
     protocol_faults,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.formats.delta.actions import (
+from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
     Cdc,
@@ -24,7 +24,14 @@ from penstock.formats.delta.actions import (
     parse_commit,
     write_commit,
 )
-from penstock.formats.delta.lint import WHOLE_COMMIT, Problem, Rules, State, check_bytes, check_commit
+from penstock.formats.delta.protocol.lint import (
+    WHOLE_COMMIT,
+    Problem,
+    Rules,
+    State,
+    check_bytes,
+    check_commit,
+)
 from tests.formats.delta.broken_commits import ELSEWHERE, MUTATIONS
 from tests.formats.delta.legal_commits import (
     FEATURES,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
-from penstock.formats.delta.files import LogFile
-from penstock.formats.delta.log import Checkpoint, LogSegment, choose_segment, find_segment
-from penstock.formats.delta.names import LAST_CHECKPOINT, LOG
-from tests.formats.delta.logs import UUIDS, Table
+from penstock.formats.delta.log.files import LogFile, Overlaid
+from penstock.formats.delta.log.segments import Checkpoint, LogSegment, choose_segment, find_segment
+from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, CommitName
+from tests.formats.delta.logs import UUIDS, Table, add
 
 
 def commits(*versions: int) -> list[str]:
@@ -89,7 +89,7 @@ def test_a_checkpoint_is_enough_where_its_commits_have_been_cleaned_up() -> None
     assert chosen([classic(5)]) == ([classic(5)], [])
 
 
-def test_a_gap_is_named() -> None:
+def test_r15_a_gap_is_named() -> None:
     with pytest.raises(LogGap, match=r"00000000000000000003\.json is missing") as caught:
         choose([*commits(0, 1, 2, 4), compacted(0, 1)])
     assert caught.value.details == {"table": "file:///t", "version": 3}
@@ -116,7 +116,7 @@ def test_a_version_that_is_not_there_is_told_from_one_that_is_no_longer() -> Non
 
 
 def test_a_place_without_commits_is_no_table(table: Table) -> None:
-    with pytest.raises(TableNotFound, match="no Delta table at file://"):
+    with pytest.raises(TableNotFound, match=f"no Delta table at {table.root}: "):
         find_segment(table.files)
     table.write(LOG + "00000000000000000000.crc", b"{}")
     with pytest.raises(TableNotFound):
@@ -186,3 +186,35 @@ def test_a_good_hint_saves_listing_what_is_older(table: Table) -> None:
     assert [one.name for one in table.files.list(seen[0])] == sorted(
         LOG + name for name in [*commits(4, 5, 6), classic(4)]
     )
+
+
+def test_files_that_are_held_elsewhere_are_read_by_their_names_among_the_others(table: Table) -> None:
+    table.create(add("a"))
+    table.commit(1, add("b"))
+    held = {"_delta_log/_commits/x.json": b"held", str(CommitName(1)): b"instead"}
+    files = Overlaid(table.files, held)
+    names = [
+        str(CommitName(0)),
+        "_delta_log/_commits/x.json",
+        "nowhere",
+        str(CommitName(1)),
+        str(CommitName(0)),
+    ]
+    first = (table.root / str(CommitName(0))).read_bytes()
+    assert list(files.read(names)) == [first, b"held", None, b"instead", first]
+    assert list(files.list("")) == list(table.files.list(""))
+    assert files.url == table.files.url
+
+
+def test_only_what_begins_with_a_version_is_listed(table: Table) -> None:
+    table.create()
+    for name in ("_commits/00000000000000000001.x.json", "_last_checkpoint", ".hidden", "0000.tmp"):
+        path = table.root / LOG / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"")
+    (table.root / "part-0.parquet").write_bytes(b"")
+    listed = list(table.files.list(""))
+    assert [one.name for one in listed] == [LOG + "0000.tmp", str(CommitName(0))]
+    assert listed[1].size > 0
+    assert listed[1].modified_us > 0
+    assert list(table.files.list(LOG + "0000.tmp")) == [listed[1]]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.delta.names import (
+from penstock.formats.delta.protocol.names import (
     ChecksumName,
     ClassicName,
     CommitName,

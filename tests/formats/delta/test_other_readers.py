@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,19 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import CommitProperties, DeltaTable, TableFeatures, Transaction, write_deltalake
 
-from penstock.formats.delta.actions import Action, CheckpointMetadata, Sidecar, decode_path, write_commit
-from penstock.formats.delta.files import BucketFiles
-from penstock.formats.delta.names import LAST_CHECKPOINT, LOG, SIDECARS, ClassicName
-from penstock.formats.delta.schema import write_schema
-from penstock.formats.delta.snapshot import Snapshot, load_snapshot
-from penstock.storage.buckets import Loop
-from penstock.stores.objectstore import open_bucket
-from tests.formats.delta.logs import UUIDS, Table, checkpoint_bytes
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.maintenance import checkpoint
+from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    CheckpointMetadata,
+    Sidecar,
+    decode_path,
+    write_commit,
+)
+from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, ClassicName
+from penstock.formats.delta.protocol.schema import write_schema
+from tests.formats.delta.logs import UUIDS, Table, checkpoint_bytes, opening
 from tests.servers.s3 import S3Place
 
 ODD = ["plain", "a b", "ü/%=:?#&", "100%", "%20", "", None]
@@ -150,7 +155,9 @@ def test_every_row_is_what_duckdb_says(written: Table, duckdb: Any) -> None:
     assert rows_of(found, written.root) == Counter(scanned)
 
 
-def test_a_table_in_a_bucket_is_what_deltalake_says(s3_place: S3Place, loop: Loop) -> None:
+def test_a_table_in_a_bucket_is_what_deltalake_says(
+    s3_place: S3Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {
         **s3_place.environment,
         "AWS_REGION": s3_place.region,
@@ -162,30 +169,21 @@ def test_a_table_in_a_bucket_is_what_deltalake_says(s3_place: S3Place, loop: Loo
     properties: dict[str, str | None] = {"delta.checkpointInterval": "3"}
     for number in range(6):
         append(url, number, number + 7, storage_options=options, configuration=properties)
-    bucket = open_bucket(s3_place.url)
-    found = BucketFiles(bucket, loop, "some/table")
-    assert found.url == url
-    for version in range(6):
-        theirs = DeltaTable(url, version=version, storage_options=options)
-        ours = load_snapshot(found, version)
-        assert files_of(ours) == files_of_deltalake(theirs)
-        assert (ours.segment.checkpoint is None) == (version < 2)
-    bucket.close()
-
-
-@pytest.fixture(scope="module")
-def duckdb() -> Iterator[Any]:
-    """DuckDB with its Delta extension as it comes from PyPI; nothing is downloaded when tests run."""
-    module = pytest.importorskip("duckdb")
-    extension = pytest.importorskip("duckdb_extension_delta", reason="DuckDB's Delta extension is not here")
-    found = [*Path(extension.__file__).parent.rglob("delta.duckdb_extension")]
-    connection = module.connect(config={"autoinstall_known_extensions": False})
-    try:
-        connection.execute(f"LOAD '{found[0]}'")
-    except (module.Error, IndexError) as problem:
-        pytest.skip(f"DuckDB {module.__version__} has no Delta extension that fits: {problem}")
-    with connection:
-        yield connection
+    for name, value in options.items():
+        monkeypatch.setenv(name, value)
+    with opening() as places:
+        found = PlaceFiles(places.at(url))
+        assert found.url == url
+        for version in range(6):
+            theirs = DeltaTable(url, version=version, storage_options=options)
+            ours = load_snapshot(found, version)
+            assert files_of(ours) == files_of_deltalake(theirs)
+            assert (ours.segment.checkpoint is None) == (version < 2)
+        made = checkpoint(places.at(url), 4, 0)
+        assert made is not None
+        ours = load_snapshot(found, 4)
+        assert ours.segment.names == ()
+        assert files_of(ours) == files_of_deltalake(DeltaTable(url, version=4, storage_options=options))
 
 
 def assert_same(ours: Snapshot, theirs: DeltaTable) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.formats.delta.partition_values import Value, may_be_equal, parse_value
+from penstock.formats.delta.protocol.partition_values import Value, may_be_equal, parse_value
 
 TYPES = (
     "string", "binary", "boolean", "byte", "short", "integer", "long", "float", "double",

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.delta.actions import (
+from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
+from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
     CheckpointMetadata,
@@ -26,10 +28,8 @@ from penstock.formats.delta.actions import (
     reconciliation_key,
     write_commit,
 )
-from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
-from penstock.formats.delta.names import LAST_CHECKPOINT, LOG, SIDECARS, CompactionName
-from penstock.formats.delta.snapshot import Snapshot, load_snapshot
-from penstock.storage.buckets import Loop
+from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, CompactionName
+from penstock.storage.places import Places
 from tests.formats.delta.logs import UUIDS, Table, add, checkpoint_bytes, metadata, protocol, remove
 
 Kind = TypeVar("Kind", bound=Action)
@@ -207,9 +207,9 @@ def _keyed(some: list[Action]) -> State:
 
 
 @given(script=scripts())
-def test_any_log_comes_to_what_a_dict_says(loop: Loop, script: Script) -> None:
+def test_any_log_comes_to_what_a_dict_says(places: Places, script: Script) -> None:
     with TemporaryDirectory() as folder:
-        table = Table(Path(folder), loop)
+        table = Table(Path(folder), places)
         write(table, script)
         for version, state in enumerate(states(script)):
             if is_there(script, version):
@@ -217,7 +217,6 @@ def test_any_log_comes_to_what_a_dict_says(loop: Loop, script: Script) -> None:
             else:
                 with pytest.raises((TableNotFound, VersionNotFound, LogGap)):
                     load_snapshot(table.files, version)
-        table.bucket.close()
 
 
 @pytest.mark.parametrize("shape", SHAPES)

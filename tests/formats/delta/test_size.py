@@ -1,4 +1,4 @@
-"""A table of a million files is read within a gibibyte, from commits and from a checkpoint."""
+"""A table of a million files is read within a gibibyte, and its checkpoint is written within one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from penstock.formats.delta.actions import write_commit
-from penstock.formats.delta.names import LOG, ClassicName, CommitName
+from penstock.formats.delta.protocol.actions import write_commit
+from penstock.formats.delta.protocol.names import LOG, ClassicName, CommitName
 from tests.formats.delta.logs import CHECKPOINT_SCHEMA, add, checkpoint_bytes, metadata, protocol
 
 FILES = 1_000_000
@@ -21,16 +21,26 @@ MEMORY_MAX_MIB = 1024
 
 READ = """
 import resource, sys
-from penstock.formats.delta.files import BucketFiles
-from penstock.formats.delta.snapshot import load_snapshot
-from penstock.storage.buckets import Loop
-from penstock.storage.local import LocalBucket
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.storage.places import Places
 
-loop = Loop()
-found = load_snapshot(BucketFiles(LocalBucket(sys.argv[1]), loop))
+places = Places()
+found = load_snapshot(PlaceFiles(places.at(sys.argv[1])))
 count = sum(1 for _ in found.files())
-loop.close()
+places.close()
 print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+WRITE = """
+import resource, sys
+from penstock.formats.delta.log.maintenance import checkpoint
+from penstock.storage.places import Places
+
+places = Places()
+made = checkpoint(places.at(sys.argv[1]), int(sys.argv[2]), 0)
+places.close()
+print(made.last.num_of_add_files, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
@@ -78,10 +88,35 @@ def test_a_million_files_are_read_within_a_gibibyte(tmp_path: Path, shape: str) 
         write_checkpoint(tmp_path)
     else:
         write_commits(tmp_path, 1 if shape == "one commit" else 100)
-    ran = subprocess.run(
-        [sys.executable, "-c", READ, str(tmp_path)], check=True, capture_output=True, text=True, timeout=240
-    )
-    count, used_mib = map(int, ran.stdout.split())
+    count, used_mib = run(READ, str(tmp_path))
     print(f"{shape}: {used_mib} MiB")
     assert count == FILES
     assert used_mib < MEMORY_MAX_MIB
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_a_checkpoint_of_a_million_files_is_written_within_a_gibibyte(tmp_path: Path, policy: str) -> None:
+    (tmp_path / LOG).mkdir()
+    write_commits(tmp_path, 100)
+    if policy == "v2":
+        asked = metadata(delta_checkpointPolicy="v2", **{"delta_checkpoint.writeStatsAsStruct": "true"})
+        data = write_commit([protocol(reader=["v2Checkpoint"]), asked])
+        (tmp_path / str(CommitName(100))).write_bytes(data)
+    count, used_mib = run(WRITE, str(tmp_path), "100" if policy == "v2" else "99")
+    print(f"{policy}: {used_mib} MiB")
+    assert count == FILES
+    assert used_mib < MEMORY_MAX_MIB
+    for name in (tmp_path / LOG).glob("*.json"):
+        if int(name.name[:20]) < 99:
+            name.unlink()
+    assert run(READ, str(tmp_path))[0] == FILES
+
+
+def run(script: str, *given: str) -> tuple[int, int]:
+    """What a script of ours counted, and how many MiB it took."""
+    ran = subprocess.run(
+        [sys.executable, "-c", script, *given], check=True, capture_output=True, text=True, timeout=240
+    )
+    count, used_mib = map(int, ran.stdout.split())
+    return count, used_mib

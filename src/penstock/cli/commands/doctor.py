@@ -20,7 +20,7 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.times import ago, iso, size
+from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.cli.via import commit_of
 from penstock.errors import Denied, PenstockError
 from penstock.kernel.format import blob
@@ -155,8 +155,9 @@ def _default_branch(lake: Lake) -> Finding:
 
 def _looks(lake: Lake) -> list[tuple[str, Look]]:
     """What to look at, and how."""
+    delta: list[tuple[str, Look]] = [("Delta tables", _delta)] if _may_have_delta(lake) else []
     if not lake.is_embedded:
-        return [("server", _server), ("clock", _clock), ("default branch", _default_branch)]
+        return [("server", _server), ("clock", _clock), ("default branch", _default_branch), *delta]
     roots = [("warehouse" if root == lake.warehouse else "root", partial(_root, root)) for root in lake.roots]
     return [
         ("store", _store),
@@ -165,7 +166,34 @@ def _looks(lake: Lake) -> list[tuple[str, Look]]:
         ("clock", _clock),
         ("default branch", _default_branch),
         *roots,
+        *delta,
     ]
+
+
+def _may_have_delta(lake: Lake) -> bool:
+    """Whether there is a Delta table to look at."""
+    try:
+        return bool(lake.delta.status())
+    except PenstockError:
+        return False  # as without a default branch, of which another look tells
+
+
+def _delta(lake: Lake) -> Finding:
+    """How far the lake's Delta tables are published."""
+    tables = lake.delta.status()
+    alarms = [f"{one.key}: {one.alarm.partition(chr(10))[0]}" for one in tables if one.alarm]
+    if alarms:
+        return Finding("failed", alarms[0], "'penstock delta status' tells more")
+    count = counted(len(tables), "table")
+    if behind := sum(one.backlog for one in tables):
+        oldest_s = max(one.oldest_s or 0.0 for one in tables)
+        waiting = counted(behind, "version is", "versions are")
+        return Finding(
+            "warning",
+            f"{count}, {waiting} not published yet, the oldest for {oldest_s:.0f} s",
+            "a server publishes them by itself; so does 'penstock delta publish'",
+        )
+    return Finding("ok", f"{count}, all published")
 
 
 def _root(root: str, lake: Lake) -> Finding:

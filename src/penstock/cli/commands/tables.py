@@ -24,7 +24,7 @@ from penstock.cli.declaration import (
     ref_option,
 )
 from penstock.cli.rendering.columns import Cell, columns
-from penstock.cli.rendering.contents import changes, place
+from penstock.cli.rendering.contents import changes, place, version
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.via import changes_of, if_readable
@@ -55,7 +55,7 @@ def tables(call: Call, prefix: str | None, ref: str | None, limit: int, after: s
     """List the tables, views and functions, all or those below the namespace PREFIX."""
 
     def row(key: Key, content: AnyContent) -> list[Cell | str]:
-        return [Cell(printable(str(key)), "strong"), content.type, place(content)]
+        return [Cell(printable(str(key)), "strong"), content.type, version(content), place(content)]
 
     list_entries(call, "tables", lambda one: not isinstance(one, Namespace), row, prefix, ref, limit, after)
 
@@ -81,7 +81,7 @@ def list_entries(
     def text(screen: Screen) -> Iterator[str]:
         if not page:
             yield f"no {things}" + (f" below {printable(prefix)}" if prefix else "")
-        yield from columns(screen, [row(key, content) for key, content in page], flexible=2)
+        yield from columns(screen, [row(key, content) for key, content in page], flexible=-1)
         if following is not None:
             yield screen.spell(f"… more with --after {printable(following)}")
 

@@ -39,6 +39,7 @@ def columns(
     widths = [max(cells(row[column].text) for row in table) for column in range(len(table[0]))]
     shown = [column for column, width in enumerate(widths) if width]
     if flexible is not None and screen.width is not None:
+        flexible %= len(widths)
         used = cells(indent) + sum(widths[column] for column in shown) + len(GAP) * (len(shown) - 1)
         room = widths[flexible] - max(0, used - screen.width)
         widths[flexible] = min(widths[flexible], max(room, FLEXIBLE_MIN_CELLS))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import size
-from penstock.model.content import AnyContent, Content
+from penstock.errors import Damaged
+from penstock.model.content import AnyContent, Content, DeltaTable
 from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.formats.delta.lines.line import Line
 
 
 class Changed(Protocol):
@@ -40,13 +45,39 @@ def place(content: Content) -> str:
     return printable(getattr(content, "metadata_location", "") or getattr(content, "location", ""))
 
 
+def version(content: Content | None) -> str:
+    """The version of a Delta table whose commits the lake decides, as ``v118``; empty for all others."""
+    line = _line(content)
+    return f"v{line.latest}" if line is not None else ""
+
+
+def _line(content: Content | None) -> Line | None:
+    if not isinstance(content, DeltaTable) or not content.state:
+        return None
+    from penstock.formats.delta.lines.line import line_of
+
+    with suppress(Damaged):  # 'fsck' tells of it; a list goes on
+        return line_of(content)
+    return None
+
+
 def summary(content: Content) -> str:
     """A content in a few words."""
-    return f"{content.type} {place(content)}".rstrip()
+    return " ".join(filter(None, (content.type, version(content), place(content))))
 
 
 def fields(content: Content) -> list[tuple[str, str]]:
     """What a content says, without what it leaves at its default."""
+    line = _line(content)
+    if isinstance(content, DeltaTable) and line is not None:
+        told = [
+            ("id", str(content.id)),
+            ("location", place(content)),
+            ("version", str(line.latest)),
+            ("published", f"version {line.published} or later" if line.published >= 0 else ""),
+            ("phase", "" if line.phase == "owned" else line.phase),
+        ]
+        return [(name, text) for name, text in told if text]
     shown = []
     for field in msgspec.structs.fields(content):
         value = getattr(content, field.name)
@@ -73,6 +104,8 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
     if before.type != after.type:
         return f"{summary(before)} → {summary(after)}"
     changed = []
+    if before.id == after.id and _line(before) and _line(after) and place(before) == place(after):
+        return f"{version(before)} → {version(after)}"
     for field in msgspec.structs.fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if old != new:

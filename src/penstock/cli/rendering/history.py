@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.cli.rendering.columns import Cell, Row, columns, flow
-from penstock.cli.rendering.contents import SIGN_STYLES, changes
+from penstock.cli.rendering.contents import SIGN_STYLES, changes, version
 from penstock.cli.rendering.graph import graph
 from penstock.cli.rendering.screen import Screen, cells, pad, printable
 from penstock.cli.rendering.times import ago, iso
@@ -92,8 +92,14 @@ def _names(names: Sequence[str]) -> str:
 def _keys(screen: Screen, changed: Sequence[Difference], indent: int) -> str:
     """What changed, on one line: tables, or namespaces if there is nothing else."""
     tables = [one for one in changed if one.type != "NAMESPACE"] or changed
-    items = [Cell(f"{one.sign} {printable(str(one.key))}", SIGN_STYLES[one.sign]) for one in tables]
+    items = [Cell(f"{one.sign} {_named(one)}", SIGN_STYLES[one.sign]) for one in tables]
     return flow(screen, items, indent=indent)
+
+
+def _named(one: Difference) -> str:
+    """A key, with the version that a Delta table got."""
+    got = version(one.after)
+    return printable(str(one.key)) + (f" ({got})" if got else "")
 
 
 def commit_page(

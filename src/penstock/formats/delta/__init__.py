@@ -1,1 +1,1 @@
-"""Delta: the log of a table, read to a snapshot, and the rules for adding to it."""
+"""Delta tables: their protocol, their log and rows in storage, and the lake as the owner of their commits."""

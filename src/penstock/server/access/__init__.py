@@ -4,7 +4,7 @@
 - ``caller``: what the grants of a caller allow.
 - ``guarded``: a catalogue that answers a caller only what they may ask; every call has a rule there.
 - ``rights``: what the rules share: revisions that are read, keys that are left out.
-- ``reading``, ``writing``: the rules themselves.
+- ``reading``, ``writing``, ``delta``: the rules themselves.
 - ``locations``: where contents may say that tables are.
 """
 

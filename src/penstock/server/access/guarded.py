@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake import calls
+from penstock.lake import calls, delta_calls
 from penstock.lake.asked import asked
 from penstock.lake.catalogue import Catalogue
-from penstock.server.access import reading, writing
+from penstock.server.access import delta, reading, writing
 from penstock.server.access.caller import Caller
 from penstock.server.access.rights import Rights
 
@@ -49,6 +49,18 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.Transplant: writing.transplant,
     calls.Revert: writing.revert,
     calls.Rebase: writing.rebase,
+    delta_calls.CommitTables: delta.commit_tables,
+    delta_calls.GetTableVersions: delta.get_table_versions,
+    delta_calls.PublishTable: delta.publish_table,
+    delta_calls.CreateTable: delta.create_table,
+    delta_calls.AdoptTable: delta.adopt_table,
+    delta_calls.ReleaseTable: writing.for_administrators,
+    delta_calls.RecoverTable: delta.recover_table,
+    delta_calls.GetTableStatus: delta.get_table_status,
+    delta_calls.FindTable: delta.find_table,
+    delta_calls.CheckpointTable: delta.write_log,
+    delta_calls.CompactLog: delta.write_log,
+    delta_calls.CleanLog: writing.for_administrators,
 }
 """Every call with its rule: it checks, asks for no more than may be seen, and leaves out the rest."""
 

@@ -1,0 +1,180 @@
+"""How a table comes into the lake's hands, and leaves them: the intents that change whose it is.
+
+The bytes of such a commit are whole when it is asked for, and the kernel holds them. Whether an adoption came
+about, the table's own log decides, at the version that was asked for; here it is only promised and noted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.composing import HELD_MAX_BYTES, line_id, stage_body, uuid_of
+from penstock.formats.delta.lines.intents import Adopt, Create, Release, Settle
+from penstock.formats.delta.lines.line import (
+    Blobs,
+    Declared,
+    Entry,
+    Held,
+    Line,
+    Phase,
+    Terms,
+    declared_of,
+    keep,
+    line_of,
+    with_line,
+)
+from penstock.formats.delta.lines.proposal import refused
+from penstock.formats.delta.lines.ratifying import state_of
+from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_commit
+from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS
+from penstock.formats.delta.protocol.lint import Rules, State, check_bytes
+from penstock.formats.delta.protocol.names import CommitName
+from penstock.kernel.format import Applied, Refused, Table
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import encode
+
+Custody: TypeAlias = Create | Adopt | Settle | Release
+
+
+def prepare_custody(table: Table, commits: Commits, intent: Custody) -> None:
+    """Check what can be checked before the turn, and put what is too large for the kernel to storage."""
+    if isinstance(intent, Settle):
+        return
+    if isinstance(intent, Create):
+        _lint(table, intent.actions, State(), Rules())
+        if table.content is None:
+            _check_unused(commits, intent)
+    if isinstance(intent, Create | Adopt):
+        _ratified(table, commits, _new(intent), intent.actions)
+    elif isinstance(table.content, DeltaTable) and table.content.state:
+        _ratified(table, commits, table.content, intent.actions)
+
+
+def apply_custody(table: Table, commits: Commits, intent: Custody) -> Applied:
+    """The table after such a change. The same one a second time changes nothing."""
+    if isinstance(intent, Create | Adopt):
+        return _begin(table, commits, intent)
+    content = table.content
+    if not isinstance(content, DeltaTable) or not content.state:
+        if isinstance(intent, Settle):
+            return Applied(content)
+        raise Refused("does not exist")
+    if isinstance(intent, Settle):
+        return _settle(content, intent)
+    return _release(table, commits, content, intent)
+
+
+def _check_unused(commits: Commits, intent: Create) -> None:
+    """Refuse a location that has a log: of a table that this very request created, and that is dropped."""
+    first, second = commits.places.at(intent.location).read([str(CommitName(0)), str(CommitName(1))])
+    if second is not None or (first is not None and first != intent.actions):
+        raise Refused(f"cannot be created: there is a log at {intent.location} already")
+
+
+def _begin(table: Table, commits: Commits, intent: Create | Adopt) -> Applied:
+    if table.content is not None:
+        if isinstance(table.content, DeltaTable) and table.content.id == intent.id:
+            return Applied(table.content)
+        raise Refused("exists already")
+    phase, before = Phase.OWNED, -1
+    if isinstance(intent, Adopt):
+        phase, before = Phase.ADOPTING, intent.version - 1
+        if not table.is_default:
+            raise Refused("can be adopted on the default branch only")
+    content = _new(intent)
+    first = _ratified(table, commits, content, intent.actions)
+    if first.protocol is None or first.metadata is None:
+        raise InvalidRequest(
+            f"the first commit that the lake makes to '{table.key}' lacks protocol or metadata"
+        )
+    declared, packed = keep(Declared(first.protocol, first.metadata))
+    empty = Line(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
+    line, runs = empty.followed_by(first.entry)
+    return Applied(with_line(content, line), {declared: packed, **first.blobs, **runs}, _short(intent))
+
+
+def _settle(content: DeltaTable, intent: Settle) -> Applied:
+    line = line_of(content)
+    if content.id != intent.id or line.phase is Phase.OWNED:
+        return Applied(content)
+    if not intent.owned:
+        return Applied(None)
+    if line.phase is Phase.RELEASED:
+        raise Refused("was released, and cannot be kept")
+    owned = msgspec.structs.replace(line.published_to(line.latest), phase=Phase.OWNED)
+    return Applied(with_line(content, owned))
+
+
+def _release(table: Table, commits: Commits, content: DeltaTable, intent: Release) -> Applied:
+    line = line_of(content)
+    if not table.is_default:
+        raise Refused("can be released on the default branch only")
+    if line.phase is Phase.RELEASED and line.latest == intent.version:
+        return Applied(content)
+    if line.phase is not Phase.OWNED:
+        raise Refused(f"cannot be released while it is {line.phase}")
+    if intent.version != line.latest + 1:
+        raise Refused(
+            "was committed to while it was being released",
+            expected=f"version {intent.version - 1}",
+            found=f"version {line.latest}",
+        )
+    _lint(table, intent.actions, state_of(table, line), Rules(droppable=frozenset({MANAGED_COMMITS})))
+    last = _ratified(table, commits, content, intent.actions)
+    was = declared_of(line, table.read)
+    declared, packed = keep(Declared(last.protocol or was.protocol, last.metadata or was.metadata))
+    after, runs = line.followed_by(last.entry, declared)
+    released = msgspec.structs.replace(after, phase=Phase.RELEASED)
+    return Applied(with_line(content, released), {declared: packed, **last.blobs, **runs}, _short(intent))
+
+
+class _Whole(NamedTuple):
+    """A commit whose bytes are given, as an entry that the kernel holds."""
+
+    entry: Entry
+    blobs: Blobs
+    protocol: bytes | None
+    metadata: bytes | None
+
+
+def _ratified(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _Whole:
+    assert content.id is not None
+    lines = {type(line.action): line for line in parse_commit(data)}
+    raw = {kind: line.raw for kind, line in lines.items()}
+    info = lines[CommitInfo].action if CommitInfo in lines else None
+    if not isinstance(info, CommitInfo) or info.in_commit_timestamp is None:
+        raise InvalidRequest(f"the commit that changes whose '{table.key}' is lacks its time")
+    head, body = data, None
+    if len(data) > HELD_MAX_BYTES:
+        cut = data.find(b"\n") + 1
+        head, body = data[:cut], stage_body(table, commits, content.location, data[cut:])
+    held, packed = keep(Held(Terms(), head))
+    entry = Entry(
+        uuid=uuid_of(hashlib.sha256(data).digest()),
+        size=len(data),
+        timestamp_ms=info.in_commit_timestamp,
+        line=line_id(table, content.id),
+        held=held,
+        body="" if body is None else body.name,
+    )
+    return _Whole(entry, {held: packed}, raw.get(Protocol), raw.get(Metadata))
+
+
+def _lint(table: Table, data: bytes, before: State, rules: Rules) -> None:
+    problems = check_bytes(data, before, rules)
+    if problems:
+        raise refused(table.key, problems)
+
+
+def _new(intent: Create | Adopt) -> DeltaTable:
+    return DeltaTable(id=intent.id, location=intent.location)
+
+
+def _short(intent: Create | Adopt | Release) -> bytes:
+    """What is stored of an intent: the line has all the rest."""
+    return encode(msgspec.structs.replace(intent, actions=b""))

@@ -1,0 +1,217 @@
+"""Delta tables, as the kernel asks about them: what a change makes of a table, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, Throttled
+from penstock.formats.delta.errors import NotManaged
+from penstock.formats.delta.lines import merging
+from penstock.formats.delta.lines.attempt import Attempt, attempt, is_ratified, ratify_attempt
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.custody import apply_custody, prepare_custody
+from penstock.formats.delta.lines.intents import NAME, Commit, decode_intent
+from penstock.formats.delta.lines.line import Line, Phase, line_of, with_line
+from penstock.formats.delta.lines.proposal import Proposal
+from penstock.formats.delta.lines.ratifying import Checked, bring, check, known, ratify
+from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.kernel.format import Applied, Format, Refused, Table
+from penstock.model.clock import Clock
+from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.encoding import ObjectId, encode
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+from penstock.storage.places import Places
+
+UNPUBLISHED_MAX: Final = 10_000
+"""How far a table's log may lag behind its line on the default branch before commits have to wait."""
+
+
+class DeltaFormat(Format):
+    """Managed Delta tables. Those that other programs own are contents like any other."""
+
+    name = NAME
+
+    def __init__(
+        self,
+        places: Places,
+        owner: OwnerIdentity,
+        clock: Clock,
+        publisher: Publisher,
+        commits: Commits | None = None,
+        unpublished_max: int = UNPUBLISHED_MAX,
+    ) -> None:
+        self.commits = commits or Commits(places)
+        self._owner, self._clock, self._publisher = owner, clock, publisher
+        self._unpublished_max = unpublished_max
+
+    def manages(self, content: AnyContent) -> bool:
+        return isinstance(content, DeltaTable) and content.state != b""
+
+    # -- before the queue ------------------------------------------------------------------------------
+
+    def prepare(self, table: Table, change: Change) -> Any:
+        intent = decode_intent(change.intent)
+        now_ms = self._now_ms()
+        if not isinstance(intent, Commit):
+            return prepare_custody(table, self.commits, intent)
+        content = self._writable(table)
+        proposal = table.notes.get(("proposal", table.key))
+        if proposal is None:
+            proposal = Proposal(table.key, intent, self.commits.places, content.location)
+            table.notes["proposal", table.key] = proposal
+        if intent.version is not None:
+            return content.id, attempt(table, self.commits, content, proposal, now_ms)
+        return content.id, check(table, self.commits, content, proposal, now_ms)
+
+    def _writable(self, table: Table) -> DeltaTable:
+        """The table, if it is this lake's to decide about."""
+        content = table.content
+        if content is None:
+            raise Refused("does not exist")
+        if not isinstance(content, DeltaTable) or not content.state:
+            raise NotManaged(
+                f"'{table.key}' is no Delta table that this lake owns; adopt it first", table=str(table.key)
+            )
+        line = line_of(content)
+        check_phase(line)
+        about = known(table, line.declared)
+        owner = owner_of(about.protocol, about.metadata, str(table.key))
+        if not self._owner.owns(owner):
+            raise NotManaged(
+                f"'{table.key}' names {owner} as its owner, so this lake only reads it", table=str(table.key)
+            )
+        return content
+
+    # -- at its turn -----------------------------------------------------------------------------------
+
+    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+        if prepared is None:
+            intent = decode_intent(change.intent)
+            if isinstance(intent, Commit):
+                raise InvalidRequest(f"a commit to '{table.key}' was not prepared")
+            return apply_custody(table, self.commits, intent)
+        identity, checked = prepared
+        content = table.content
+        if not isinstance(content, DeltaTable) or content.id != identity:
+            raise Refused("is not the same any more: it was dropped or created anew")
+        line = line_of(content)
+        check_phase(line)
+        if isinstance(checked, Attempt):
+            return self._apply_attempt(table, content, line, checked)
+        return self._apply_checked(table, content, line, checked)
+
+    def _apply_attempt(self, table: Table, content: DeltaTable, line: Line, one: Attempt) -> Applied:
+        if is_ratified(table, self.commits, content, line, one):
+            return Applied(content)
+        after, blobs = ratify_attempt(table, self._shortened(table, content, line), one)
+        return Applied(with_line(content, after), blobs, _short(one.proposal.intent))
+
+    def _apply_checked(self, table: Table, content: DeltaTable, line: Line, checked: Checked) -> Applied:
+        now_ms = self._now_ms()
+        if not checked.is_done:
+            checked = bring(table, self.commits, content, line, checked, now_ms)
+        if checked.is_done:
+            return Applied(content)
+        line = self._shortened(table, content, line)
+        after, blobs = ratify(table, self.commits, content, line, checked, now_ms)
+        return Applied(with_line(content, after), blobs, _short(checked.proposal.intent))
+
+    def _shortened(self, table: Table, content: DeltaTable, line: Line) -> Line:
+        """A line without what is published by now, as the next version goes on from it.
+
+        ``Throttled`` if too much of it is not. Nothing is decided on it, since what it has forgotten may not
+        be in memory.
+        """
+        if not table.is_default or content.id is None:
+            return line
+        line = line.published_to(self._publisher.published(content.id))
+        backlog = line.latest - line.published
+        if backlog >= self._unpublished_max:
+            self._publisher.told(table.key, content, is_default=True)
+            raise Throttled(
+                f"{backlog} versions of '{table.key}' wait to be published, so no more are taken for now",
+                table=str(table.key),
+                backlog=backlog,
+            )
+        return line
+
+    # -- other ways to change a table ------------------------------------------------------------------
+
+    def merge(
+        self,
+        table: Table,
+        base: AnyContent | None,
+        source: AnyContent | None,
+        intents: Sequence[bytes] | None,  # noqa: ARG002
+    ) -> Applied:
+        return merging.merge(table, self.commits, _own(base), _own(source), self._now_ms())
+
+    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
+        return merging.restore(table, self.commits, _own(wanted), self._now_ms())
+
+    def admit(self, table: Table, content: AnyContent | None) -> None:
+        if content is not None:
+            raise Refused("is a table that the lake owns, whose state is not put but committed")
+        if isinstance(table.content, DeltaTable) and table.content.state:
+            phase = line_of(table.content).phase
+            if phase is Phase.ADOPTING:
+                raise Refused("is being adopted; see how that ends first: penstock delta status")
+            if phase is Phase.RELEASED:
+                raise Refused("is being released, and goes by itself once its log is complete")
+
+    def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
+        if not isinstance(before, DeltaTable) or not isinstance(after, DeltaTable):
+            return "would appear or vanish; merge the branch, or drop the table"
+        if before.id != after.id or not before.state or not after.state:
+            return "would become another table; merge the branch instead"
+        was, becomes = line_of(before), line_of(after)
+        if becomes.tail is not None:
+            return "has versions of another branch; merge that branch instead"
+        if becomes.latest < was.latest:
+            return (
+                f"would fall back from version {was.latest} to {becomes.latest}; revert the commits instead"
+            )
+        return None
+
+    # -- after the swap --------------------------------------------------------------------------------
+
+    def landed(
+        self,
+        key: Key,
+        content: AnyContent | None,
+        commit: ObjectId,  # noqa: ARG002
+        *,
+        branch: str,  # noqa: ARG002
+        is_default: bool,
+    ) -> None:
+        if isinstance(content, DeltaTable) and content.state:
+            if is_default:
+                self.commits.landed(content)
+            self._publisher.told(key, content, is_default=is_default)
+
+    def _now_ms(self) -> int:
+        return self._clock() // 1000
+
+
+def check_phase(line: Line) -> None:
+    """Refuse commits to a table that is on its way in or out."""
+    if line.phase is Phase.RELEASED:
+        raise Refused("was handed back to the file system: commit to its log, or adopt it again")
+    if line.phase is Phase.ADOPTING:
+        raise Refused("is being adopted, and it is not known yet whether that came about: try again")
+
+
+def _own(content: AnyContent | None) -> DeltaTable | None:
+    if content is None or (isinstance(content, DeltaTable) and content.state):
+        return content
+    raise Refused("is not owned by the lake on both sides")
+
+
+def _short(intent: Commit) -> bytes:
+    """What is stored of an intent: the line has all the rest."""
+    return encode(msgspec.structs.replace(intent, actions=b"", reads=None, replaces=None))

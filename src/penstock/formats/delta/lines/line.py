@@ -1,0 +1,295 @@
+"""A line: what the lake knows of a Delta table, and all that a branch needs to read and to extend it.
+
+Versions up to ``published`` are in the table's own log. Those after it are the line's entries, each a commit
+that was ratified: the name of its file and, where its version was assigned at its turn, the kernel object
+that holds its bytes. A reader takes published versions from the log and the others by the names given here,
+never by listing: a branch that left at version 10 must not see what became version 11 elsewhere.
+
+Entries are kept in runs that do not change any more, the newest few in the content itself, so that a commit
+costs the same however long the line is.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import Damaged
+from penstock.formats.delta.protocol.names import StagedName
+from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.kernel.format import blob
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId, decoder, encode
+
+RUN_MAX: Final = 16
+"""So many entries, or runs of the same level, become one run."""
+PACKED_FROM_BYTES: Final = 64 * 1024
+"""Metadata beyond this size is compressed: a schema of thousands of columns fits into an object then."""
+FOLDER: Final = "_penstock/"
+"""Below the table's root: what other engines do not look at, and do not clean up."""
+
+Read = Callable[[ObjectId], bytes]
+Blobs = dict[ObjectId, bytes]
+
+
+class Phase(StrEnum):
+    """Whose table it is."""
+
+    ADOPTING = "adopting"
+    """The lake has promised to own it; whether it does, the file of the last entry in the log tells."""
+    OWNED = "owned"
+    RELEASED = "released"
+    """It goes back to the file system: no more commits, only publishing is left."""
+
+
+class Terms(msgspec.Struct, frozen=True, array_like=True):
+    """On what a commit rests: what must not have changed for it to be repeated elsewhere."""
+
+    reads: Reads = Reads(whole_table=True)
+    replaces: tuple[Partitions, ...] | None = None
+    """It removed whatever files were there, in these partitions, at its turn."""
+    changes_data: bool = True
+    """Whether its operation is of a kind that changes rows."""
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """What the kernel holds of a commit."""
+
+    terms: Terms = Terms()
+    head: bytes | None = None
+    """The first bytes of its file; all of them, unless the entry names a body. ``None``: its writer wrote
+    the file, and nothing is held but the terms."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A ratified commit. Its version follows from its place in the line."""
+
+    uuid: bytes
+    size: int
+    """Of its file, in bytes."""
+    timestamp_ms: int
+    """Its in-commit timestamp."""
+    line: bytes = b""
+    """Whose folder its file is in; nothing is the default branch's."""
+    held: ObjectId | None = None
+    """The object with its ``Held``; ``None`` stands for ``Held()``."""
+    body: str = ""
+    """The file, by its name below the table's root, that follows after the held bytes."""
+
+    def name(self, version: int) -> str:
+        """Of its file that is not published, below the table's root."""
+        if not self.line:
+            return str(StagedName(version, UUID(bytes=self.uuid)))
+        return f"{line_folder(self.line)}{version:020}.{UUID(bytes=self.uuid)}.json"
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Entries in a row, or runs of them, as one kernel object."""
+
+    first: int
+    last: int
+    level: int
+    id: ObjectId
+
+
+class Declared(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the table is at the end of a line: the last lines of the log that say so."""
+
+    protocol: bytes
+    metadata: bytes
+    is_packed: bool = False
+    """Whether the metadata is compressed, as that of a table with very many columns is when it is stored."""
+
+
+class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A Delta table on a branch."""
+
+    phase: Phase
+    published: int
+    """Versions up to this one are read from the log. It may be more by now: publishing changes no content."""
+    latest: int
+    timestamp_ms: int
+    """Of the latest version."""
+    declared: ObjectId
+    """The object with its ``Declared``."""
+    tail: int | None = None
+    """The first version that is not the default branch's; ``None`` if all are."""
+    entries: tuple[Entry, ...] = ()
+    """The newest; the last of them is the latest version."""
+    runs: tuple[Run, ...] = ()
+    """Those before them, oldest first."""
+
+    @property
+    def fork(self) -> int:
+        """The last version that is the default branch's."""
+        return self.latest if self.tail is None else self.tail - 1
+
+    @property
+    def held(self) -> tuple[ObjectId, ...]:
+        """The kernel objects that the line needs."""
+        entries = (entry.held for entry in self.entries if entry.held is not None)
+        return (self.declared, *entries, *(run.id for run in self.runs))
+
+    def followed_by(self, entry: Entry, declared: ObjectId | None = None) -> tuple[Line, Blobs]:
+        """The line with one more version, and the objects that it takes to keep it."""
+        entries, runs, blobs = self.entries, self.runs, Blobs()
+        if len(entries) == RUN_MAX:
+            first = self.latest - len(entries) + 1
+            held = tuple(one.held for one in entries if one.held is not None)
+            runs = (*runs, _run(blobs, first, self.latest, 0, entries, held))
+            entries, runs = (), _folded(runs, blobs)
+        line = msgspec.structs.replace(
+            self,
+            latest=self.latest + 1,
+            timestamp_ms=entry.timestamp_ms,
+            declared=self.declared if declared is None else declared,
+            tail=self.latest + 1 if self.tail is None and entry.line else self.tail,
+            entries=(*entries, entry),
+            runs=runs,
+        )
+        return line, blobs
+
+    def published_to(self, version: int) -> Line:
+        """The line once versions up to this one are known to be in the log: they are forgotten here."""
+        if version <= self.published:
+            return self
+        published = min(version, self.fork)
+        first = self.latest - len(self.entries) + 1
+        return msgspec.structs.replace(
+            self,
+            published=published,
+            entries=self.entries[max(0, published + 1 - first) :],
+            runs=tuple(run for run in self.runs if run.last > published),
+        )
+
+    def since(self, version: int, read: Read) -> Iterator[tuple[int, Entry]]:
+        """The entries after a version with their versions, oldest first; published ones are left out."""
+        after = max(version, self.published)
+        for run in self.runs:
+            yield from _of_run(run, after, read)
+        first = self.latest - len(self.entries) + 1
+        for number, entry in enumerate(self.entries, first):
+            if number > after:
+                yield number, entry
+
+    def at(self, version: int, read: Read) -> Entry | None:
+        """The entry of a version; ``None`` if the line has none, as where it is published."""
+        first = self.latest - len(self.entries) + 1
+        if version >= first:
+            return self.entries[version - first] if version <= self.latest else None
+        found = next(self.since(version - 1, read), None)
+        return found[1] if found is not None and found[0] == version else None
+
+
+class Tip(NamedTuple):
+    """The end of a line at a moment: enough to tell whether a later one goes on from there."""
+
+    version: int
+    uuid: bytes
+    """Nothing for a version of the default branch, of which there is one."""
+
+    @classmethod
+    def of(cls, line: Line) -> Tip:
+        return cls(line.latest, b"" if line.tail is None else line.entries[-1].uuid)
+
+    def is_on(self, line: Line, read: Read) -> bool:
+        """Whether a line has this very version. The default branch only moves forward (M1)."""
+        if not self.uuid:
+            return self.version <= line.fork
+        entry = line.at(self.version, read)
+        return entry is not None and entry.uuid == self.uuid
+
+
+def line_folder(line: bytes) -> str:
+    """Where a line that is not the default branch's keeps its files, below the table's root."""
+    return f"{FOLDER}{line.hex()}/"
+
+
+def line_of(content: DeltaTable) -> Line:
+    """What a content of a managed table says. ``Damaged`` if it cannot be read."""
+    try:
+        line: Line = _decode_line(content.state)
+    except msgspec.MsgspecError as problem:
+        raise Damaged(f"the line of table {content.id} cannot be read: {problem}") from None
+    return line
+
+
+def with_line(content: DeltaTable, line: Line) -> DeltaTable:
+    """The content that says so."""
+    return msgspec.structs.replace(content, state=encode(line), held=line.held)
+
+
+def held_of(entry: Entry, read: Read) -> Held:
+    """What the kernel holds of a commit."""
+    if entry.held is None:
+        return Held()
+    held: Held = _decode_held(read(entry.held))
+    return held
+
+
+def declared_of(line: Line, read: Read) -> Declared:
+    """What the table is at the end of a line."""
+    return unpacked(read(line.declared))
+
+
+def unpacked(data: bytes) -> Declared:
+    """What a table is, from the bytes that ``keep`` made of it."""
+    declared: Declared = _decode_declared(data)
+    if not declared.is_packed:
+        return declared
+    return Declared(declared.protocol, zlib.decompress(declared.metadata))
+
+
+def keep(value: Held | Declared) -> tuple[ObjectId, bytes]:
+    """A value as a kernel object: its id and its bytes. ``InvalidContent`` if it is too large for one."""
+    if isinstance(value, Declared) and len(value.metadata) > PACKED_FROM_BYTES and not value.is_packed:
+        value = Declared(value.protocol, zlib.compress(value.metadata), is_packed=True)
+    return blob(encode(value))
+
+
+_decode_line = decoder(Line).decode
+_decode_held = decoder(Held).decode
+_decode_declared = decoder(Declared).decode
+_decode_entries = decoder(tuple[Entry, ...]).decode
+_decode_runs = decoder(tuple[Run, ...]).decode
+
+
+def _run(
+    blobs: Blobs,
+    first: int,
+    last: int,
+    level: int,
+    parts: tuple[Entry | Run, ...],
+    held: tuple[ObjectId, ...],
+) -> Run:
+    one, data = blob(encode(parts), held)
+    blobs[one] = data
+    return Run(first, last, level, one)
+
+
+def _folded(runs: tuple[Run, ...], blobs: Blobs) -> tuple[Run, ...]:
+    """Runs of which no level has ``RUN_MAX``, as digits of a number."""
+    level = 0
+    while sum(run.level == level for run in runs) >= RUN_MAX:
+        same = tuple(run for run in runs if run.level == level)
+        higher = _run(blobs, same[0].first, same[-1].last, level + 1, same, tuple(run.id for run in same))
+        runs = (*(run for run in runs if run.level > level), higher)
+        level += 1
+    return runs
+
+
+def _of_run(run: Run, after: int, read: Read) -> Iterator[tuple[int, Entry]]:
+    if run.last <= after:
+        return
+    if run.level:
+        for lower in _decode_runs(read(run.id)):
+            yield from _of_run(lower, after, read)
+        return
+    for number, entry in enumerate(_decode_entries(read(run.id)), run.first):
+        if number > after:
+            yield number, entry

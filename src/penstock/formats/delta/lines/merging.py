@@ -1,0 +1,360 @@
+"""Merging Delta tables: two lines of one table become one.
+
+One side's line stays and gets one version more, with the net change of the other. On the default branch its
+own line stays, since its log is public and only grows. On other branches the line stays that goes along with
+the default branch further: so a branch is always a part of the default branch's line and a tail of its own.
+
+The net change is held against what the other side committed meanwhile, by the rules for any transaction that
+was overtaken, and checked like any other commit before it is ratified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.formats.delta.errors import UnsupportedFeature
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.difference import Difference
+from penstock.formats.delta.lines.line import (
+    Blobs,
+    Declared,
+    Line,
+    Phase,
+    Read,
+    Tip,
+    keep,
+    line_of,
+    with_line,
+)
+from penstock.formats.delta.lines.net import (
+    RESTORE,
+    Net,
+    Step,
+    but_replacements_of,
+    fold,
+    fold_all,
+    news,
+    told_by,
+)
+from penstock.formats.delta.lines.next_versions import WAY_OUT, NextVersions, seeing_blobs, stamp
+from penstock.formats.delta.lines.ratifying import Known, known
+from penstock.formats.delta.lines.standing import Standing, begin, noted, steps, versions
+from penstock.formats.delta.protocol.actions import Add, Remove, write_action
+from penstock.formats.delta.protocol.conflicts import Conflict, rebase
+from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
+from penstock.formats.delta.protocol.transaction import Transaction, Winner
+from penstock.kernel.format import Applied, Refused, Table
+from penstock.model.content import DeltaTable
+
+WINNERS_MAX: Final = 256
+"""Beyond so many commits, files that are only added are looked up in the table instead of in each of them."""
+MERGED: Final = {"operation": "MERGE BRANCH", "operationParameters": {}}
+
+
+def merge(
+    table: Table, commits: Commits, base: DeltaTable | None, source: DeltaTable | None, now_ms: int
+) -> Applied:
+    """The table after a source's changes since a base.
+
+    ``Refused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told without
+    table storage.
+    """
+    target = _managed(table)
+    if source is None:
+        return _drop(target, base)
+    _check_phase(source, "on the other side ")
+    if target is None:
+        return _arrive(table, commits, base, source, now_ms)
+    _check_phase(target)
+    _check_same(target, source)
+    begin(table, target.location, target)
+    return _Merging(table, commits, base, target, source, now_ms).result()
+
+
+def restore(table: Table, commits: Commits, wanted: DeltaTable | None, now_ms: int) -> Applied:
+    """The table in a wanted state, by a new version: a log does not go back. Raises as ``merge``."""
+    target = _managed(table)
+    if target is not None:
+        _check_phase(target)
+    if wanted is None:
+        return Applied(None)
+    if target is None and isinstance(table.last, DeltaTable):
+        target = with_line(table.last, line_of(table.last))
+    if target is None:
+        _check_phase(wanted, "on the other side ")
+        return _arrive(table, commits, None, wanted, now_ms)
+    _check_same(target, wanted)
+    line, tip = line_of(target), Tip.of(line_of(wanted))
+    if Tip.of(line) == tip:
+        return Applied(target)
+    if not table.is_default and Tip.of(line).is_on(line_of(wanted), table.read):
+        _check_phase(wanted, "on the other side ")
+        return Applied(wanted)
+    begin(table, target.location, target)
+    difference = Standing(table, commits, target, stamp(table, now_ms)).until(wanted)
+    is_now = known(table, line.declared)
+    net = difference.net(is_now.protocol, is_now.metadata, with_batches=False)
+    told = {"operation": RESTORE, "operationParameters": {"version": str(tip.version)}}
+    return NextVersions(table, commits, target, line, now_ms, told).all([net])
+
+
+# --- one side has no table --------------------------------------------------------------------------------
+
+
+def _drop(target: DeltaTable | None, base: DeltaTable | None) -> Applied:
+    """The source has dropped the table, or given it another name."""
+    if target is None:
+        return Applied(None)
+    _check_phase(target)
+    if base is None or base.id != target.id or Tip.of(line_of(base)) != Tip.of(line_of(target)):
+        was = "" if base is None else f" since version {line_of(base).latest}"
+        raise Refused(
+            f"was dropped or renamed on the other side, and is at version {line_of(target).latest} here,"
+            f" changed{was}; drop or rename it here too, or keep it with the mode 'drop'"
+        )
+    return Applied(None)
+
+
+def _arrive(
+    table: Table, commits: Commits, base: DeltaTable | None, source: DeltaTable, now_ms: int
+) -> Applied:
+    """The source has a table that is not here."""
+    line = line_of(source)
+    if base is not None and base.id == source.id:
+        if Tip.of(line_of(base)) == Tip.of(line):
+            return Applied(None)
+        raise Refused(
+            f"was dropped or renamed here, and changed on the other side: version {line_of(base).latest} has"
+            f" become {line.latest} there; bring it back with the mode 'force', or leave it with 'drop'"
+        )
+    if isinstance(table.last, DeltaTable):
+        return restore(table, commits, source, now_ms)
+    if not table.is_default or line.tail is None:
+        return Applied(source)
+    schema_string = known(table, line.declared).metadata.schema_string
+    nets = fold(steps(table, commits, source, line.fork, line.latest), schema_string)
+    start, blobs = _until_fork(table, commits, source)
+    seeing = seeing_blobs(table, blobs)
+    begin(seeing, source.location, None if line.fork < 0 else with_line(source, start))
+    return NextVersions(seeing, commits, source, start, now_ms, MERGED, blobs).all(nets)
+
+
+def _until_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Line, Blobs]:
+    """The part of a line that is the default branch's, and the objects that it takes to keep it."""
+    line = line_of(content)
+    fork = line.fork
+    published = min(line.published, fork)
+    part = msgspec.structs.replace(
+        line, published=published, latest=published, timestamp_ms=-1, tail=None, entries=(), runs=()
+    )
+    if fork < 0:
+        return part, {}
+
+    def read() -> tuple[int, Declared]:
+        snapshot = commits.snapshot(content, table.read, fork)
+        info = commits.info(table, content.location, fork, line.at(fork, table.read))
+        time_ms = None if info is None else info.in_commit_timestamp
+        return time_ms or 0, Declared(write_action(snapshot.protocol), write_action(snapshot.metadata))
+
+    time_ms, declared = noted(table, ("delta fork", content.location, Tip.of(line)), read)
+    one, data = keep(declared)
+    blobs = {one: data}
+    for _, entry in line.since(published, table.read):
+        if part.latest < fork:
+            part, runs = part.followed_by(entry)
+            blobs |= runs
+    return msgspec.structs.replace(part, timestamp_ms=time_ms, declared=one), blobs
+
+
+# --- both sides have it -----------------------------------------------------------------------------------
+
+
+class _Merging:
+    """Two lines of a table, and where they parted."""
+
+    def __init__(
+        self,
+        table: Table,
+        commits: Commits,
+        base: DeltaTable | None,
+        target: DeltaTable,
+        source: DeltaTable,
+        now_ms: int,
+    ) -> None:
+        self._table, self._commits, self._now_ms = table, commits, now_ms
+        self._base = base if base is not None and base.id == target.id else None
+        self._base_tip = Tip(-1, b"") if self._base is None else Tip.of(line_of(self._base))
+        self._target, self._source = target, source
+
+    def result(self) -> Applied:
+        target, source = line_of(self._target), line_of(self._source)
+        read = self._table.read
+        if Tip.of(source).is_on(target, read):
+            return Applied(self._target)
+        # What a transplant brings has no base on the target's line: then nothing but its own change may come.
+        may_take = not self._table.is_default and self._base_tip.is_on(target, read)
+        if may_take and Tip.of(target).is_on(source, read):
+            return Applied(self._source)
+        if may_take and source.fork > target.fork:
+            return self._on_top(self._source, self._target)
+        return self._on_top(self._target, self._source)
+
+    def _on_top(self, stays: DeltaTable, comes: DeltaTable) -> Applied:
+        """One side's line, and the net change of the other as its next version."""
+        line = line_of(stays)
+        parted = _parted(line, line_of(comes), self._table.read)
+        since, nets, mine = self._nets(stays, comes, parted)
+        after = max(parted, self._base_tip.version if self._base_tip.is_on(line, self._table.read) else -1)
+        standing = Standing(self._table, self._commits, stays, stamp(self._table, self._now_ms))
+        landing = []
+        for net in nets:
+            if net.doubtful:
+                net = net.settled(self._live_before(comes, net))
+            landing.append(self._checked(stays, after, since, net, mine, standing))
+        return NextVersions(self._table, self._commits, stays, line, self._now_ms, MERGED).all(
+            landing, standing
+        )
+
+    def _nets(
+        self, stays: DeltaTable, comes: DeltaTable, parted: int
+    ) -> tuple[int, tuple[Net, ...], list[Step]]:
+        """From which version on a side's commits are to be brought, what they come to, and its commits since
+        the lines parted that the other side has by an earlier merge."""
+        line = line_of(comes)
+        declared = known(self._table, line.declared)
+        if self._base_tip.is_on(line, self._table.read):
+            since = max(parted, self._base_tip.version)
+            brought = steps(self._table, self._commits, comes, since, line.latest)
+            known_to_both = steps(self._table, self._commits, comes, parted, since)
+            return since, fold(brought, declared.metadata.schema_string), known_to_both
+        base = self._base
+        assert base is not None  # nothing is on every line
+
+        def read() -> Difference:
+            before, after = (self._commits.snapshot(one, self._table.read) for one in (base, comes))
+            return Difference.between(before, after, stamp(self._table, self._now_ms))
+
+        key = ("delta difference", comes.location, self._base_tip, Tip.of(line))
+        was = known(self._table, line_of(base).declared)
+        net = noted(self._table, key, read).net(was.protocol, was.metadata, with_batches=True)
+        schema_string = declared.metadata.schema_string
+        theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
+        own = but_replacements_of(theirs, steps(self._table, self._commits, comes, parted, line.latest))
+        folded = fold_all(own, schema_string)
+        return self._base_tip.version, (told_by(net, folded),), []
+
+    def _checked(
+        self, stays: DeltaTable, after: int, since: int, net: Net, mine: list[Step], standing: Standing
+    ) -> Net:
+        """A net change that goes with what the other side committed meanwhile, or ``Refused``."""
+        line, table = line_of(stays), self._table
+        if not net.actions and net.terms.replaces is None:
+            return net
+        was = self._known_before(stays, after)
+        is_same = was == known(table, line.declared)
+        if net.only_adds and is_same and line.latest - after > WINNERS_MAX:
+            there = standing.live({add.key.path for add in net.adds})
+            return net.without(frozenset(add.key for add in net.adds if add.key.path in there))
+        found = news(steps(table, self._commits, stays, after, line.latest), mine, net)
+        net = net.without(found.shared)
+        transaction = Transaction(
+            read_version=since,
+            protocol=was.protocol,
+            metadata=was.metadata,
+            isolation=Isolation.SERIALIZABLE if net.is_strict else _isolation(was, net),
+            actions=net.actions,
+            reads=net.terms.reads,
+        )
+        try:
+            outcome = rebase([Winner(step.version, step.actions) for step in found.winners], transaction)
+        except UnsupportedFeature as problem:
+            raise Refused(f"was changed on both sides, and {problem.message}; {WAY_OUT}") from None
+        if isinstance(outcome, Conflict):
+            raise _refused(outcome, net)
+        return net
+
+    def _known_before(self, stays: DeltaTable, after: int) -> Known:
+        """What the table was before the other side's commits that are checked."""
+        if self._base is not None:
+            return known(self._table, line_of(self._base).declared)
+        if after < 0 or after == line_of(stays).latest:
+            return known(self._table, line_of(stays).declared)
+
+        def read() -> Known:
+            snapshot = self._commits.snapshot(stays, self._table.read, after)
+            return Known(snapshot.protocol, snapshot.metadata)
+
+        return noted(self._table, ("delta known", stays.location, after, Tip.of(line_of(stays))), read)
+
+    def _live_before(self, comes: DeltaTable, net: Net) -> dict[str, str | None]:
+        paths = sorted({remove.key.path for remove in net.doubtful})
+
+        def read() -> dict[str, str | None]:
+            return self._commits.snapshot(comes, self._table.read, net.after).live(paths)
+
+        tip = Tip.of(line_of(comes))
+        return noted(self._table, ("delta before", comes.location, tip, net.after, *paths), read)
+
+
+def _isolation(was: Known, net: Net) -> Isolation:
+    return isolation_for(
+        table_isolation(was.metadata), net.actions, operation_changes_data=net.terms.changes_data
+    )
+
+
+def _parted(one: Line, other: Line, read: Read) -> int:
+    """The last version that two lines share. Both begin with a part of the default branch's."""
+    parted = min(one.fork, other.fork)
+    pairs = zip(
+        versions(one, parted, one.latest, read), versions(other, parted, other.latest, read), strict=False
+    )
+    for (version, mine), (_, theirs) in pairs:
+        if mine is None or theirs is None or (mine.uuid, mine.line) != (theirs.uuid, theirs.line):
+            break
+        parted = version
+    return parted
+
+
+def _refused(conflict: Conflict, net: Net) -> Refused:
+    """Both sides, and the way out, where a person has to decide."""
+    told = str(conflict).partition("; this transaction read")[0].replace("this transaction", "the other side")
+    counts = [_count(net.adds, "added"), _count(net.removes, "removed")]
+    changes = ", ".join(filter(None, counts)) or "no files"
+    return Refused(
+        f"was changed on both sides: {told} (rule {conflict.rule});"
+        f" the other side has changed it since version {conflict.read_version}: {changes}; {WAY_OUT}",
+        expected=f"version {conflict.read_version}",
+        found=f"version {conflict.winner}",
+    )
+
+
+def _count(files: Sequence[Add | Remove], word: str) -> str:
+    return f"{len(files)} file{'' if len(files) == 1 else 's'} {word}" if files else ""
+
+
+def _managed(table: Table) -> DeltaTable | None:
+    content = table.content
+    if content is None or (isinstance(content, DeltaTable) and content.state):
+        return content
+    raise Refused("is something else here than on the other side, where the lake owns it; rename one of them")
+
+
+def _check_same(target: DeltaTable, source: DeltaTable) -> None:
+    if target.id != source.id or target.location != source.location:
+        raise Refused(
+            f"is another table here ({target.location}) than on the other side ({source.location});"
+            " rename one of them, or keep this one with the mode 'drop'"
+        )
+
+
+def _check_phase(content: DeltaTable, where: str = "") -> None:
+    phase = line_of(content).phase
+    if phase is Phase.RELEASED:
+        raise Refused(
+            f"{where}was handed back to the file system, and changes no more; leave it out with 'drop'"
+        )
+    if phase is Phase.ADOPTING:
+        raise Refused(f"{where}is being adopted, and it is not known yet whether that came about; try again")

@@ -1,0 +1,401 @@
+"""The net change of a branch: what several commits come to, as one that can be ratified elsewhere.
+
+A file that was added and removed again is neither. Of metadata, protocol, domains and batches the last one
+counts. What the commits had read is what the net change has read.
+
+A commit that *replaced* partitions had not picked the files that it removed: it removed what was there. So
+its removes are left out, and found anew where the net change lands. Without that, two branches that both
+wrote a table anew would merge to both their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from penstock.formats.delta.lines.line import Terms
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    Cdc,
+    CommitInfo,
+    FileKey,
+    Remove,
+    reconciliation_key,
+)
+from penstock.formats.delta.protocol.transaction import Partitions, Reads, Region, last
+
+FileActionT = TypeVar("FileActionT", Add, Remove)
+StateKey = tuple[str, str, str | None]
+
+RESTORE: Final = "RESTORE"
+"""The operation that brings a table back into a state that it had."""
+
+
+class Step(NamedTuple):
+    """A commit of a branch."""
+
+    version: int
+    actions: tuple[Action, ...]
+    terms: Terms
+
+
+class Net(msgspec.Struct, frozen=True, kw_only=True):
+    """What commits come to. Actions of a kind are in the order in which their commits had them."""
+
+    state: tuple[Action, ...] = ()
+    """Protocol, metadata, domains and batches."""
+    removes: tuple[Remove, ...] = ()
+    """Without those of files that were replaced."""
+    adds: tuple[Add, ...] = ()
+    feed: tuple[Cdc, ...] = ()
+    terms: Terms = Terms(Reads())
+    doubtful: tuple[Remove, ...] = ()
+    """Of files that were added without new rows and then removed: they count if the file was there before,
+    and had only been added once more."""
+    after: int = -1
+    """The version before the first of the commits."""
+    is_strict: bool = False
+    """No file may have come meanwhile."""
+    there: frozenset[FileKey] = frozenset()
+    """Files that it does not bring because they are there, and that it does not replace either."""
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        return (*self.state, *self.removes, *self.adds, *self.feed)
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether it brings new files, and depends on nothing but that the table is still the same."""
+        rest = (self.state, self.removes, self.feed, self.doubtful)
+        reads = self.terms.reads
+        return not any(rest) and reads == Reads() and self.terms.replaces is None
+
+    def without(self, keys: frozenset[FileKey]) -> Net:
+        """The rest, where some of its files are what they should be already."""
+        return msgspec.structs.replace(
+            self,
+            removes=tuple(one for one in self.removes if one.key not in keys),
+            adds=tuple(one for one in self.adds if one.key not in keys),
+            there=self.there | keys,
+        )
+
+    def settled(self, live: Mapping[str, str | None]) -> Net:
+        """The same without doubts, once it is known which files were there before."""
+        were = [one for one in self.doubtful if one.key in live.items()]
+        return msgspec.structs.replace(self, removes=(*self.removes, *were), doubtful=())
+
+
+def fold(steps: Sequence[Step], schema_string: str) -> tuple[Net, ...]:
+    """What commits come to, oldest first: as one, if it can be one.
+
+    Whoever reads the change feed of a version that has files of it looks at nothing else there. So where
+    some commits have such files and others changed data without, they come in groups, one after the other.
+    """
+    groups: list[list[Step]] = []
+    has_feed: bool | None = None
+    for step in steps:
+        kind = _has_feed(step)
+        if not groups or (has_feed is not None and kind is (not has_feed)):
+            groups.append([])
+        groups[-1].append(step)
+        has_feed = has_feed if kind is None else kind
+    return tuple(fold_all(group, schema_string) for group in groups)
+
+
+def fold_all(steps: Sequence[Step], schema_string: str) -> Net:
+    """What commits come to as one, whatever that does to a change feed."""
+    return _Folding(schema_string).all(steps)
+
+
+def _has_feed(step: Step) -> bool | None:
+    """``None`` if it does not matter, since no rows changed."""
+    if any(isinstance(action, Cdc) for action in step.actions):
+        return True
+    changes = any(isinstance(action, Add | Remove) and action.data_change for action in step.actions)
+    return False if changes else None
+
+
+def told_by(difference: Net, folded: Net) -> Net:
+    """A difference that rests on what the commits rest on that led to it.
+
+    If they replaced files it is strict: whether what came meanwhile should go too, a person has to say.
+    """
+    if folded.terms.replaces is None:
+        return msgspec.structs.replace(difference, terms=folded.terms)
+    return msgspec.structs.replace(difference, is_strict=True)
+
+
+def but_replacements_of(theirs: Iterable[Step], steps: Iterable[Step]) -> list[Step]:
+    """Commits without the replacements that came from the other side, which are not to be done there again.
+
+    They are told by their files. One that left no file counts as come from there: in doubt nothing goes.
+    """
+    added = {one.key for step in theirs for one in step.actions if isinstance(one, Add)}
+    return [
+        step
+        if any(isinstance(one, Add) and one.key not in added for one in step.actions)
+        else step._replace(terms=msgspec.structs.replace(step.terms, replaces=None))
+        for step in steps
+    ]
+
+
+class _Replacement(NamedTuple):
+    """A commit that replaced files, and what the commits before it came to."""
+
+    files: list[Add | Remove]
+    added: dict[FileKey, Add]
+    removed: dict[FileKey, Remove]
+    terms: Terms
+    was_written_anew: bool
+
+    @property
+    def victims(self) -> list[FileKey]:
+        return [one.key for one in self.files if isinstance(one, Remove)]
+
+    def is_undone(self, added: Mapping[FileKey, Add]) -> bool:
+        """Whether its files have gone by now, and all those are back that it removed."""
+        own = (one.key for one in self.files if isinstance(one, Add))
+        is_gone = bool(self.files) and not any(key in added for key in own)
+        return is_gone and all(key in added for key in self.victims)
+
+
+class _Folding:
+    """What the commits so far come to."""
+
+    def __init__(self, schema_string: str) -> None:
+        self._schema_string = schema_string
+        self._state: dict[StateKey, Action] = {}
+        self._added: dict[FileKey, Add] = {}
+        self._removed: dict[FileKey, Remove] = {}
+        self._doubtful: dict[FileKey, Remove] = {}
+        self._returned: set[FileKey] = set()
+        """Files that were removed and added again: they are as they were."""
+        self._feed: list[Cdc] = []
+        self._terms = Terms(Reads(), changes_data=False)
+        self._is_written_anew = False
+        self._replacements: list[_Replacement] = []
+        self._is_mixed = False
+        """A file with new rows was rewritten, as if there had been none: what is left brings them."""
+
+    def all(self, steps: Sequence[Step]) -> Net:
+        for step in steps:
+            self._take(step)
+        return Net(
+            state=tuple(self._state.values()),
+            removes=tuple(map(self._telling, self._removed.values())),
+            adds=tuple(
+                one if key in self._returned else self._telling(one) for key, one in self._added.items()
+            ),
+            feed=tuple(self._feed),
+            terms=self._terms,
+            doubtful=tuple(map(self._telling, self._doubtful.values())),
+            after=steps[0].version - 1 if steps else -1,
+        )
+
+    def _telling(self, action: FileActionT) -> FileActionT:
+        return msgspec.structs.replace(action, data_change=True) if self._is_mixed else action
+
+    def _take(self, step: Step) -> None:
+        if step.terms.replaces is not None:
+            before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew
+            files = [one for one in step.actions if isinstance(one, Add | Remove)]
+            self._replacements.append(_Replacement(files, *before))
+        region = self._replaced(step.terms.replaces)
+        self._rest_on(step.terms)
+        for action in step.actions:
+            if isinstance(action, Remove):
+                self._remove(action, region)
+        for action in step.actions:
+            match action:
+                case Add():
+                    self._add(action)
+                case Cdc():
+                    self._feed.append(action)
+                case Remove() | CommitInfo():
+                    pass
+                case _:
+                    if (key := reconciliation_key(action)) is not None:
+                        self._state[key] = action
+        info = last(step.actions, CommitInfo)
+        if info is not None and info.operation == RESTORE:
+            while self._replacements and self._replacements[-1].is_undone(self._added):
+                self._undo(self._replacements.pop(), step.terms)
+
+    def _undo(self, replacement: _Replacement, terms: Terms) -> None:
+        """Take a replacement back: elsewhere, nothing is to go because of it."""
+        self._terms, self._is_written_anew = replacement.terms, replacement.was_written_anew
+        self._removed = {**replacement.removed, **self._removed}
+        for key in replacement.victims:
+            was = replacement.added.get(key)
+            self._added[key] = was or msgspec.structs.replace(self._added[key], data_change=False)
+            if was is None:
+                self._returned.add(key)
+        self._rest_on(msgspec.structs.replace(terms, replaces=None))
+
+    def _add(self, add: Add) -> None:
+        was = self._removed.pop(add.key, None)
+        if was is not None:
+            self._is_mixed |= was.data_change != add.data_change
+            self._returned.add(add.key)
+            add = msgspec.structs.replace(add, data_change=False)
+        self._added[add.key] = add
+
+    def _remove(self, remove: Remove, region: Region | None) -> None:
+        is_replaced = region is not None and region.holds(remove.partition_values or {})
+        was = self._added.pop(remove.key, None)
+        if was is None or remove.key in self._returned:
+            if not is_replaced:
+                self._removed[remove.key] = remove
+            return
+        self._is_mixed |= was.data_change != remove.data_change
+        if not was.data_change and not is_replaced:
+            self._doubtful[remove.key] = remove
+
+    def _replaced(self, partitions: tuple[Partitions, ...] | None) -> Region | None:
+        """Forget the removes in partitions that are replaced now: whatever was there, it goes."""
+        if partitions is None:
+            return None
+        region = Region(self._schema_string, partitions or (Partitions(),))
+        for removes in (self._removed, self._doubtful):
+            for key in [key for key, one in removes.items() if region.holds(one.partition_values or {})]:
+                del removes[key]
+        return region
+
+    def _rest_on(self, terms: Terms) -> None:
+        """Whoever reads a table that was written anew reads the branch's own, and depends on nobody."""
+        reads = terms.reads
+        if self._is_written_anew and terms.replaces != ():
+            reads = Reads(applications=reads.applications)
+        if terms.replaces == ():
+            self._is_written_anew = True
+            self._terms = msgspec.structs.replace(
+                self._terms, reads=Reads(applications=self._terms.reads.applications)
+            )
+        self._terms = Terms(
+            reads=_both(self._terms.reads, reads),
+            replaces=_both_replace(self._terms.replaces, terms.replaces),
+            changes_data=self._terms.changes_data or terms.changes_data,
+        )
+
+
+def _both(one: Reads, other: Reads) -> Reads:
+    """What was read by either; more than that where it cannot be told."""
+    applications = one.applications | other.applications
+    if one.nothing or other.nothing:
+        return msgspec.structs.replace(other if one.nothing else one, applications=applications)
+    # Files without partitions beside partitions without files cannot be told in one.
+    mixed = (one.files is None) != (other.files is None)
+    untold = mixed and not all(reads.partitions for reads in (one, other))
+    both = one.files is not None and other.files is not None
+    return Reads(
+        whole_table=one.whole_table or other.whole_table or untold,
+        partitions=(*one.partitions, *(new for new in other.partitions if new not in one.partitions)),
+        files=(one.files or frozenset()) | (other.files or frozenset()) if both else None,
+        applications=applications,
+    )
+
+
+def _both_replace(
+    one: tuple[Partitions, ...] | None, other: tuple[Partitions, ...] | None
+) -> tuple[Partitions, ...] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return () if () in (one, other) else (*one, *(new for new in other if new not in one))
+
+
+# --- what is news to a branch -----------------------------------------------------------------------------
+
+
+class News(NamedTuple):
+    """What came meanwhile, as far as it is news to a branch."""
+
+    winners: list[Step]
+    shared: frozenset[FileKey]
+    """Files of the branch's net change that are there already: the same change came another way."""
+
+
+def news(winners: Sequence[Step], known: Iterable[Step], net: Net) -> News:
+    """The winners without what the branch has itself, in commits known to both sides or in the net change.
+
+    Also without files that winners both added and removed: at the end of the line they are as they were.
+    """
+    passed = _Passed.of(known)
+    left = [step._replace(actions=tuple(passed.unknown(step.actions))) for step in winners]
+    adds, removes = {one.key for one in net.adds}, {one.key for one in net.removes}
+    shared: set[FileKey] = set()
+    for number, step in enumerate(left):
+        files = [one for one in step.actions if isinstance(one, Add | Remove)]
+        same = {one.key for one in files if isinstance(one, Add) and one.key in adds}
+        # New files have names that nobody else gives: whoever adds the same ones repeats the same change.
+        if same and all(one.key in (adds if isinstance(one, Add) else removes) for one in files):
+            same |= {one.key for one in files}
+        shared |= same
+        left[number] = step._replace(actions=tuple(_but_files(step.actions, same)))
+    return News(_lasting(left), frozenset(shared))
+
+
+class _Passed(NamedTuple):
+    """What commits of a branch did that have been merged before."""
+
+    added: set[FileKey]
+    removed: set[FileKey]
+    state: list[Action]
+
+    @classmethod
+    def of(cls, steps: Iterable[Step]) -> _Passed:
+        actions = [action for step in steps for action in step.actions]
+        return cls(
+            {one.key for one in actions if isinstance(one, Add)},
+            {one.key for one in actions if isinstance(one, Remove)},
+            [one for one in actions if not isinstance(one, Add | Remove | CommitInfo)],
+        )
+
+    def unknown(self, actions: Iterable[Action]) -> Iterator[Action]:
+        for action in actions:
+            match action:
+                case Add():
+                    is_known = action.key in self.added
+                case Remove():
+                    is_known = action.key in self.removed
+                case _:
+                    is_known = action in self.state
+            if not is_known:
+                yield action
+
+
+def _lasting(steps: Sequence[Step]) -> list[Step]:
+    """Commits without the files that came and went, or went and came back."""
+    gone: dict[FileKey, int] = {}
+    added: dict[FileKey, int] = {}
+    dropped: set[tuple[int, FileKey]] = set()
+    for number, step in enumerate(steps):
+        removes = [action for action in step.actions if isinstance(action, Remove)]
+        for remove in removes:
+            if (when := added.pop(remove.key, None)) is not None:
+                dropped |= {(when, remove.key), (number, remove.key)}
+            else:
+                gone[remove.key] = number
+        for action in step.actions:
+            if not isinstance(action, Add):
+                continue
+            if (when := gone.pop(action.key, None)) is not None:
+                dropped |= {(when, action.key), (number, action.key)}
+            elif action.data_change:  # else it may have been there before
+                added[action.key] = number
+    return [
+        step._replace(
+            actions=tuple(
+                one
+                for one in step.actions
+                if not isinstance(one, Add | Remove) or (number, one.key) not in dropped
+            )
+        )
+        for number, step in enumerate(steps)
+    ]
+
+
+def _but_files(actions: Iterable[Action], keys: set[FileKey]) -> Iterator[Action]:
+    return (one for one in actions if not isinstance(one, Add | Remove) or one.key not in keys)

@@ -1,0 +1,157 @@
+"""The next versions of a line: net changes, checked like any other commit and ratified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.composing import compose
+from penstock.formats.delta.lines.line import Blobs, Declared, Line, declared_of, keep, with_line
+from penstock.formats.delta.lines.net import Net
+from penstock.formats.delta.lines.proposal import engine_info
+from penstock.formats.delta.lines.ratifying import Known, known
+from penstock.formats.delta.lines.standing import Standing
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    CommitInfo,
+    Metadata,
+    Protocol,
+    Remove,
+    write_action,
+    write_commit,
+)
+from penstock.formats.delta.protocol.lint import State, check_commit
+from penstock.formats.delta.protocol.transaction import last
+from penstock.kernel.format import Applied, Refused, Table
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import Blob, Holder, decode_object
+
+WAY_OUT: Final = (
+    "to take one side, merge the table with the mode 'force' (the source's) or 'drop' (the target's);"
+    " to redo the work, rebase the source onto the target and run the job again"
+)
+
+
+class NextVersions:
+    """The versions that net changes become, on top of a line."""
+
+    def __init__(
+        self,
+        table: Table,
+        commits: Commits,
+        content: DeltaTable,
+        line: Line,
+        now_ms: int,
+        told: Mapping[str, Any],
+        blobs: Blobs | None = None,
+    ) -> None:
+        self._blobs: Blobs = dict(blobs or {})
+        self._table, self._commits = seeing_blobs(table, self._blobs), commits
+        self._content, self._line, self._now_ms, self._told = content, line, now_ms, told
+
+    def all(self, nets: Iterable[Net], standing: Standing | None = None) -> Applied:
+        """The table with all of them."""
+        if standing is None:
+            content = with_line(self._content, self._line)
+            standing = Standing(self._table, self._commits, content, stamp(self._table, self._now_ms))
+        for net in nets:
+            self._ratify(net, standing)
+        return Applied(with_line(self._content, self._line), self._blobs)
+
+    def _ratify(self, net: Net, standing: Standing) -> None:
+        line, table = self._line, self._table
+        was = None if line.latest < 0 else known(table, line.declared)
+        actions = self._actions(net, was, standing)
+        if not actions:
+            return
+        time_ms = max(self._now_ms, line.timestamp_ms + 1)
+        is_blind = net.terms.reads.nothing and not any(isinstance(one, Remove) for one in actions)
+        info = CommitInfo(
+            {
+                **self._told,
+                "isBlindAppend": is_blind,
+                "engineInfo": engine_info(),
+                "txnId": str(uuid4()),
+            }
+        )
+        before = State(
+            version=line.latest,
+            protocol=None if was is None else was.protocol,
+            metadata=None if was is None else was.metadata,
+            timestamp_ms=None if was is None else line.timestamp_ms,
+            live=standing.live,
+        )
+        problems = check_commit(enumerate((info.at(time_ms), *actions), 1), before)
+        if problems:
+            shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
+            more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+            raise Refused(f"cannot take the change as it is now: {shown}{more}; {WAY_OUT}")
+        composed = compose(
+            table,
+            self._commits,
+            self._content,
+            line,
+            write_commit(actions),
+            net.terms,
+            info,
+            self._now_ms,
+        )
+        after, runs = line.followed_by(composed.entry, self._declared(actions, was))
+        self._blobs |= {**composed.blobs, **runs}
+        self._line = after
+        standing.followed_by(actions)
+
+    def _actions(self, net: Net, was: Known | None, standing: Standing) -> list[Action]:
+        """What the commit says, as the table is now."""
+        time_ms = stamp(self._table, self._now_ms)
+        added = net.there.union(add.key for add in net.adds)
+        replaced = () if net.terms.replaces is None else standing.replaced(net.terms.replaces).removes
+        explicit = {remove.key for remove in net.removes}
+        return [
+            *(one for one in net.state if was is None or one not in (was.protocol, was.metadata)),
+            # From now on a file is not needed, and not from when it was removed on its branch.
+            *(msgspec.structs.replace(one, deletion_timestamp=time_ms) for one in net.removes),
+            *(one for one in replaced if one.key not in added and one.key not in explicit),
+            *net.adds,
+            *net.feed,
+        ]
+
+    def _declared(self, actions: Iterable[Action], was: Known | None) -> ObjectId | None:
+        protocol, metadata = last(actions, Protocol), last(actions, Metadata)
+        if protocol is None and metadata is None:
+            return None
+        before = Declared(b"", b"") if was is None else declared_of(self._line, self._table.read)
+        one, data = keep(
+            Declared(
+                protocol=before.protocol if protocol is None else write_action(protocol),
+                metadata=before.metadata if metadata is None else write_action(metadata),
+            )
+        )
+        self._blobs[one] = data
+        return one
+
+
+def seeing_blobs(table: Table, blobs: Blobs) -> Table:
+    """A table that also reads objects which are not stored yet."""
+
+    def read(one: ObjectId) -> bytes:
+        if one not in blobs:
+            return table.read(one)
+        found: Blob | Holder = decode_object(blobs[one])
+        return found.data
+
+    return table._replace(read=read)
+
+
+def stamp(table: Table, now_ms: int) -> int:
+    """One time for all that a request removes, so that it writes the same lines however often it is tried."""
+    noted: int = table.notes.setdefault(("delta stamp",), now_ms)
+    return noted
+
+
+_SHOWN: Final = 3

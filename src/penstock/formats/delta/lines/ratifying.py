@@ -1,0 +1,376 @@
+"""Ratifying: whether a proposed commit becomes a version of a table, and as which bytes.
+
+Before its turn a proposal is checked against the table of that moment, and all that this takes is read from
+storage. At its turn only what came since is looked at, from memory and from the kernel: nothing for a blind
+append, unless the table has become another one. What cannot be decided so goes round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.composing import (
+    HELD_MAX_BYTES,
+    Body,
+    Composed,
+    compose,
+    first_line,
+    stage_body,
+)
+from penstock.formats.delta.lines.line import Blobs, Declared, Line, Tip, declared_of, keep, line_of, unpacked
+from penstock.formats.delta.lines.proposal import Proposal, refused
+from penstock.formats.delta.lines.replacing import Replaced
+from penstock.formats.delta.owner.ownership import protected_changes
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+    parse_action,
+)
+from penstock.formats.delta.protocol.conflicts import Conflict, check_winner, rebase
+from penstock.formats.delta.protocol.features import unwritable
+from penstock.formats.delta.protocol.isolation import isolation_for, table_isolation
+from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, State, check_commit
+from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
+from penstock.kernel.format import PrepareAgain, Refused, Table
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a table is."""
+
+    protocol: Protocol
+    metadata: Metadata
+    is_writable: bool = False
+    """Whether it was found to be one that Penstock writes."""
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal that may be ratified on top of ``tip``."""
+
+    proposal: Proposal
+    tip: Tip
+    declared: ObjectId
+    transaction: Transaction | None = None
+    """What it read, brought up to the tip; ``None`` if it read no version."""
+    live: dict[str, str | None] | None = None
+    """Of the files that it speaks of, those that are in the table."""
+    replaced: Replaced | None = None
+    is_done: bool = False
+    """The table has its batches already."""
+
+
+def check(table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int) -> Checked:
+    """Check a proposal without a version against the table as it is, reading what that takes.
+
+    ``InvalidContent`` if it would break the table, ``Refused`` if it does not go with what others committed.
+    """
+    line, intent = line_of(content), proposal.intent
+    if intent.read_version is None and proposal.raw:
+        raise InvalidRequest(
+            f"the commit to '{table.key}' changes the table's protocol or metadata: give the version it read"
+        )
+    checked = check_files(table, commits, content, proposal, now_ms)
+    if proposal.batches:
+        batches = commits.snapshot(content, table.read).transactions
+        done = {name: one.version for name, one in batches.items()}
+        if _is_done(proposal.batches, done, f"version {line.latest}"):
+            return msgspec.structs.replace(checked, is_done=True)
+    if intent.read_version is not None:
+        transaction = _rebased(table, commits, content, line, proposal)
+        checked = msgspec.structs.replace(checked, transaction=transaction)
+    if intent.replaces is not None:
+        replaced = Replaced.of(commits.snapshot(content, table.read), intent.replaces, now_ms)
+        checked = msgspec.structs.replace(checked, replaced=replaced)
+    lint(table, line, checked, now_ms)
+    _stage(table, commits, content, line, checked, now_ms)
+    return checked
+
+
+def _stage(
+    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: Checked, now_ms: int
+) -> None:
+    """Put what will be too large for the kernel to storage, while that may be done."""
+    head = first_line(checked.proposal.told, max(now_ms, line.timestamp_ms + 1))
+    if len(head) > HELD_MAX_BYTES:
+        raise InvalidRequest(
+            f"the 'commitInfo' for '{table.key}' has {len(head)} bytes; at most {HELD_MAX_BYTES} are taken"
+        )
+    lines = lines_of(checked)
+    if isinstance(lines, bytes) and len(head) + len(lines) + _MARGIN_BYTES > HELD_MAX_BYTES:
+        stage_body(table, commits, content.location, lines)
+
+
+def check_files(
+    table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int
+) -> Checked:
+    """A proposal with what its check needs to know of the table's files, and nothing else looked at.
+
+    ``InvalidContent`` if it has lines that cannot be read, with whatever else is wrong.
+    """
+    line = line_of(content)
+    checked = Checked(proposal=proposal, tip=Tip.of(line), declared=line.declared)
+    if proposal.problems:
+        lint(table, line, checked, now_ms)
+    if proposal.touches_files:
+        live = dict(commits.live(content, table.read)(proposal.paths))
+        return msgspec.structs.replace(checked, live=live)
+    return checked
+
+
+def bring(
+    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: Checked, now_ms: int
+) -> Checked:
+    """A checked proposal at the end of the line as it is now: at its turn, without any I/O.
+
+    Raises as ``check``, and ``PrepareAgain``.
+    """
+    proposal, tip = checked.proposal, Tip.of(line)
+    if tip == checked.tip and line.declared == checked.declared:
+        return checked
+    if not proposal.depends:
+        if line.declared != checked.declared:
+            checked = _with_declared(table, line, checked, now_ms)
+        return checked
+    if not checked.tip.is_on(line, table.read):
+        raise PrepareAgain
+    since = list(commits.versions(table, content, checked.tip.version, line))
+    return _brought(table, line, checked, since, now_ms)
+
+
+def _brought(
+    table: Table, line: Line, checked: Checked, since: Sequence[tuple[int, tuple[Action, ...]]], now_ms: int
+) -> Checked:
+    proposal, transaction = checked.proposal, checked.transaction
+    winners = [Winner(version, actions) for version, actions in since]
+    for winner in winners:
+        done = _batches(winner.actions)
+        if proposal.batches and _is_done(proposal.batches, done, f"version {winner.version}"):
+            return msgspec.structs.replace(checked, is_done=True)
+    if transaction is not None:
+        transaction = _on_top(winners, transaction)
+    live = None if checked.live is None else dict(checked.live)
+    replaced = checked.replaced
+    for _, actions in since:
+        if live is not None:
+            _move_on(live, proposal.paths, actions)
+        if replaced is not None:
+            replaced = replaced.after(actions, now_ms)
+    moved = msgspec.structs.replace(
+        checked,
+        tip=Tip.of(line),
+        declared=line.declared,
+        transaction=transaction,
+        live=live,
+        replaced=replaced,
+    )
+    changed = live != checked.live or replaced is not checked.replaced
+    if changed or line.declared != checked.declared:
+        lint(table, line, moved, now_ms)
+    return moved
+
+
+def _with_declared(table: Table, line: Line, checked: Checked, now_ms: int) -> Checked:
+    """A proposal that depends on nothing, on top of a table that has become another one."""
+    was, now = known(table, checked.declared), known(table, line.declared)
+    both = ((was.protocol, now.protocol), (was.metadata, now.metadata))
+    # Who changed it does not matter, so that no commit has to be read for it.
+    winner = Winner(line.latest, tuple(after for before, after in both if after != before))
+    outcome = check_winner(winner, transaction_of(checked.proposal, was, checked.tip.version))
+    if isinstance(outcome, Conflict):
+        raise refused_by(outcome)
+    moved = msgspec.structs.replace(checked, tip=Tip.of(line), declared=line.declared)
+    lint(table, line, moved, now_ms)
+    return moved
+
+
+def lines_of(checked: Checked) -> bytes | Body:
+    """The lines of the commit behind its ``commitInfo``."""
+    if checked.replaced is not None:
+        return checked.proposal.lines + checked.replaced.lines
+    return checked.proposal.lines if checked.proposal.body is None else checked.proposal.body
+
+
+def ratify(
+    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: Checked, now_ms: int
+) -> tuple[Line, Blobs]:
+    """The line with a checked proposal as its next version, and the objects that it takes to keep it."""
+    proposal = checked.proposal
+    composed: Composed = compose(
+        table, commits, content, line, lines_of(checked), proposal.terms, proposal.told, now_ms
+    )
+    declared, blobs = declared_after(table, line, proposal)
+    after, runs = line.followed_by(composed.entry, declared)
+    return after, {**blobs, **composed.blobs, **runs}
+
+
+def declared_after(table: Table, line: Line, proposal: Proposal) -> tuple[ObjectId | None, Blobs]:
+    """What the table is after a proposal, if that is not what it was before."""
+    if not proposal.raw:
+        return None, {}
+    before = declared_of(line, table.read)
+    one, data = keep(
+        Declared(
+            protocol=proposal.raw.get(Protocol, before.protocol),
+            metadata=proposal.raw.get(Metadata, before.metadata),
+        )
+    )
+    return one, {one: data}
+
+
+def known(table: Table, declared: ObjectId) -> Known:
+    """What a table is, by the object that says so. ``InvalidLog`` if that cannot be understood."""
+    return _known(table.read(declared))
+
+
+@lru_cache(maxsize=64)
+def _known(data: bytes) -> Known:
+    declared = unpacked(data)
+    protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
+    if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
+        raise InvalidLog("the lake's note of a table's protocol and metadata cannot be understood")
+    return Known(protocol, metadata, _is_writable(protocol, metadata))
+
+
+def _is_writable(protocol: Protocol, metadata: Metadata) -> bool:
+    try:
+        return not unwritable(protocol, metadata)
+    except MalformedAction:
+        return False
+
+
+def lint(table: Table, line: Line, checked: Checked, now_ms: int, *, info: CommitInfo | None = None) -> None:
+    """Refuse a proposal that would break the table, with everything that is wrong, line by line."""
+    proposal, live = checked.proposal, checked.live
+    state = state_of(table, line)
+    if live is not None:
+        state = msgspec.structs.replace(
+            state, live=lambda paths: {path: live[path] for path in paths if path in live}
+        )
+    head = proposal.told.at(max(now_ms, line.timestamp_ms + 1)) if info is None else info
+    # Removes that the owner adds were never a writer's line; the first may not be allowed at all.
+    replaced = () if checked.replaced is None else checked.replaced.clashing(proposal.unnumbered)
+    actions = [(1, head), *proposal.actions, *((WHOLE_COMMIT, remove) for remove in replaced)]
+    owners = _owners(proposal, known(table, line.declared).metadata)
+    problems = (*proposal.problems, *check_commit(actions, state), *owners)
+    if problems:
+        raise refused(table.key, sorted(problems))
+
+
+def state_of(table: Table, line: Line) -> State:
+    """The table at the end of a line, for the check of a commit that follows; its files are not known."""
+    about = known(table, line.declared)
+    return State(
+        version=line.latest,
+        protocol=about.protocol,
+        metadata=about.metadata,
+        timestamp_ms=line.timestamp_ms,
+        is_writable=about.is_writable,
+    )
+
+
+def _owners(proposal: Proposal, before: Metadata) -> Iterator[Problem]:
+    """What a writer may not say of the table, nor of its own commit."""
+    wanted = last(proposal.unnumbered, Metadata)
+    for name in () if wanted is None else protected_changes(before, wanted):
+        yield Problem(WHOLE_COMMIT, "", f"the property '{name}' changes with the table's owner alone")
+    says = proposal.info is not None and proposal.info.is_blind_append
+    if says and any(isinstance(action, Remove) for action in proposal.unnumbered):
+        yield Problem(1, "commitInfo", "'isBlindAppend' is true, but files are removed")
+
+
+def transaction_of(proposal: Proposal, at: Known, read_version: int) -> Transaction:
+    """What a proposal read, for the rules of conflicts."""
+    terms = proposal.terms
+    level = isolation_for(
+        table_isolation(at.metadata), proposal.unnumbered, operation_changes_data=terms.changes_data
+    )
+    return Transaction(
+        read_version=read_version,
+        protocol=at.protocol,
+        metadata=at.metadata,
+        isolation=level,
+        actions=proposal.unnumbered,
+        reads=terms.reads,
+    )
+
+
+def refused_by(conflict: Conflict) -> Refused:
+    """A conflict of the table's, as the kernel tells it."""
+    return Refused(
+        f"changed while this was being written: {conflict}",
+        expected=f"version {conflict.read_version}",
+        found=f"version {conflict.winner}",
+    )
+
+
+def _rebased(
+    table: Table, commits: Commits, content: DeltaTable, line: Line, proposal: Proposal
+) -> Transaction:
+    """What the proposal read, on top of everything that came since."""
+    version = proposal.intent.read_version
+    assert version is not None
+    if not 0 <= version <= line.latest:
+        raise InvalidRequest(
+            f"version {version} of '{table.key}' cannot have been read; the newest one is {line.latest}"
+        )
+    try:
+        winners = [Winner(*one) for one in commits.versions(table, content, version, line)]
+    except VersionNotFound:
+        raise Refused(
+            f"was read at version {version}, and its log does not reach back so far any more: read it again",
+            expected=f"version {version}",
+            found=f"version {line.latest}",
+        ) from None
+    at = known(table, line.declared)
+    if any(isinstance(action, Protocol | Metadata) for winner in winners for action in winner.actions):
+        snapshot = commits.snapshot(content, table.read, version)
+        at = Known(snapshot.protocol, snapshot.metadata)
+    return _on_top(winners, transaction_of(proposal, at, version))
+
+
+def _on_top(winners: Sequence[Winner], mine: Transaction) -> Transaction:
+    outcome = rebase(winners, mine)
+    if isinstance(outcome, Conflict):
+        raise refused_by(outcome)
+    return outcome.transaction
+
+
+def _is_done(ours: dict[str, int], theirs: dict[str, int], where: str) -> bool:
+    """Whether the batches are in the table already: all of them or none, else it cannot be told."""
+    done = [name for name, version in ours.items() if theirs.get(name, version - 1) >= version]
+    if done and len(done) < len(ours):
+        raise Refused(
+            f"has batch {ours[done[0]]} of the application '{done[0]}' in {where}, but not the others"
+        )
+    return bool(done)
+
+
+def _batches(actions: Sequence[Action]) -> dict[str, int]:
+    return {action.app_id: action.version for action in actions if isinstance(action, Txn)}
+
+
+def _move_on(live: dict[str, str | None], paths: frozenset[str], actions: Sequence[Action]) -> None:
+    """Let files come and go. Removes first: a commit may replace a file's deletion vector."""
+    for action in actions:
+        if isinstance(action, Remove):
+            live.pop(action.key.path, None)
+    for action in actions:
+        if isinstance(action, Add) and action.key.path in paths:
+            live[action.key.path] = action.key.vector
+
+
+_MARGIN_BYTES: Final = 64
+"""How much longer the first line may be at the turn, when it has another time."""

@@ -1,0 +1,174 @@
+"""How a table stands at a request's turn, told from what was read when the request was prepared.
+
+At its turn a request reads nothing from storage. So what it needs to know of a table's files is looked up
+before, at the end of the line as it is then, and noted; at the turn the commits that came since are counted
+in. Where they cannot be had without storage the request goes round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
+
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.difference import Difference
+from penstock.formats.delta.lines.line import Entry, Line, Read, Terms, Tip, line_of
+from penstock.formats.delta.lines.net import Step
+from penstock.formats.delta.lines.replacing import Replaced
+from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.protocol.actions import Action, Add, FileKey, Remove
+from penstock.formats.delta.protocol.transaction import Partitions
+from penstock.kernel.format import PrepareAgain, Refused, Table
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import encode
+
+_Read = TypeVar("_Read")
+
+
+def noted(table: Table, key: tuple[object, ...], read: Callable[[], _Read]) -> _Read:
+    """What was read once for a request. ``PrepareAgain`` if it was not, and may not be read now."""
+    if key not in table.notes:
+        if not table.may_read:
+            raise PrepareAgain
+        table.notes[key] = read()
+    found: _Read = table.notes[key]
+    return found
+
+
+def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last: int) -> list[Step]:
+    """The commits of a line after a version and up to another, oldest first. ``PrepareAgain`` as above."""
+    return [
+        Step(version, *_noted_step(table, commits, content.location, version, entry))
+        for version, entry in versions(line_of(content), after, last, table.read)
+    ]
+
+
+def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[int, Entry | None]]:
+    """The versions of a line after one and up to another, with their entries; published ones have none."""
+    for version in range(after + 1, min(line.published, last) + 1):
+        yield version, None
+    for version, entry in line.since(after, read):
+        if version > last:
+            return
+        yield version, entry
+
+
+def _noted_step(
+    table: Table, commits: Commits, location: str, version: int, entry: Entry | None
+) -> tuple[tuple[Action, ...], Terms]:
+    key = ("delta step", location, version, b"" if entry is None else entry.uuid)
+    if key in table.notes:
+        found: tuple[tuple[Action, ...], Terms] = table.notes[key]
+        return found
+    actions = commits.actions(table, location, version, entry)
+    terms = commits.terms(table, location, version, entry)
+    table.notes[key] = actions, terms
+    return actions, terms
+
+
+def begin(table: Table, location: str, content: DeltaTable | None) -> None:
+    """Note how a table is when a request first asks for it: what is looked up is looked up there.
+
+    Later on its line may hold versions that the request itself is about to make, and that may never be.
+    """
+    if table.may_read:
+        table.notes.setdefault(("delta begin", location), content)
+
+
+class Standing:
+    """The files of a line's end, as far as somebody asks for them, and of what is put on top of it."""
+
+    def __init__(self, table: Table, commits: Commits, content: DeltaTable, now_ms: int) -> None:
+        self._table, self._commits, self._now_ms = table, commits, now_ms
+        self._content, self._line = content, line_of(content)
+        self._from = self._looked_up()
+        self._tip = Tip(-1, b"") if self._from is None else Tip.of(line_of(self._from))
+        self._more: list[tuple[Action, ...]] = []
+
+    def followed_by(self, actions: Sequence[Action]) -> None:
+        """Count in a commit that is about to be the next."""
+        self._more.append(tuple(actions))
+
+    def live(self, paths: Collection[str]) -> dict[str, str | None]:
+        """Of some decoded paths, those that are files of the table, each with its deletion vector's id."""
+        live: dict[str, str | None] = {}
+        touched: set[str] = set()
+        asked = set(paths)
+        for actions in self._since():
+            files = [one for one in actions if isinstance(one, Add | Remove) and one.key.path in asked]
+            for remove in files:
+                live.pop(remove.key.path, None)
+            live |= {one.key.path: one.key.vector for one in files if isinstance(one, Add)}
+            touched |= {one.key.path for one in files}
+        return {**self._found(asked - touched), **live}
+
+    def replaced(self, partitions: tuple[Partitions, ...]) -> Replaced:
+        """The files in some partitions, to be removed."""
+        key = (*self._key("replaced"), encode(partitions))
+        replaced = noted(self._table, key, lambda: Replaced.of(self._snapshot(), partitions, self._now_ms))
+        for actions in self._since():
+            replaced = replaced.after(actions, self._now_ms)
+        return replaced
+
+    def until(self, wanted: DeltaTable) -> Difference:
+        """What it takes to make a wanted version of it."""
+        difference = noted(
+            self._table,
+            (*self._key("until"), Tip.of(line_of(wanted))),
+            lambda: Difference.between(
+                self._snapshot(), self._commits.snapshot(wanted, self._table.read), self._now_ms
+            ),
+        )
+        for actions in self._since():
+            found = self._wanted(wanted, difference.unknown(actions))
+            difference = difference.after(actions, found, self._now_ms)
+        return difference
+
+    def _looked_up(self) -> DeltaTable | None:
+        """A version of the line at which things are looked up; ``None`` stands for the empty table."""
+        key = ("delta begin", self._content.location)
+        began: DeltaTable | None = self._table.notes.get(key, self._content)
+        if began is None or Tip.of(line_of(began)).is_on(self._line, self._table.read):
+            return began
+        return self._content
+
+    def _found(self, paths: Collection[str]) -> dict[str, str | None]:
+        """Of some paths, the files of the version at which things are looked up."""
+        if self._from is None:
+            return {}
+        known: dict[str, tuple[str | None] | None] = self._table.notes.setdefault(self._key("live"), {})
+        if missing := [path for path in paths if path not in known]:
+            if not self._table.may_read:
+                raise PrepareAgain
+            found = self._commits.live(self._from, self._table.read)(missing)
+            known |= {path: (found[path],) if path in found else None for path in missing}
+        return {path: one[0] for path in paths if (one := known[path]) is not None}
+
+    def _wanted(self, wanted: DeltaTable, keys: Collection[FileKey]) -> dict[FileKey, Add]:
+        """Of some files, those that are part of a wanted version."""
+        note = ("delta wanted", wanted.location, Tip.of(line_of(wanted)))
+        known: dict[FileKey, Add | None] = self._table.notes.setdefault(note, {})
+        if missing := {key for key in keys if key not in known}:
+            if not self._table.may_read:
+                raise PrepareAgain
+            files = self._commits.snapshot(wanted, self._table.read).files()
+            known |= dict.fromkeys(missing) | {add.key: add for add in files if add.key in missing}
+        return {key: add for key in keys if (add := known[key]) is not None}
+
+    def _key(self, what: str) -> tuple[object, ...]:
+        return (f"delta {what}", self._content.location, self._tip)
+
+    def _snapshot(self) -> Snapshot:
+        if self._from is None:
+            # Whoever creates a table and replaces its files in one request has nothing to look up.
+            raise Refused(
+                "was created by the same request; bring its later commits by a request of their own"
+            )
+        return self._commits.snapshot(self._from, self._table.read)
+
+    def _since(self) -> Iterator[tuple[Action, ...]]:
+        if self._line.latest > self._tip.version:
+            last = self._line.latest
+            for step in steps(self._table, self._commits, self._content, self._tip.version, last):
+                yield step.actions
+        yield from self._more

@@ -1,0 +1,181 @@
+"""Statistics and partition values as columns of their own types, for tables that ask for it.
+
+Readers skip files by them without parsing text. A statistic that cannot be understood is left out, which
+only costs skipping; a partition value that cannot be is an error, since it would hide rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.partition_values import parse_value
+from penstock.formats.delta.protocol.schema import StructType
+from penstock.formats.delta.rows.arrow_types import DECIMAL, arrow_type, pa
+from penstock.formats.delta.rows.mapping import mapping_of
+from penstock.formats.delta.rows.stats import indexed_leaves
+
+AS_JSON: Final = "delta.checkpoint.writeStatsAsJson"
+AS_STRUCT: Final = "delta.checkpoint.writeStatsAsStruct"
+
+Tree: TypeAlias = "dict[str, str | Tree]"
+"""Plain types by the physical names of columns; of columns that hold others, a tree of these."""
+
+_BOUNDED: Final = frozenset(
+    {"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"}
+)
+_STATS: Final = msgspec.json.Decoder(float_hook=str)
+
+
+class ParsedColumns:
+    """The columns beside the usual ones that the files of a table have in its checkpoints."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        properties = snapshot.properties
+        self._table, self._version = snapshot.table, snapshot.version
+        self.has_json = properties.get(AS_JSON, "true").lower() != "false"
+        """Whether statistics stand there as the log has them."""
+        self._partitions: Tree = {}
+        self._bounds: Tree = {}
+        self._counts: Tree = {}
+        if properties.get(AS_STRUCT, "false").lower() == "true":
+            self._partitions = _partitions(snapshot)
+            self._counts = _indexed(snapshot)
+            self._bounds = _with_bounds(self._counts)
+        self.structs = self._structs() if self._partitions or self._counts else {}
+        """The types of the columns, by their names."""
+
+    def values(self, name: str, files: Sequence[Add]) -> list[Any]:
+        """What one of the columns holds for some files."""
+        make = self._statistics if name == "stats_parsed" else self._partition
+        return [make(file) for file in files]
+
+    def _structs(self) -> dict[str, Any]:
+        structs = {}
+        if self._partitions:
+            structs["partitionValues_parsed"] = _struct(self._partitions)
+        if self._counts:
+            stats = [("numRecords", pa.int64())]
+            if self._bounds:
+                bounds = _struct(self._bounds)
+                stats += [("minValues", bounds), ("maxValues", bounds)]
+            stats += [("nullCount", _struct(self._counts, "long")), ("tightBounds", pa.bool_())]
+            structs["stats_parsed"] = pa.struct(stats)
+        return structs
+
+    def _statistics(self, file: Add) -> dict[str, Any] | None:
+        try:
+            found = _STATS.decode(file.stats or "null")
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        if not isinstance(found, dict):
+            return None
+        tight = found.get("tightBounds")
+        return {
+            "numRecords": _typed("long", found.get("numRecords")),
+            "minValues": _values(self._bounds, found.get("minValues")),
+            "maxValues": _values(self._bounds, found.get("maxValues")),
+            "nullCount": _values(self._counts, found.get("nullCount"), "long"),
+            "tightBounds": tight if isinstance(tight, bool) else None,
+        }
+
+    def _partition(self, file: Add) -> dict[str, Any]:
+        values = {}
+        for name, kind in self._partitions.items():
+            assert isinstance(kind, str)
+            text = file.partition_values.get(name)
+            try:
+                values[name] = _in_utc(parse_value(kind, text))
+            except (ValueError, OverflowError) as problem:
+                raise InvalidLog(
+                    f"the partition value {name} = {text!r} of {file.path} is no {kind}: {problem}\n"
+                    f"  No checkpoint of {self._table} can be made at version {self._version}; it can "
+                    f"without the property {AS_STRUCT}.",
+                    table=self._table,
+                    version=self._version,
+                ) from None
+        return values
+
+
+def _partitions(snapshot: Snapshot) -> Tree:
+    mapping = mapping_of(snapshot.metadata)
+    fields = (snapshot.schema.field(name) for name in snapshot.metadata.partition_columns)
+    return {
+        mapping.physical(one): one.type for one in fields if one is not None and isinstance(one.type, str)
+    }
+
+
+def _indexed(snapshot: Snapshot) -> Tree:
+    """The columns that have statistics."""
+    mapping, schema = mapping_of(snapshot.metadata), snapshot.schema
+    tree: Tree = {}
+    for leaf in indexed_leaves(snapshot.metadata):
+        inner, struct = tree, schema
+        for step in leaf.path:
+            field = struct.field(step)
+            assert field is not None  # it is from this schema
+            name = mapping.physical(field)
+            if isinstance(field.type, StructType):
+                below = inner.setdefault(name, {})
+                assert isinstance(below, dict)
+                inner, struct = below, field.type
+            else:
+                inner[name] = field.type if isinstance(field.type, str) else ""
+    return tree
+
+
+def _with_bounds(tree: Tree) -> Tree:
+    """The columns whose values have a least and a greatest."""
+    bounds: Tree = {}
+    for name, kind in tree.items():
+        if isinstance(kind, dict):
+            if inner := _with_bounds(kind):
+                bounds[name] = inner
+        elif kind in _BOUNDED or DECIMAL.fullmatch(kind):
+            bounds[name] = kind
+    return bounds
+
+
+def _struct(tree: Tree, every: str | None = None) -> Any:
+    return pa.struct(
+        {
+            name: _struct(kind, every) if isinstance(kind, dict) else arrow_type(every or kind, name)
+            for name, kind in tree.items()
+        }
+    )
+
+
+def _values(tree: Tree, found: Any, every: str | None = None) -> dict[str, Any] | None:
+    if not isinstance(found, dict):
+        return None
+    return {
+        name: _values(kind, found.get(name), every)
+        if isinstance(kind, dict)
+        else _typed(every or kind, found.get(name))
+        for name, kind in tree.items()
+    }
+
+
+def _typed(kind: str, value: Any) -> Any:
+    """A statistic as a value of its column's type, ``None`` if it is none."""
+    if kind == "string":
+        return value if isinstance(value, str) else None
+    if value is None or isinstance(value, bool | dict | list):
+        return None
+    try:
+        return _in_utc(parse_value(kind, str(value)))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _in_utc(value: Any) -> Any:
+    """Times as they are stored: those with a zone in UTC."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return value

@@ -1,0 +1,161 @@
+"""Checksums in a log: the totals of the table at a version, and the hash that tells whether a hint is whole.
+
+A ``<version>.crc`` says what replaying the log must come to. It is written once, never over another: where
+the two differ, the older one is the witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import md5
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.log.files import TableFiles
+from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
+from penstock.formats.delta.protocol.names import ChecksumName
+from penstock.storage.places import Place
+
+
+class Checksum(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The totals of a version."""
+
+    table_size_bytes: int
+    num_files: int
+    num_metadata: int
+    num_protocol: int
+    metadata: Metadata
+    protocol: Protocol
+    in_commit_timestamp_opt: int | None = None
+    set_transactions: tuple[Txn, ...] | None = None
+    domain_metadata: tuple[DomainMetadata, ...] | None = None
+
+
+class FileTotals(msgspec.Struct):
+    """Files as they are counted, one after the other."""
+
+    files: int = 0
+    size_bytes: int = 0
+
+    def count(self, size: int) -> None:
+        self.files += 1
+        self.size_bytes += size
+
+
+def count_files(snapshot: Snapshot) -> FileTotals:
+    """One pass over all files of a version."""
+    totals = FileTotals()
+    for file in snapshot.files():
+        totals.count(file.size)
+    return totals
+
+
+def sum_up(snapshot: Snapshot, totals: FileTotals) -> Checksum:
+    """What the checksum of a version says, given the totals of its files."""
+    return Checksum(
+        table_size_bytes=totals.size_bytes,
+        num_files=totals.files,
+        num_metadata=1,
+        num_protocol=1,
+        metadata=snapshot.metadata,
+        protocol=snapshot.protocol,
+        in_commit_timestamp_opt=snapshot.in_commit_timestamp if snapshot.has_in_commit_timestamps else None,
+        set_transactions=tuple(one for _, one in sorted(snapshot.transactions.items())),
+        domain_metadata=tuple(one for _, one in sorted(snapshot.domains.items())),
+    )
+
+
+def write_checksum(place: Place, snapshot: Snapshot, totals: FileTotals | None = None) -> bool:
+    """Write the checksum of a version, unless there is one; say whether this call did."""
+    checksum = sum_up(snapshot, count_files(snapshot) if totals is None else totals)
+    return place.create(str(ChecksumName(snapshot.version)), msgspec.json.encode(checksum))
+
+
+def read_checksum(files: TableFiles, version: int) -> Checksum | None:
+    """The checksum of a version, ``None`` if it has none. ``InvalidLog`` if it cannot be understood."""
+    name = str(ChecksumName(version))
+    (data,) = files.read([name])
+    if data is None:
+        return None
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        raise InvalidLog(
+            f"{name} of the table {files.url} is no checksum: {problem}\n"
+            "  Nothing else needs it: it may be deleted.",
+            table=files.url,
+            file=name,
+        ) from None
+
+
+def check_version(files: TableFiles, snapshot: Snapshot) -> bool:
+    """Compare a version with its checksum, if it has one; say whether it has.
+
+    ``InvalidLog`` names every total that differs: then a file of the log is not what it was.
+    """
+    theirs = read_checksum(files, snapshot.version)
+    if theirs is None:
+        return False
+    ours = sum_up(snapshot, count_files(snapshot))
+    wrong = [one.encode_name for one in msgspec.structs.fields(Checksum) if _differ(one.name, ours, theirs)]
+    if wrong:
+        raise InvalidLog(
+            f"version {snapshot.version} of {snapshot.table} is not what its checksum says: "
+            f"{', '.join(wrong)} differ\n"
+            "  A file of its log was changed, or is missing: compare it with a backup.",
+            table=snapshot.table,
+            version=snapshot.version,
+            differing=wrong,
+        )
+    return True
+
+
+def json_checksum(value: Mapping[str, Any]) -> str:
+    """The hash of a JSON object, however it is written down; a ``checksum`` in it does not count."""
+    counted = {name: one for name, one in value.items() if name != "checksum"}
+    leaves = sorted(_leaves((), counted), key=lambda leaf: leaf[0].encode())
+    return md5(
+        ",".join(f"{path}={text}" for path, text in leaves).encode(), usedforsecurity=False
+    ).hexdigest()
+
+
+_DECODER: Final = msgspec.json.Decoder(Checksum)
+
+
+def _differ(field: str, ours: Checksum, theirs: Checksum) -> bool:
+    left, right = getattr(ours, field), getattr(theirs, field)
+    if field in {"set_transactions", "domain_metadata"}:
+        # Other writers may leave them out, and old transactions too.
+        return right is not None and not set(right) <= set(left)
+    if field == "in_commit_timestamp_opt":
+        return left is not None and right is not None and left != right
+    if field == "protocol":
+        return _features(left) != _features(right)
+    return bool(left != right)
+
+
+def _features(protocol: Protocol) -> tuple[object, ...]:
+    """A protocol, whatever the order of its features."""
+    features = (protocol.reader_features, protocol.writer_features)
+    versions = (protocol.min_reader_version, protocol.min_writer_version)
+    return (*versions, *(frozenset(one or ()) for one in features))
+
+
+def _leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves((*path, _quoted(name)), inner)
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _leaves((*path, str(index)), inner)
+    else:
+        text = _quoted(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+        yield "+".join(path), text
+
+
+def _quoted(text: str) -> str:
+    return f'"{quote(text, safe="")}"'

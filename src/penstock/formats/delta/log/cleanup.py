@@ -1,0 +1,149 @@
+"""Cleaning up a log: what is so old, or so useless, that nobody will read it any more.
+
+Old files go up to a checkpoint of a published version, which stays with its commit and all after it, so that
+readers who only list the log still find the table. Commits that lost, or that are published under their own
+name by now, go when no attempt can still be under way. What a retained commit of the lake needs is kept,
+however old it is: who asks says from which version on, and which files by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.log.checkpoint import open_checkpoint
+from penstock.formats.delta.log.checksum import count_files
+from penstock.formats.delta.log.files import LogFile, PlaceFiles
+from penstock.formats.delta.log.segments import Checkpoint, whole_checkpoints
+from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.formats.delta.protocol.actions import Sidecar
+from penstock.formats.delta.protocol.durations import DAY_MS, LOG_RETENTION, duration_ms
+from penstock.formats.delta.protocol.names import (
+    LOG,
+    SIDECARS,
+    ClassicName,
+    CommitName,
+    CompactionName,
+    StagedName,
+    UuidName,
+    parse_name,
+    sidecar_name,
+)
+from penstock.storage.buckets import Entry
+from penstock.storage.places import Place
+
+GRACE_MS: Final = DAY_MS
+"""No attempt to commit, and no checkpoint in the making, takes as long."""
+ENABLED: Final = "delta.enableExpiredLogCleanup"
+
+
+class Cleanup(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be deleted."""
+
+    first: int | None
+    """The first version that can be read afterwards, ``None`` if that does not change."""
+    names: tuple[str, ...]
+    """Below the table's root."""
+    size_bytes: int
+
+
+def plan_cleanup(
+    place: Place,
+    properties: Mapping[str, str],
+    *,
+    published: int,
+    keep_from: int,
+    needed: Collection[str],
+    now_ms: int,
+    grace_ms: int = GRACE_MS,
+) -> Cleanup:
+    """What may be deleted of the log at a place. Nothing is: ``place.delete`` does it, with the names.
+
+    ``published`` is the version up to which all commits are known to be in the log, ``keep_from`` the oldest
+    version that must stay readable, ``needed`` the files that a line still reads by their names.
+    ``InvalidLog`` if the checkpoint that would be the first cannot be read, ``InvalidRequest`` if the table's
+    retention cannot be understood.
+    """
+    listed = place.list(LOG)
+    checkpoint = _cut(place.url, listed, properties, min(published, keep_from), now_ms)
+    older = [] if checkpoint is None else [*_older(listed, checkpoint.version)]
+    if checkpoint is not None and older:
+        # What stands in for all that goes is read as a whole first: there is no other copy.
+        count_files(load_snapshot(PlaceFiles(place), checkpoint.version))
+    old_us = (now_ms - grace_ms) * 1000
+    found = [entry for entry in (*older, *_superseded(listed, published, old_us)) if entry.key not in needed]
+    gone = {entry.key for entry in found}
+    found += _unnamed_sidecars(place, [entry for entry in listed if entry.key not in gone], old_us)
+    return Cleanup(
+        first=checkpoint.version if checkpoint is not None and older else None,
+        names=tuple(entry.key for entry in found),
+        size_bytes=sum(entry.size for entry in found),
+    )
+
+
+def _cut(
+    table: str, listed: Sequence[Entry], properties: Mapping[str, str], newest: int, now_ms: int
+) -> Checkpoint | None:
+    """The checkpoint before which all may go; ``None`` without one, or if the table wants to keep all."""
+    kept_ms = duration_ms(properties, LOG_RETENTION)
+    if kept_ms is None or properties.get(ENABLED, "true").lower() == "false":
+        return None
+    # Whole days, so that not every run finds a little more.
+    midnight_us = (now_ms - kept_ms) // DAY_MS * DAY_MS * 1000
+    commits = sorted(
+        (name.version, entry.modified_us)
+        for entry in listed
+        if isinstance(name := parse_name(entry.key), CommitName)
+    )
+    last, before_us = -1, -1
+    for version, modified_us in commits:
+        # As where versions are found by time, none is older than the one before it.
+        before_us = max(modified_us, before_us + 1000)
+        if version > newest or before_us > midnight_us:
+            break
+        last = version
+    there = {version for version, _ in commits}
+    files = (LogFile(entry.key, entry.size) for entry in listed)
+    fitting = [one for one in whole_checkpoints(table, files) if one.version <= last and one.version in there]
+    return fitting[-1] if fitting else None
+
+
+def _older(listed: Sequence[Entry], first: int) -> Iterator[Entry]:
+    """All of the log that is not needed to read a version, at which there is a checkpoint, and later ones."""
+    for entry in listed:
+        match parse_name(entry.key):
+            case None | StagedName():
+                continue
+            case CompactionName(start, _) if start <= first:
+                # It is of no use any more to who begins at the checkpoint.
+                yield entry
+            case name if not isinstance(name, CompactionName) and name.version < first:
+                yield entry
+
+
+def _superseded(listed: Sequence[Entry], published: int, old_us: int) -> Iterator[Entry]:
+    """Staged commits of versions that are published, by whomever."""
+    for entry in listed:
+        name = parse_name(entry.key)
+        if isinstance(name, StagedName) and name.version <= published and entry.modified_us < old_us:
+            yield entry
+
+
+def _unnamed_sidecars(place: Place, kept: Sequence[Entry], old_us: int) -> Sequence[Entry]:
+    """Sidecars that no checkpoint names which stays. If one of these cannot be read, it may name any."""
+    sidecars = [entry for entry in kept if entry.key.startswith(SIDECARS) and entry.modified_us < old_us]
+    if not sidecars:
+        return []
+    names = [entry.key for entry in kept if isinstance(parse_name(entry.key), ClassicName | UuidName)]
+    named: set[str] = set()
+    for name in names:
+        (data,) = place.read([name])
+        try:
+            state = () if data is None else open_checkpoint(place.url, name, data).state()
+            named.update(sidecar_name(one.path) for one in state if isinstance(one, Sidecar))
+        except InvalidLog:
+            return []
+    return [entry for entry in sidecars if entry.key not in named]

@@ -1,0 +1,59 @@
+"""Compactions: the net actions of several commits in a row, in one file that readers take in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.errors import InvalidLog, LogGap, MalformedAction
+from penstock.formats.delta.protocol.actions import commit_lines, parse_action, reconciliation_key
+from penstock.formats.delta.protocol.names import CommitName, CompactionName
+from penstock.storage.places import Place
+
+
+def compact(place: Place, first: int, last: int) -> str | None:
+    """Compact published commits, from one version to another; the name of the file, ``None`` if it exists.
+
+    ``LogGap`` if one of them is not published (any more): a compaction must not show what the log does not.
+    """
+    if not 0 <= first < last:
+        raise InvalidRequest(f"versions {first} to {last} cannot be compacted: there must be two at least")
+    name = str(CompactionName(first, last))
+    if place.size(name) is not None:
+        return None
+    data = b"".join(_net_lines(place, first, last))
+    return name if place.create(name, data) else None
+
+
+def _net_lines(place: Place, first: int, last: int) -> Iterator[bytes]:
+    """The lines that still count after the last commit, oldest first. Lines stay the bytes that they are.
+
+    Removed files and removed domains stay too: they may be about what lies before the first commit.
+    """
+    seen: set[tuple[str, str, str | None]] = set()
+    kept: list[bytes] = []
+    versions = range(last, first - 1, -1)
+    names = [str(CommitName(version)) for version in versions]
+    for version, name, data in zip(versions, names, place.read(names), strict=True):
+        if data is None:
+            raise LogGap(
+                f"{place.url} cannot be compacted from {first} to {last}: {name} is not in its log\n"
+                "  Only published versions can be; a table's owner publishes what it has ratified.",
+                table=place.url,
+                version=version,
+            )
+        for number, raw in reversed([*commit_lines(data)]):
+            try:
+                action = parse_action(raw, number)
+            except MalformedAction as problem:
+                raise InvalidLog(
+                    f"{name} of the table {place.url} cannot be read: {problem}",
+                    table=place.url,
+                    file=name,
+                    version=version,
+                ) from None
+            key = None if action is None else reconciliation_key(action)
+            if key is not None and key not in seen:
+                seen.add(key)
+                kept.append(raw + b"\n")
+    return reversed(kept)

@@ -1,0 +1,236 @@
+"""Which files of a log make up a version of the table: a checkpoint, and the commits behind it.
+
+``_last_checkpoint`` only says from where to list. Stale, damaged or missing, it costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
+from penstock.formats.delta.log.files import LogFile, TableFiles
+from penstock.formats.delta.protocol.names import (
+    LAST_CHECKPOINT,
+    VERSION_MAX,
+    CheckpointName,
+    ClassicName,
+    CommitName,
+    CompactionName,
+    PartName,
+    UuidName,
+    before_version,
+    parse_name,
+)
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A whole version of the table in one file, or in several parts."""
+
+    version: int
+    names: tuple[str, ...]
+
+
+class LogSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that make up one version of a table."""
+
+    table: str
+    """Where the table is: for errors."""
+    version: int
+    checkpoint: Checkpoint | None
+    names: tuple[str, ...]
+    """What to replay on top of the checkpoint, oldest first: commits, and compactions in place of several."""
+    newest: str
+    """The commit of the version itself, which the checkpoint or a compaction may stand in for."""
+
+    def followed_by(self, names: Sequence[str]) -> LogSegment:
+        """This segment with commits on top, one version each, wherever below the table's root they lie."""
+        if not names:
+            return self
+        return msgspec.structs.replace(
+            self, version=self.version + len(names), names=(*self.names, *names), newest=names[-1]
+        )
+
+
+def find_segment(files: TableFiles, version: int | None = None) -> LogSegment:
+    """The files that make up a version, or the newest one that is published.
+
+    ``TableNotFound`` without a log, ``VersionNotFound`` for a version that is not there, ``LogGap`` if a
+    commit in between is missing.
+    """
+    hint = read_hint(files)
+    if hint is not None and (version is None or hint <= version):
+        listing = _Listing(files.url, files.list(before_version(hint)))
+        if listing.checkpoint_for(version) is not None:
+            return listing.segment(version)
+    return _Listing(files.url, files.list("")).segment(version)
+
+
+def choose_segment(table: str, listed: Iterable[LogFile], version: int | None = None) -> LogSegment:
+    """As ``find_segment``, from a listing of the whole log."""
+    return _Listing(table, listed).segment(version)
+
+
+def find_versions(table: str, listed: Iterable[LogFile]) -> range:
+    """The versions that a log can show, from a listing of the whole of it: it may begin at a checkpoint.
+
+    ``TableNotFound`` if it holds nothing.
+    """
+    return _Listing(table, listed).versions
+
+
+def whole_checkpoints(table: str, listed: Iterable[LogFile]) -> tuple[Checkpoint, ...]:
+    """The checkpoints of which all files are there, oldest first."""
+    return _Listing(table, listed).checkpoints
+
+
+class _Hint(msgspec.Struct):
+    version: int
+
+
+_HINT: Final = msgspec.json.Decoder(_Hint)
+
+
+def read_hint(files: TableFiles) -> int | None:
+    """The version of the checkpoint that ``_last_checkpoint`` names: a newer one may be there, or none."""
+    (data,) = files.read([LAST_CHECKPOINT])
+    try:
+        version = _HINT.decode(data or b"").version
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return version if 0 <= version <= VERSION_MAX else None
+
+
+class _Found(NamedTuple):
+    name: CheckpointName
+    text: str
+
+
+class _Step(NamedTuple):
+    """The last file of the shortest way to a version: of how many, where it starts, its name."""
+
+    files: int
+    start: int
+    name: str
+
+
+class _Listing:
+    """What there is in a log, or in the part of it that was listed."""
+
+    def __init__(self, table: str, listed: Iterable[LogFile]) -> None:
+        self._table = table
+        self._commits: set[int] = set()
+        self._compactions: dict[int, list[int]] = defaultdict(list)
+        found: dict[int, list[_Found]] = defaultdict(list)
+        for file in listed:
+            match parse_name(file.name):
+                case CommitName(version):
+                    self._commits.add(version)
+                case CompactionName(first, last):
+                    self._compactions[first].append(last)
+                case ClassicName() | PartName() | UuidName() as name if file.size > 0:
+                    found[name.version].append(_Found(name, file.name))
+        self._checkpoints = _complete(found)
+
+    def checkpoint_for(self, version: int | None) -> Checkpoint | None:
+        """The newest complete checkpoint that is not newer than a version."""
+        fitting = [one for one in self._checkpoints if version is None or one <= version]
+        return self._checkpoints[max(fitting)] if fitting else None
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        return tuple(self._checkpoints[version] for version in sorted(self._checkpoints))
+
+    @property
+    def versions(self) -> range:
+        """All versions that lead up to the latest without a gap, from a checkpoint or from the very first."""
+        if not self._commits and not self._checkpoints:
+            raise TableNotFound(
+                f"there is no Delta table at {self._table}: its _delta_log holds no commit", table=self._table
+            )
+        latest = first = max((*self._commits, *self._checkpoints))
+        while first in self._commits:
+            first -= 1
+        # Now all commits after ``first`` are there; a checkpoint stands in for the one of its own version.
+        starts = [one for one in self._checkpoints if one >= first]
+        return range(0 if first < 0 else min(starts, default=latest), latest + 1)
+
+    def segment(self, version: int | None) -> LogSegment:
+        latest = self.versions[-1]
+        if version is not None and not 0 <= version <= latest:
+            raise self._not_found(version, f"the newest one is {latest}")
+        wanted = latest if version is None else version
+        checkpoint = self.checkpoint_for(wanted)
+        return LogSegment(
+            table=self._table,
+            version=wanted,
+            checkpoint=checkpoint,
+            names=self._chain(-1 if checkpoint is None else checkpoint.version, wanted),
+            newest=str(CommitName(wanted)),
+        )
+
+    def _chain(self, after: int, last: int) -> tuple[str, ...]:
+        """Commits and compactions that lead from one version to another without a gap, in few steps."""
+        steps = {after + 1: _Step(0, after + 1, "")}
+        for version in range(after + 1, last + 1):
+            if version not in steps:
+                continue
+            count = steps[version].files + 1
+            for end, name in self._from(version, last):
+                if end + 1 not in steps or steps[end + 1].files > count:
+                    steps[end + 1] = _Step(count, version, name)
+        if last + 1 not in steps:
+            raise self._missing(max(steps), last, is_first=max(steps) == 0)
+        names: list[str] = []
+        step = steps[last + 1]
+        while step.name:
+            names.append(step.name)
+            step = steps[step.start]
+        return tuple(reversed(names))
+
+    def _from(self, version: int, last: int) -> Iterator[tuple[int, str]]:
+        """The files that begin with a version: where each ends, and its name."""
+        if version in self._commits:
+            yield version, str(CommitName(version))
+        for end in self._compactions.get(version, ()):
+            if end <= last:
+                yield end, str(CompactionName(version, end))
+
+    def _missing(self, version: int, wanted: int, is_first: bool) -> Exception:
+        reachable = [one for one in self._checkpoints if one > wanted]
+        if is_first and reachable:
+            return self._not_found(wanted, f"its log reaches back to {min(reachable)} only")
+        return LogGap(
+            f"the log of {self._table} has a gap: {CommitName(version)} is missing\n"
+            f"  Version {wanted} needs it: bring it back from a backup, or read a version without it.",
+            table=self._table,
+            version=version,
+        )
+
+    def _not_found(self, version: int, why: str) -> VersionNotFound:
+        return VersionNotFound(
+            f"{self._table} has no version {version}: {why}", table=self._table, version=version
+        )
+
+
+def _complete(found: Mapping[int, Sequence[_Found]]) -> dict[int, Checkpoint]:
+    """One checkpoint per version, of those of which all files are there: fewest files first."""
+    checkpoints = {}
+    for version, files in found.items():
+        whole = [one.text for one in files if isinstance(one.name, ClassicName)]
+        whole += [one.text for one in files if isinstance(one.name, UuidName)]
+        if whole:
+            checkpoints[version] = Checkpoint(version, (whole[0],))
+            continue
+        parts: dict[int, list[str]] = defaultdict(list)
+        for one in files:
+            if isinstance(one.name, PartName):
+                parts[one.name.parts].append(one.text)
+        for count in sorted(parts):
+            if len(parts[count]) == count:
+                checkpoints[version] = Checkpoint(version, tuple(sorted(parts[count])))
+                break
+    return checkpoints

@@ -1,0 +1,373 @@
+"""A version of a table: what its log comes to.
+
+The log is replayed newest first, so that whatever is met first of a key is what counts. Of the commits behind
+the checkpoint the lines that count are kept, packed; the checkpoint itself is read again, batch by batch,
+each time its files are asked for. So a table with a million files never stands in memory as such.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, TypeVar
+
+from penstock.formats.delta.errors import InvalidLog, MalformedAction, UnsupportedFeature
+from penstock.formats.delta.log.checkpoint import CheckpointFile, open_checkpoint
+from penstock.formats.delta.log.files import TableFiles
+from penstock.formats.delta.log.segments import LogSegment, find_segment
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    FileKey,
+    Metadata,
+    Protocol,
+    Remove,
+    Sidecar,
+    Txn,
+    parse_action,
+)
+from penstock.formats.delta.protocol.features import unreadable
+from penstock.formats.delta.protocol.names import CommitName, StagedName, parse_name, sidecar_name
+from penstock.formats.delta.protocol.schema import StructType, parse_schema
+
+HELD_MAX_BYTES: Final = 32 * 1024 * 1024
+"""A checkpoint up to this size is held in memory after it has been read once."""
+PACK_BYTES: Final = 1024 * 1024
+"""How many bytes of lines are packed together."""
+
+FileActionT = TypeVar("FileActionT", Add, Remove)
+
+
+def load_snapshot(files: TableFiles, version: int | None = None) -> Snapshot:
+    """A version of the table, or the newest one that is published.
+
+    Raises what ``find_segment`` does, ``UnsupportedFeature`` if reading the table takes more than this
+    Penstock knows, ``InvalidLog`` if a file of the log cannot be understood.
+    """
+    return replay(files, find_segment(files, version))
+
+
+def replay(files: TableFiles, segment: LogSegment) -> Snapshot:
+    """The version that a segment of the log comes to. Raises as ``load_snapshot``."""
+    tail = _Tail(segment.table)
+    names = segment.names[::-1]
+    for name, data in zip(names, files.read(names), strict=True):
+        tail.take(name, _there(segment.table, name, data), is_newest=name == segment.newest)
+    base = _Base(files, segment)
+    for action in base.state():
+        tail.take_state(action)
+    if tail.protocol is None or tail.metadata is None:
+        missing = "protocol" if tail.protocol is None else "metadata"
+        raise InvalidLog(
+            f"the log of {segment.table} has no {missing} up to version {segment.version}",
+            table=segment.table,
+            version=segment.version,
+        )
+    _check_readable(segment.table, tail.protocol, tail.metadata)
+    snapshot = Snapshot(segment, tail.protocol, tail.metadata, (tail,), base)
+    if snapshot.has_in_commit_timestamps and segment.newest not in segment.names:
+        # A checkpoint or a compaction stands in for the commit, and neither keeps its time.
+        (data,) = files.read([segment.newest])
+        tail.take_time(segment.newest, data or b"")
+    return snapshot
+
+
+class Snapshot:
+    """A version of a table. It does not change; its files are read as they are asked for."""
+
+    def __init__(
+        self,
+        segment: LogSegment,
+        protocol: Protocol,
+        metadata: Metadata,
+        tails: tuple[_Tail, ...],
+        base: _Base,
+    ) -> None:
+        self.table, self.version = segment.table, segment.version
+        self.segment = segment
+        self.protocol, self.metadata = protocol, metadata
+        self._tails, self._base = tails, base
+
+    def followed_by(self, commits: Sequence[tuple[str, bytes]]) -> Snapshot:
+        """The version after further commits, given by name and bytes, oldest first.
+
+        It costs what they hold, and what this version holds only now and then. Raises as ``load_snapshot``.
+        """
+        if not commits:
+            return self
+        tail, tails = _Tail(self.table), self._tails
+        for name, data in reversed(commits):
+            tail.take(name, data, is_newest=name == commits[-1][0])
+        protocol, metadata = tail.protocol or self.protocol, tail.metadata or self.metadata
+        if tail.protocol is not None or tail.metadata is not None:
+            _check_readable(self.table, protocol, metadata)
+        # As few tails as their sizes have digits, so that reading does not slow down with their number.
+        while tails and tails[0].size < 2 * tail.size:
+            tail, tails = tail.over(tails[0]), tails[1:]
+        segment = self.segment.followed_by([name for name, _ in commits])
+        return Snapshot(segment, protocol, metadata, (tail, *tails), self._base)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.configuration
+
+    @property
+    def schema(self) -> StructType:
+        """``InvalidLog`` if it cannot be understood."""
+        try:
+            return parse_schema(self.metadata.schema_string)
+        except MalformedAction as problem:
+            raise InvalidLog(
+                f"the metadata of {self.table} is invalid at version {self.version}: {problem}",
+                table=self.table,
+                version=self.version,
+            ) from None
+
+    @property
+    def transactions(self) -> Mapping[str, Txn]:
+        """The last batch of each application, by its id."""
+        return {name: one for tail in reversed(self._tails) for name, one in tail.transactions.items()}
+
+    @property
+    def domains(self) -> Mapping[str, DomainMetadata]:
+        """What is kept for each domain; removed ones are left out."""
+        domains = {name: one for tail in reversed(self._tails) for name, one in tail.domains.items()}
+        return {name: one for name, one in domains.items() if not one.removed}
+
+    @property
+    def has_in_commit_timestamps(self) -> bool:
+        return self.properties.get("delta.enableInCommitTimestamps", "").lower() == "true"
+
+    @property
+    def in_commit_timestamp(self) -> int | None:
+        """The time in the version's own commit, in ms; ``None`` if it has none or is there no more."""
+        return self._tails[0].in_commit_timestamp
+
+    def files(self) -> Iterator[Add]:
+        """The files that the table consists of, each once, in no order that means anything."""
+        return self._files(Add)
+
+    def live(self, paths: Collection[str]) -> dict[str, str | None]:
+        """Of some decoded paths, those that are files of the table, each with the id of its deletion vector.
+
+        One pass over the table's files, however many are asked for.
+        """
+        found = {key.path: key.vector for one in self._newer(Add) if (key := one.key).path in paths}
+        wanted = set(paths) - found.keys()
+        if wanted:
+            read = self._base.files(Add, lambda key: key.path not in wanted or self._has_seen(key))
+            found.update(one.key for one in read)
+        return found
+
+    def tombstones(self) -> Iterator[Remove]:
+        """The files that were removed, as far as the log still knows, whether their time is over or not."""
+        return self._files(Remove)
+
+    def _files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
+        yield from self._newer(kind)
+        yield from self._base.files(kind, self._has_seen)
+
+    def _newer(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
+        """What the commits behind the checkpoint come to."""
+        for number, tail in enumerate(self._tails):
+            hiding = self._tails[:number]
+            for action in tail.files(kind):
+                if not hiding or not any(one.has_seen(action.key) for one in hiding):
+                    yield action
+
+    def _has_seen(self, key: FileKey) -> bool:
+        return any(tail.has_seen(key) for tail in self._tails)
+
+
+class _Tail:
+    """What the commits behind the checkpoint come to, taken newest first."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self.protocol: Protocol | None = None
+        self.metadata: Metadata | None = None
+        self.transactions: dict[str, Txn] = {}
+        self.domains: dict[str, DomainMetadata] = {}
+        self.in_commit_timestamp: int | None = None
+        self._seen: set[bytes] = set()
+        self._lines: dict[type, _PackedLines] = {Add: _PackedLines(), Remove: _PackedLines()}
+
+    def take(self, name: str, data: bytes, is_newest: bool) -> None:
+        """Take a commit, or a compaction."""
+        for raw, action in _actions_backwards(self._table, name, data):
+            if isinstance(action, Add | Remove):
+                key = _digest(action.key)
+                if key not in self._seen:
+                    self._seen.add(key)
+                    self._lines[type(action)].add(raw)
+            elif isinstance(action, CommitInfo) and is_newest:
+                self.in_commit_timestamp = action.in_commit_timestamp
+            else:
+                self.take_state(action)
+
+    @property
+    def size(self) -> int:
+        """Of how many files it knows, and itself."""
+        return len(self._seen) + 1
+
+    def over(self, older: _Tail) -> _Tail:
+        """One tail for two."""
+        both = _Tail(self._table)
+        both.protocol, both.metadata = self.protocol or older.protocol, self.metadata or older.metadata
+        both.transactions = {**older.transactions, **self.transactions}
+        both.domains = {**older.domains, **self.domains}
+        both.in_commit_timestamp = self.in_commit_timestamp
+        both._seen = self._seen | older._seen
+        for kind, lines in both._lines.items():
+            for raw in self._lines[kind]:
+                lines.add(raw)
+            for raw in older._lines[kind]:
+                action = parse_action(raw)
+                if isinstance(action, Add | Remove) and _digest(action.key) not in self._seen:
+                    lines.add(raw)
+        return both
+
+    def take_state(self, action: Action) -> None:
+        """Take an action that is not about files, unless a newer one has been met."""
+        match action:
+            case Protocol():
+                self.protocol = self.protocol or action
+            case Metadata():
+                self.metadata = self.metadata or action
+            case Txn():
+                self.transactions.setdefault(action.app_id, action)
+            case DomainMetadata():
+                self.domains.setdefault(action.domain, action)
+            case _:
+                pass
+
+    def take_time(self, name: str, data: bytes) -> None:
+        """Take nothing of the newest commit but its time: the rest is known from elsewhere."""
+        for _, action in _actions_backwards(self._table, name, data):
+            if isinstance(action, CommitInfo):
+                self.in_commit_timestamp = action.in_commit_timestamp
+
+    def has_seen(self, key: FileKey) -> bool:
+        return _digest(key) in self._seen
+
+    def files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
+        for raw in self._lines[kind]:
+            action = parse_action(raw)
+            assert isinstance(action, kind)
+            yield action
+
+
+class _Base:
+    """The checkpoint under the commits, if there is one."""
+
+    def __init__(self, files: TableFiles, segment: LogSegment) -> None:
+        self._files, self._table = files, segment.table
+        self._names = segment.checkpoint.names if segment.checkpoint is not None else ()
+        self._held: dict[str, bytes] = {}
+        self._sidecars: list[str] = []
+
+    def state(self) -> Iterator[Action]:
+        """Its actions that are not about files; asked for once, before the files."""
+        for part in self._open(self._names):
+            for action in part.state():
+                if isinstance(action, Sidecar):
+                    self._sidecars.append(sidecar_name(action.path))
+                yield action
+
+    def files(self, kind: type[FileActionT], is_hidden: Callable[[FileKey], bool]) -> Iterator[FileActionT]:
+        """Its actions of one kind about files, without those whose keys are hidden."""
+        for part in self._open((*self._names, *self._sidecars)):
+            yield from part.files(kind, lambda key: not is_hidden(key))
+
+    def _open(self, names: tuple[str, ...]) -> Iterator[CheckpointFile]:
+        """One file after the other, so that no two large ones are in memory together."""
+        for name in names:
+            data = self._held.get(name)
+            if data is None:
+                (found,) = self._files.read([name])
+                data = _there(self._table, name, found)
+                if len(data) + sum(map(len, self._held.values())) <= HELD_MAX_BYTES:
+                    self._held[name] = data
+            yield open_checkpoint(self._table, name, data)
+
+
+class _PackedLines:
+    """Lines of the log, compressed by the megabyte: a tenth of what they are as values."""
+
+    def __init__(self) -> None:
+        self._packs: list[bytes] = []
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+
+    def add(self, line: bytes) -> None:
+        self._open.append(line)
+        self._open_bytes += len(line)
+        if self._open_bytes >= PACK_BYTES:
+            self._packs.append(zlib.compress(b"\n".join(self._open), level=1))
+            self._open, self._open_bytes = [], 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for pack in self._packs:
+            yield from zlib.decompress(pack).split(b"\n")
+        yield from self._open
+
+
+def _actions_backwards(table: str, name: str, data: bytes) -> Iterator[tuple[bytes, Action]]:
+    """The actions of a commit with their lines, last first, without all of them in memory at once."""
+    end = len(data)
+    while end > 0:
+        start = data.rfind(b"\n", 0, end) + 1
+        raw = data[start:end].strip()
+        if raw:
+            try:
+                action = parse_action(raw)
+            except MalformedAction as problem:
+                raise _malformed(table, name, data.count(b"\n", 0, start) + 1, problem) from None
+            if action is not None:
+                yield raw, action
+        end = start - 1
+
+
+def _digest(key: FileKey) -> bytes:
+    """A key in few bytes: there may be a million."""
+    text = key.path if key.vector is None else f"{key.path}\0{key.vector}"
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _check_readable(table: str, protocol: Protocol, metadata: Metadata) -> None:
+    refusals = unreadable(protocol, metadata)
+    if refusals:
+        raise UnsupportedFeature(
+            "\n  ".join((f"{table} cannot be read:", *map(str, refusals))),
+            table=table,
+            feature=refusals[0].feature,
+            features=tuple(one.feature for one in refusals),
+        )
+
+
+def _there(table: str, name: str, data: bytes | None) -> bytes:
+    if data is None:
+        raise InvalidLog(
+            f"{name} of the table {table} is missing, although the log needs it\n"
+            "  If the log is being cleaned up at this moment, try again; else bring the file back.",
+            table=table,
+            file=name,
+        )
+    return data
+
+
+def _malformed(table: str, name: str, line: int, problem: MalformedAction) -> InvalidLog:
+    reason = problem.details["reason"]
+    named = parse_name(name)
+    version = named.version if isinstance(named, CommitName | StagedName) else None
+    return InvalidLog(
+        f"line {line} of {name} of the table {table} is no action: {reason}",
+        table=table,
+        file=name,
+        version=version,
+        line=line,
+        reason=reason,
+    )

@@ -1,0 +1,372 @@
+"""A table's way into the lake, and out of it.
+
+Whose a table is, its own log decides, by one file that is created if there is none: so the lake first
+promises to own it, in a commit of its own, then the file is created, then the lake notes what came of it. A
+process may die anywhere in between. Whoever meets the promise looks into the log. If the promised file is
+there, the table is the lake's; if somebody else's is, the promise is forgotten; if none is, it is created
+now. Nobody takes a promise back, since somebody else may be creating the file at that moment. The way out is
+alike: once the last version is ratified, all that is left is to publish it, and anybody may.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import CommitConflict, InvalidRequest, OutcomeUnknown, TableConflict, TableNotFound
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.intents import Adopt, Create, Release, Settle, change
+from penstock.formats.delta.lines.line import Phase, line_of
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.owner.ownership import (
+    Before,
+    NewTable,
+    OwnerIdentity,
+    check_adoptable,
+    conversion,
+    first_commit,
+    is_timed,
+    owner_of,
+    release,
+)
+from penstock.formats.delta.owner.tables import Asked, Tables, line_at
+from penstock.formats.delta.protocol.actions import write_commit
+from penstock.formats.delta.protocol.names import (
+    ClassicName,
+    CommitName,
+    CompactionName,
+    PartName,
+    UuidName,
+    before_version,
+    parse_name,
+)
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.kernel.batch import Outcome
+from penstock.model.commits import CommitMeta
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.storage.locations import normalise
+from penstock.storage.places import Place, Places
+
+RELEASES_MAX: Final = 20
+"""How often a release is tried on a table that keeps getting new versions."""
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that came into the lake, or left it."""
+
+    key: Key
+    id: UUID
+    location: str
+    version: int
+    """The version that it was done with."""
+    commit: ObjectId
+    """The lake's commit that did it, or promised it."""
+
+
+class Handover:
+    """Creates, adopts and releases tables, and finishes what others began of it."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        places: Places,
+        publisher: Publisher,
+        commits: Commits,
+        identity: OwnerIdentity,
+    ) -> None:
+        self._tables, self._places, self._publisher = tables, places, publisher
+        self._commits, self._identity = commits, identity
+
+    # -- in --------------------------------------------------------------------------------------------
+
+    def create(self, branch: str, key: Key, new: NewTable, warehouse: str, asked: Asked) -> Made:
+        """Create a table on any branch, at a place made from its id: nobody else can be there."""
+        if not warehouse:
+            raise InvalidRequest(
+                f"'{key}' has no place: the lake has no warehouse\n"
+                "  Give the table a location, or open the lake with a warehouse."
+            )
+        identity, uuid = uuid4(), uuid4()
+        location = normalise(f"{warehouse.rstrip('/')}/{identity}")
+        actions = write_commit(first_commit(new, self._identity, identity, uuid, self._now_ms()))
+        intent = Create(id=identity, location=location, actions=actions, uuid=uuid)
+        outcome = self._tables.commit([change(key, intent)], asked, branch)
+        return self._made(key, outcome)
+
+    def create_at(self, key: Key, new: NewTable, location: str, asked: Asked, sole_writer: bool) -> Made:
+        """Create a table at a named place: of all who do, in whatever way, one wins.
+
+        ``TableConflict`` if there is a table already, or somebody else was faster.
+        """
+        if (known := self._tables.known(asked)) is not None:
+            return self._finish(key, known, asked)
+        place = self._open(location, sole_writer)
+        self._help(key)
+        with suppress(TableNotFound):
+            snapshot = load_snapshot(PlaceFiles(place))
+            if (mine := self._mine(key, place.url, snapshot)) is not None:
+                raise _lost(key, place.url, 0, f"the lake's own '{mine.key}' is there already")
+            raise _lost(key, place.url, 0, "there is a Delta table already; adopt it: penstock delta adopt")
+        identity, uuid = uuid4(), uuid4()
+        actions = write_commit(first_commit(new, self._identity, identity, uuid, self._now_ms()))
+        intent = Adopt(id=identity, location=place.url, version=0, actions=actions, uuid=uuid)
+        return self._promise(key, intent, asked)
+
+    def adopt(self, key: Key, location: str, asked: Asked, sole_writer: bool) -> Made:
+        """Take a table over from the file system.
+
+        ``ManagedElsewhere`` for a table of another owner, ``UnsupportedFeature`` for one that cannot be
+        written, ``TableConflict`` if somebody committed to it meanwhile: then all is as it was, and it is for
+        the caller to try again.
+        """
+        if (known := self._tables.known(asked)) is not None:
+            return self._finish(key, known, asked)
+        place = self._open(location, sole_writer)
+        self._help(key)
+        snapshot = load_snapshot(PlaceFiles(place))
+        if (mine := self._mine(key, place.url, snapshot)) is not None:
+            return mine
+        check_adoptable(snapshot.protocol, snapshot.metadata, place.url)
+        return self._convert(key, place, snapshot, asked)
+
+    def take(self, key: Key, place: Place, snapshot: Snapshot, asked: Asked) -> Made:
+        """Take a table whose owner is lost. Whether it is, the caller has found out."""
+        return self._convert(key, place, snapshot, asked)
+
+    def _convert(self, key: Key, place: Place, snapshot: Snapshot, asked: Asked) -> Made:
+        before = Before(
+            version=snapshot.version,
+            protocol=snapshot.protocol,
+            metadata=snapshot.metadata,
+            timestamp_ms=_time_ms(place, snapshot),
+        )
+        identity, uuid, version = uuid4(), uuid4(), snapshot.version + 1
+        actions = conversion(before, self._identity, identity, uuid, self._now_ms())
+        intent = Adopt(id=identity, location=place.url, version=version, actions=actions, uuid=uuid)
+        return self._promise(key, intent, asked)
+
+    def _help(self, key: Key) -> None:
+        """Finish what somebody else began at a key, before anything else is begun there."""
+        found = self._tables.content(self._tables.head(), key)
+        if isinstance(found, DeltaTable) and found.state:
+            self.resolve(key, found)
+
+    def _mine(self, key: Key, location: str, snapshot: Snapshot) -> Made | None:
+        """The table, if it is this lake's already under that key; ``None`` if it is not this lake's."""
+        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
+        if owner is None or not self._identity.owns(owner):
+            return None
+        head = self._tables.head()
+        found = self._tables.where_is(head, owner.table)
+        if found is None:
+            raise InvalidRequest(
+                f"{location} belongs to this lake, but was dropped from it\n"
+                f"  Revert the commit that dropped it, or: penstock delta recover {location} "
+                f"--lost {self._identity.lake_id}",
+                location=location,
+            )
+        content = self.resolve(found, self._tables.managed(head, found))
+        if content is None or found != key:
+            raise InvalidRequest(f"{location} is in the lake already, as '{found}'", key=str(found))
+        line, identity = line_at(content)
+        return Made(key=key, id=identity, location=location, version=line.latest, commit=head)
+
+    def _promise(self, key: Key, intent: Adopt, asked: Asked) -> Made:
+        return self._finish(key, self._tables.commit([change(key, intent)], asked), asked)
+
+    def _finish(self, key: Key, outcome: Outcome, asked: Asked) -> Made:
+        """Bring a promise to its end, which may lie behind it. ``TableConflict`` if it came to nothing."""
+        made = self._made(key, outcome)
+        now = self._tables.current(key, made.id)
+        if now is not None:
+            now = self.resolve(key, now, asked.meta)
+        if now is not None or self._was_owned(made.id):
+            return made
+        raise _lost(key, made.location, made.version, "somebody else's commit came first")
+
+    def _was_owned(self, identity: UUID) -> bool:
+        """Whether a table became the lake's, whatever happened to it since."""
+        last = self._tables.last(self._tables.head(), identity)
+        return last is not None and line_of(last).phase is not Phase.ADOPTING
+
+    def _made(self, key: Key, outcome: Outcome) -> Made:
+        commit = outcome.commits[-1] if outcome.commits else outcome.head
+        content = self._tables.managed(commit, key)
+        line, identity = line_at(content)
+        return Made(key=key, id=identity, location=content.location, version=line.latest, commit=commit)
+
+    # -- out -------------------------------------------------------------------------------------------
+
+    def release(self, key: Key, asked: Asked) -> Made:
+        """Hand a table back to the file system: when this returns, all of it is published, its key is gone.
+
+        If it is interrupted after its commit, the table takes no more versions, and whoever meets it next
+        finishes the release.
+        """
+        outcome = self._tables.known(asked) or self._release(key, asked)
+        made = self._made(key, outcome)
+        now = self._tables.current(key, made.id)
+        if now is not None:
+            self.resolve(key, now, asked.meta)
+        return made
+
+    def _release(self, key: Key, asked: Asked) -> Outcome:
+        for attempt in range(1, RELEASES_MAX + 1):
+            head = self._tables.head()
+            content = self._tables.managed(head, key)
+            line, _ = line_at(content)
+            if line.phase is Phase.RELEASED:
+                return Outcome((), head)
+            if line.phase is Phase.ADOPTING:
+                self.resolve(key, content)
+                continue
+            protocol, metadata = self._tables.declared(line)
+            before = Before(
+                version=line.latest, protocol=protocol, metadata=metadata, timestamp_ms=line.timestamp_ms
+            )
+            uuid = uuid4()
+            actions = release(before, uuid, self._now_ms())
+            intent = Release(version=line.latest + 1, actions=actions, uuid=uuid)
+            try:
+                return self._tables.commit([change(key, intent)], asked)
+            except CommitConflict:
+                now = self._tables.content(self._tables.head(), key)
+                if now == content or attempt == RELEASES_MAX:
+                    raise
+        raise InvalidRequest(f"'{key}' is being adopted just now; try again", key=str(key))
+
+    # -- whatever was begun ----------------------------------------------------------------------------
+
+    def resolve(self, key: Key, content: DeltaTable, by: CommitMeta = CommitMeta()) -> DeltaTable | None:
+        """Finish an adoption or a release that somebody began; the table afterwards, ``None`` if it is gone.
+
+        ``by`` tells who does it. May be called for any table of the default branch, by anybody, any number of
+        times. A table that names another lake, as in a copy of the lake, is left alone.
+        """
+        line, identity = line_at(content)
+        if line.phase is Phase.OWNED:
+            return content
+        if line.phase is Phase.ADOPTING:
+            if not self._identity.owns(owner_of(*self._tables.declared(line), content.location)):
+                return content
+            if self._is_ours(key, content):
+                self._settle(key, Settle(id=identity, owned=True), Phase.ADOPTING, f"{key} is adopted", by)
+            else:
+                why = f"{key} is not adopted: somebody else's commit came first"
+                self._settle(key, Settle(id=identity, owned=False), Phase.ADOPTING, why, by)
+        else:
+            self._publish(content)
+            self._settle(key, Settle(id=identity, owned=False), Phase.RELEASED, f"{key} is released", by)
+        return self._tables.current(key, identity)
+
+    def _is_ours(self, key: Key, content: DeltaTable) -> bool:
+        """Whether the log holds the promised commit. It does afterwards, unless somebody else's is there."""
+        line = line_of(content)
+        place = self._places.at(content.location)
+        entry = line.at(line.latest, self._tables.read)
+        data = self._commits.data(self._tables.seen(key, content), content.location, line.latest, entry)
+        name = str(CommitName(line.latest))
+        while True:
+            (there,) = place.read([name])
+            if there is not None:
+                return there == data
+            if _is_past(place, line.latest):
+                return False
+            try:
+                if self._put(place, name, data):
+                    return True
+            except OutcomeUnknown as problem:
+                (there,) = place.read([name])
+                if there is None:
+                    raise OutcomeUnknown(
+                        f"it is not known yet whether '{key}' at {content.location} is this lake's: "
+                        f"{problem.message}\n  Whoever looks at the table next finds out and finishes it: "
+                        "penstock delta status",
+                        **problem.details,
+                    ) from None
+
+    def _put(self, place: Place, name: str, data: bytes) -> bool:
+        """The instant at which a table becomes the lake's."""
+        return place.create(name, data)
+
+    def _publish(self, content: DeltaTable) -> None:
+        """Publish a line to its end. Where the log goes on after it, the file system has had it for long."""
+        line = line_of(content)
+        if not _is_past(self._places.at(content.location), line.latest):
+            self._publisher.publish(content)
+
+    def _settle(self, key: Key, intent: Settle, phase: Phase, message: str, by: CommitMeta) -> None:
+        """Note how it ended, unless somebody else has."""
+        if not self._is_in(phase, key, intent.id):
+            return
+        meta = CommitMeta(message=message, authors=by.authors, committer=by.committer)
+        try:
+            self._tables.commit([change(key, intent)], Asked(meta))
+        except CommitConflict:
+            if self._is_in(phase, key, intent.id):
+                raise
+
+    def _is_in(self, phase: Phase, key: Key, identity: UUID) -> bool:
+        now = self._tables.current(key, identity)
+        return now is not None and line_of(now).phase is phase
+
+    # -- places ----------------------------------------------------------------------------------------
+
+    def _open(self, location: str, sole_writer: bool) -> Place:
+        place = self._places.at(location)
+        if not sole_writer and not place.keeps_conditions:
+            raise InvalidRequest(
+                f"{place.url} is in storage that does not refuse to overwrite a file, so that of two who "
+                "commit to the table at once one would be lost\n"
+                "  If nobody but this lake writes there, say so: --sole-writer. Or give the table no "
+                "location, and it gets a place of its own.",
+                location=place.url,
+            )
+        return place
+
+    def _now_ms(self) -> int:
+        return self._tables.kernel.clock() // 1000
+
+
+def _is_past(place: Place, version: int) -> bool:
+    """Whether a log goes on after a version: then it is missing because it was cleaned up, not because it
+    was never there, and nobody may put anything in its place."""
+    for file in PlaceFiles(place).list(before_version(version)):
+        match parse_name(file.name):
+            case CommitName(found) if found > version:
+                return True
+            case CompactionName(_, last) if last >= version:
+                return True
+            case ClassicName(found) | PartName(found) | UuidName(found) if found >= version and file.size:
+                return True
+    return False
+
+
+def _time_ms(place: Place, snapshot: Snapshot) -> int:
+    """When a version was made, as far as its table tells."""
+    if is_timed(snapshot.protocol, snapshot.metadata) and snapshot.in_commit_timestamp is not None:
+        return snapshot.in_commit_timestamp
+    names = (snapshot.segment.newest, *reversed(snapshot.segment.names))
+    checkpoint = snapshot.segment.checkpoint
+    for name in (*names, *(checkpoint.names if checkpoint else ())):
+        if (found := place.look(name)) is not None:
+            return found.modified_us // 1000
+    return 0
+
+
+def _lost(key: Key, location: str, version: int, why: str) -> TableConflict:
+    conflict = Conflict(ConflictKind.FORMAT, key, why=f"did not become the lake's: at {location} {why}")
+    return TableConflict(
+        [conflict],
+        f"{location} has a version {version} that is not this lake's: {why}\n"
+        "  The table is untouched, and the lake has forgotten it. To try again on the table as it is now, "
+        "ask again.",
+        winners={str(key): {"latest_version": version}},
+    )

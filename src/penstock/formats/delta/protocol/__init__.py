@@ -1,0 +1,1 @@
+"""What Delta's protocol says: actions, names, features, and the rules for commits."""

@@ -1,0 +1,359 @@
+"""When a transaction that read an older version may still commit on top of the newer ones.
+
+Each commit that came meanwhile, a *winner*, is held against what the transaction read and wrote. The rules by
+their numbers, which conflicts name:
+
+====  ==========================================  ============================================  ==============
+rule  the winner                                  the transaction                               kind
+====  ==========================================  ============================================  ==============
+1     changed the protocol                        changed it too                                protocol
+2     dropped a feature, or added one that binds  any                                           protocol
+      writers
+3     changed the protocol in other ways          did not; it goes on with the new one          none
+4     changed the metadata                        changed it too                                metadata
+5     changed harmless properties only            did not; it goes on with the new ones         none
+6     changed anything else in the metadata       any                                           metadata
+7     wrote a domain                              wrote the same domain                         transaction
+8     recorded a batch of an application          read or recorded one of it too                transaction
+9     appended blindly                            would have read an added file                 append (1)
+10    added files otherwise                       would have read an added file                 append (2)
+11    removed a file                              read it, or adds it again                     delete, read
+12    removed any file                            read the whole table                          delete, read
+13    removed a file                              removed it too                                delete, delete
+14    added files                                 read nothing: a blind append                  none
+15    rewrote files without changing their rows   read one of them                              as 11 or 12
+16    any                                         takes the table over from the file system     protocol
+====  ==========================================  ============================================  ==============
+
+(1) under ``Serializable``; under ``WriteSerializable`` only if the transaction changed the metadata.
+(2) under ``Serializable`` and ``WriteSerializable``. A file that brings no new rows (``dataChange`` false) is
+no append: if its rows were read, rule 11 or 12 has seen that they moved.
+
+In doubt there is a conflict: a file whose partition is not known is in every partition. A transaction that
+changes the partitioning has read the whole table, whatever it says, since every file must follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from penstock.formats.delta.errors import UnsupportedFeature
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS, ROW_TRACKING
+from penstock.formats.delta.protocol.features import binds_writers, supported
+from penstock.formats.delta.protocol.isolation import Isolation
+from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
+
+HARMLESS_PROPERTIES: Final = frozenset(
+    {
+        "delta.enableRowTracking",
+        "delta.rowTracking.materializedRowIdColumnName",
+        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        "delta.columnMapping.mode",
+        "delta.columnMapping.maxColumnId",
+        "delta.enableDeletionVectors",
+        "delta.checkpointPolicy",
+        "delta.enableInCommitTimestamps",
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.inCommitTimestampEnablementTimestamp",
+        "io.unitycatalog.tableId",
+    }
+)
+"""Properties that may be set, but not unset, beside a transaction that knows nothing of it (rule 5)."""
+
+
+class ConflictKind(StrEnum):
+    """The kinds; the names are those that other Delta writers give them."""
+
+    PROTOCOL_CHANGED = "ProtocolChanged"
+    METADATA_CHANGED = "MetadataChanged"
+    CONCURRENT_TRANSACTION = "ConcurrentTransaction"
+    CONCURRENT_APPEND = "ConcurrentAppend"
+    CONCURRENT_DELETE_READ = "ConcurrentDeleteRead"
+    CONCURRENT_DELETE_DELETE = "ConcurrentDeleteDelete"
+
+
+class Rebased(msgspec.Struct, frozen=True):
+    """The transaction as it may be committed on top of a version."""
+
+    transaction: Transaction
+    onto: int
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a transaction cannot be committed on top of a winner."""
+
+    kind: ConflictKind
+    rule: int
+    winner: int
+    """The version of the winner."""
+    operation: str | None
+    """What the winner did, in its own words."""
+    read_version: int
+    files: tuple[str, ...] = ()
+    """Decoded paths of the files that clash, as far as single files do."""
+    partitions: tuple[str, ...] = ()
+    """The partitions of these files, as far as they are known."""
+    names: tuple[str, ...] = ()
+    """The features, properties, domains or applications that clash."""
+    repeated: bool = False
+    """The winner holds the very batch of the transaction, or a later one: its work is done already."""
+
+    def __str__(self) -> str:
+        did = f" ({self.operation})" if self.operation else ""
+        where = f" in {_some(self.partitions)}" if self.partitions else ""
+        what = _TOLD[self.rule].format(names=_some(self.names), files=_some(self.files) + where)
+        advice = f"read version {self.winner} or a later one and repeat the work"
+        if self.repeated:
+            advice = "the batch is in the table already, so nothing is left to do"
+        read = f"this transaction read version {self.read_version}"
+        return f"version {self.winner}{did} {what}; {read}; {advice} (rule {self.rule})"
+
+
+_TOLD: Final = {
+    1: "changed the protocol ({names}), as this transaction does",
+    2: "changed the protocol ({names}) in a way that binds writers",
+    4: "changed the metadata ({names}), as this transaction does",
+    6: "changed the metadata ({names})",
+    7: "wrote {names}, as this transaction does",
+    8: "recorded {names}, on which this transaction depends",
+    9: "appended {files}, which this transaction would have read",
+    10: "added {files}, which this transaction would have read",
+    11: "removed {files}, which this transaction has read or adds again",
+    12: "removed {files}, and this transaction has read the whole table",
+    13: "removed {files}, which this transaction removes too",
+    16: "was committed meanwhile, and a table is taken over only at the version that was read",
+}
+
+
+def rebase(winners: Iterable[Winner], mine: Transaction) -> Rebased | Conflict:
+    """The transaction on top of all winners, which come in the order of their versions, or a conflict.
+
+    What is rebased is checked like any other commit before it is ratified: the table may have become one
+    that Penstock does not write.
+    """
+    rebased = Rebased(mine, mine.read_version)
+    for winner in winners:
+        outcome = check_winner(winner, rebased.transaction)
+        if isinstance(outcome, Conflict):
+            return outcome
+        rebased = outcome
+    return rebased
+
+
+def check_winner(winner: Winner, mine: Transaction) -> Rebased | Conflict:
+    """The transaction on top of one winner, or the first conflict with it.
+
+    ``UnsupportedFeature`` if the table tracks rows: their ids would have to be given anew.
+    """
+    if ROW_TRACKING in supported(mine.protocol):
+        raise UnsupportedFeature(
+            f"a transaction that read version {mine.read_version} cannot follow version {winner.version}:"
+            f" ids of rows ('{ROW_TRACKING}') are not given anew; drop the feature, or repeat the work",
+            feature=ROW_TRACKING,
+        )
+    for rule in _RULES:
+        conflict = rule(winner, mine)
+        if conflict is not None:
+            return conflict
+    return Rebased(_on_top(winner, mine), winner.version)
+
+
+def _on_top(winner: Winner, mine: Transaction) -> Transaction:
+    """The transaction with the winner's protocol and metadata, later than the winner."""
+    protocol, metadata = last(winner.actions, Protocol), last(winner.actions, Metadata)
+    return msgspec.structs.replace(
+        mine,
+        protocol=protocol or mine.protocol,
+        metadata=metadata or mine.metadata,
+        actions=_later(winner, mine.actions),
+    )
+
+
+def _later(winner: Winner, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    info = winner.info
+    if info is None or info.in_commit_timestamp is None:
+        return actions
+    earliest = info.in_commit_timestamp + 1
+    own = last(actions, CommitInfo)
+    if own is None:
+        return (CommitInfo().at(earliest), *actions)
+    later = own.at(max(own.in_commit_timestamp or 0, earliest))
+    return tuple(later if action is own else action for action in actions)
+
+
+# --- the rules ------------------------------------------------------------------------------------------
+
+
+def _takeover(winner: Winner, mine: Transaction) -> Conflict | None:
+    wanted = last(mine.actions, Protocol)
+    if wanted is None or MANAGED_COMMITS not in supported(wanted) - supported(mine.protocol):
+        return None
+    return _conflict(ConflictKind.PROTOCOL_CHANGED, 16, winner, mine, names=(MANAGED_COMMITS,))
+
+
+def _protocol(winner: Winner, mine: Transaction) -> Conflict | None:
+    theirs = last(winner.actions, Protocol)
+    if theirs is None:
+        return None
+    before, after = supported(mine.protocol), supported(theirs)
+    changed = tuple(sorted(before ^ after)) or (
+        f"versions {theirs.min_reader_version} and {theirs.min_writer_version}",
+    )
+    if last(mine.actions, Protocol) is not None:
+        return _conflict(ConflictKind.PROTOCOL_CHANGED, 1, winner, mine, names=changed)
+    unmet = (before - after) | {name for name in after - before if binds_writers(name)}
+    if unmet:
+        return _conflict(ConflictKind.PROTOCOL_CHANGED, 2, winner, mine, names=tuple(sorted(unmet)))
+    return None
+
+
+def _metadata(winner: Winner, mine: Transaction) -> Conflict | None:
+    theirs = last(winner.actions, Metadata)
+    if theirs is None:
+        return None
+    changed = _differences(mine.metadata, theirs)
+    if last(mine.actions, Metadata) is not None:
+        return _conflict(
+            ConflictKind.METADATA_CHANGED, 4, winner, mine, names=changed or ("the same as before",)
+        )
+    unset = mine.metadata.configuration.keys() - theirs.configuration.keys()
+    if set(changed) <= HARMLESS_PROPERTIES - unset:
+        return None
+    return _conflict(ConflictKind.METADATA_CHANGED, 6, winner, mine, names=changed)
+
+
+def _domains(winner: Winner, mine: Transaction) -> Conflict | None:
+    ours = {action.domain for action in mine.actions if isinstance(action, DomainMetadata)}
+    theirs = {action.domain for action in winner.actions if isinstance(action, DomainMetadata)}
+    if not ours & theirs:
+        return None
+    names = tuple(f"the domain '{name}'" for name in sorted(ours & theirs))
+    return _conflict(ConflictKind.CONCURRENT_TRANSACTION, 7, winner, mine, names=names)
+
+
+def _applications(winner: Winner, mine: Transaction) -> Conflict | None:
+    """Whoever records a batch has looked up the one before, or ought to have."""
+    ours = {action.app_id: action.version for action in mine.actions if isinstance(action, Txn)}
+    theirs = {action.app_id: action.version for action in winner.actions if isinstance(action, Txn)}
+    both = sorted(theirs.keys() & (ours.keys() | mine.reads.applications))
+    if not both:
+        return None
+    names = tuple(f"batch {theirs[name]} of the application '{name}'" for name in both)
+    repeated = bool(ours) and all(name in theirs and theirs[name] >= ours[name] for name in ours)
+    return _conflict(ConflictKind.CONCURRENT_TRANSACTION, 8, winner, mine, names=names, repeated=repeated)
+
+
+def _appends(winner: Winner, mine: Transaction) -> Conflict | None:
+    if mine.isolation is Isolation.SNAPSHOT:
+        return None
+    blind = winner.is_blind_append
+    changes_metadata = last(mine.actions, Metadata) is not None
+    if blind and mine.isolation is Isolation.WRITE_SERIALIZABLE and not changes_metadata:
+        return None
+    clash = [
+        action
+        for action in winner.actions
+        if isinstance(action, Add) and action.data_change and mine.would_read(action)
+    ]
+    return _clash(ConflictKind.CONCURRENT_APPEND, 9 if blind else 10, winner, mine, clash)
+
+
+def _deletes_of_reads(winner: Winner, mine: Transaction) -> Conflict | None:
+    added = {action.key.path for action in mine.actions if isinstance(action, Add)}
+    removed = [action for action in winner.actions if isinstance(action, Remove)]
+    known = [one for one in removed if one.key.path in added or mine.has_read(one)]
+    if conflict := _clash(ConflictKind.CONCURRENT_DELETE_READ, 11, winner, mine, known):
+        return conflict
+    return _clash(ConflictKind.CONCURRENT_DELETE_READ, 12, winner, mine, removed if mine.reads_all else [])
+
+
+def _deletes_of_deletes(winner: Winner, mine: Transaction) -> Conflict | None:
+    ours = {action.key.path for action in mine.actions if isinstance(action, Remove)}
+    both = [action for action in winner.actions if isinstance(action, Remove) and action.key.path in ours]
+    return _clash(ConflictKind.CONCURRENT_DELETE_DELETE, 13, winner, mine, both)
+
+
+_RULES: Final[Sequence[Callable[[Winner, Transaction], Conflict | None]]] = (
+    _takeover,
+    _protocol,
+    _metadata,
+    _domains,
+    _applications,
+    _appends,
+    _deletes_of_reads,
+    _deletes_of_deletes,
+)
+
+
+# --- what they ask --------------------------------------------------------------------------------------
+
+
+def _differences(before: Metadata, after: Metadata) -> tuple[str, ...]:
+    """What changed: properties by their names, the rest by the names of the fields."""
+    old, new = before.configuration, after.configuration
+    properties = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    fields = zip(before.__struct_fields__, before.__struct_encode_fields__, strict=True)
+    others = {told for name, told in fields if getattr(before, name) != getattr(after, name)}
+    return (*sorted(others - {"configuration"}), *sorted(properties))
+
+
+def _clash(
+    kind: ConflictKind, rule: int, winner: Winner, mine: Transaction, clash: Sequence[Add | Remove]
+) -> Conflict | None:
+    if not clash:
+        return None
+    values = [one.partition_values for one in clash if one.partition_values]
+    places = {"/".join(f"{name}={_shown(text)}" for name, text in one.items()) for one in values}
+    files = tuple(sorted({one.key.path for one in clash}))
+    return _conflict(kind, rule, winner, mine, files=files, partitions=tuple(sorted(places)))
+
+
+def _conflict(
+    kind: ConflictKind,
+    rule: int,
+    winner: Winner,
+    mine: Transaction,
+    *,
+    files: tuple[str, ...] = (),
+    partitions: tuple[str, ...] = (),
+    names: tuple[str, ...] = (),
+    repeated: bool = False,
+) -> Conflict:
+    info = winner.info
+    return Conflict(
+        kind=kind,
+        rule=rule,
+        winner=winner.version,
+        operation=None if info is None else info.operation,
+        read_version=mine.read_version,
+        files=files,
+        partitions=partitions,
+        names=names,
+        repeated=repeated,
+    )
+
+
+def _shown(text: str | None) -> str:
+    return text or "null"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+_SHOWN: Final = 3

@@ -1,0 +1,330 @@
+"""The check of a commit before it is ratified: would it leave a table that every reader understands?
+
+An owner that ratifies whatever it is given lets one careless writer break the table for all. So every rule of
+the protocol that can be seen from the actions and the table before them is looked at, and everything that is
+wrong is told, with its line, not just the first. Nothing is read from storage here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, TypeVar
+
+import msgspec
+
+from penstock.formats.delta.errors import MalformedAction
+from penstock.formats.delta.protocol.actions import (
+    ACTION_NAMES,
+    Action,
+    CheckpointMetadata,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+    Sidecar,
+    Txn,
+    commit_lines,
+    parse_action,
+)
+from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
+from penstock.formats.delta.protocol.features import in_use, protocol_faults, supported, unwritable
+from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
+from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema
+
+OWNER_NAME: Final = "delta.managedCommitOwnerName"
+TIMESTAMPS: Final = "delta.enableInCommitTimestamps"
+ENABLED_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
+ENABLED_TIMESTAMP: Final = "delta.inCommitTimestampEnablementTimestamp"
+
+WHOLE_COMMIT: Final = 0
+"""The line of what is wrong with a commit as a whole."""
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """The table before a commit. Without arguments: there is no table yet."""
+
+    version: int = -1
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    timestamp_ms: int | None = None
+    """The in-commit timestamp of the version, or where it has none the time of its file, if that is known."""
+    live: Lookup | None = None
+    """Tells which paths are files of the table; without it, removes are believed."""
+    is_writable: bool = False
+    """Known to be a table that Penstock writes, so that this is not found out again for each commit."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What is not the same for all commits."""
+
+    absolute_paths: bool = False
+    droppable: frozenset[str] = frozenset()
+    """Features that this commit may drop: that of managed commits, when a table is handed back."""
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """One thing that is wrong."""
+
+    line: int
+    """From 1; ``WHOLE_COMMIT`` if no line is to blame."""
+    action: str
+    """The action's name in the log, empty where there is none."""
+    reason: str
+
+    def __str__(self) -> str:
+        if self.line == WHOLE_COMMIT:
+            return self.reason
+        return f"line {self.line}{', ' + self.action if self.action else ''}: {self.reason}"
+
+
+def check_bytes(data: bytes, before: State, rules: Rules = Rules()) -> tuple[Problem, ...]:
+    """As ``check_commit``, for the bytes of a commit, whose lines may not even be actions.
+
+    Where a line cannot be read, rules that depend on the whole commit may tell of what only that line lacks.
+    """
+    unread: list[Problem] = []
+    actions: list[Numbered] = []
+    for number, raw in commit_lines(data):
+        try:
+            action = parse_action(raw, number)
+        except MalformedAction as problem:
+            unread.append(Problem(number, "", problem.details["reason"]))
+        else:
+            if action is not None:
+                actions.append((number, action))
+    return tuple(sorted((*unread, *check_commit(actions, before, rules))))
+
+
+def check_commit(actions: Iterable[Numbered], before: State, rules: Rules = Rules()) -> tuple[Problem, ...]:
+    """Everything that is wrong with a commit of these actions on top of a table, in the order of the lines.
+
+    Each action comes with its number, which is what a problem names. No problem means that the commit may be
+    ratified, as far as its actions tell; that the data files exist and hold what is said is not known here.
+    """
+    commit = _Commit(tuple(actions), before, rules)
+    names = {line: ACTION_NAMES[type(action)] for line, action in commit.actions}
+    faults = {fault for rule in _RULES for fault in rule(commit)}
+    return tuple(sorted(Problem(line, names.get(line, ""), reason) for line, reason in faults))
+
+
+_Kind = TypeVar("_Kind", bound=Action)
+
+
+class _Commit:
+    """A commit with what its rules ask for: the table before it, and what it would be afterwards."""
+
+    def __init__(self, actions: Sequence[Numbered], before: State, rules: Rules) -> None:
+        self.actions, self.before, self.rules = actions, before, rules
+        protocols, metadata = self.of(Protocol), self.of(Metadata)
+        self.protocol_line, self.protocol = protocols[-1] if protocols else (WHOLE_COMMIT, before.protocol)
+        self.metadata_line, self.metadata = metadata[-1] if metadata else (WHOLE_COMMIT, before.metadata)
+        self.features = frozenset() if self.protocol is None else supported(self.protocol)
+        self.schema = None if self.metadata is None else _schema(self.metadata.schema_string)
+        self.configuration: Mapping[str, str] = {} if self.metadata is None else self.metadata.configuration
+
+    def of(self, kind: type[_Kind]) -> list[tuple[int, _Kind]]:
+        return [(line, action) for line, action in self.actions if isinstance(action, kind)]
+
+    @property
+    def changes_table(self) -> bool:
+        """Whether the table's protocol or metadata is touched; if not, they were checked when they came."""
+        return bool(self.protocol_line or self.metadata_line)
+
+
+def _only_once(commit: _Commit) -> Iterator[Fault]:
+    if not commit.actions:
+        yield WHOLE_COMMIT, "the commit holds no action"
+    for kind in (Protocol, Metadata, CommitInfo):
+        found = commit.of(kind)
+        for line, _ in found[1:]:
+            yield line, f"a commit has one '{ACTION_NAMES[kind]}' at most; line {found[0][0]} has it already"
+    yield from _twice([(line, txn.app_id) for line, txn in commit.of(Txn)], "the application")
+    yield from _twice([(line, one.domain) for line, one in commit.of(DomainMetadata)], "the domain")
+    for line, action in commit.actions:
+        if isinstance(action, CheckpointMetadata | Sidecar):
+            yield line, "it belongs in checkpoints, never in commits"
+
+
+def _twice(named: Collection[tuple[int, str]], what: str) -> Iterator[Fault]:
+    seen: dict[str, int] = {}
+    for line, name in named:
+        if seen.setdefault(name, line) != line:
+            yield line, f"{what} '{name}' stands in line {seen[name]} already"
+
+
+def _begins_a_table(commit: _Commit) -> Iterator[Fault]:
+    if commit.protocol is None:
+        yield WHOLE_COMMIT, "the first commit of a table needs a 'protocol'"
+    if commit.metadata is None:
+        yield WHOLE_COMMIT, "the first commit of a table needs a 'metaData'"
+
+
+def _protocol(commit: _Commit) -> Iterator[Fault]:
+    if commit.protocol is None:
+        return
+    if commit.protocol_line:
+        for reason in protocol_faults(commit.protocol, commit.before.protocol, commit.rules.droppable):
+            yield commit.protocol_line, reason
+    if commit.metadata is None or commit.schema is None:
+        return
+    if commit.before.is_writable and not commit.changes_table:
+        return
+    had = frozenset() if commit.before.protocol is None else supported(commit.before.protocol)
+    for refusal in unwritable(commit.protocol, commit.metadata):
+        # What the table had already was put to use by the metadata, if by anything in this commit.
+        came_with_protocol = refusal.feature not in had or not commit.metadata_line
+        yield commit.protocol_line if came_with_protocol else commit.metadata_line, f"the feature {refusal}"
+    if commit.changes_table:
+        yield from _unlisted(commit, commit.metadata)
+
+
+def _unlisted(commit: _Commit, metadata: Metadata) -> Iterator[Fault]:
+    """Features that the commit puts to use without listing them. What was so before does no new harm."""
+    was = commit.before.metadata
+    already = frozenset() if was is None or _schema(was.schema_string) is None else in_use(was)
+    for name in sorted(in_use(metadata) - commit.features - already):
+        line = commit.metadata_line or commit.protocol_line
+        yield line, f"the table makes use of '{name}', but its protocol does not have the feature"
+
+
+def _metadata(commit: _Commit) -> Iterator[Fault]:
+    metadata, line = commit.metadata, commit.metadata_line
+    if metadata is None or not line:
+        return
+    if metadata.format.provider != "parquet":
+        yield line, f"the files' format is '{metadata.format.provider}', and Delta tables hold 'parquet'"
+    if metadata.created_time is not None and metadata.created_time < 0:
+        yield line, f"the time of creation is {metadata.created_time}, and times are never negative"
+    if not metadata.id:
+        yield line, "the table's id is empty"
+    try:
+        schema = parse_schema(metadata.schema_string)
+    except MalformedAction as problem:
+        yield line, problem.details["reason"]
+        return
+    for name in _repeated(field.name.lower() for field in schema.fields):
+        yield line, f"the schema has the column '{name}' more than once, if case is set aside"
+    for name in _repeated(metadata.partition_columns):
+        yield line, f"the partition column '{name}' is named more than once"
+    for name in metadata.partition_columns:
+        field = next((one for one in schema.fields if one.name == name), None)
+        if field is None:
+            yield line, f"the partition column '{name}' is not in the schema"
+        elif not isinstance(field.type, str):
+            yield line, f"the partition column '{name}' is of a type that holds others"
+    if schema.fields and len(set(metadata.partition_columns)) == len(schema.fields):
+        yield line, "every column is a partition column, so that files would have none"
+
+
+def _timestamps(commit: _Commit) -> Iterator[Fault]:
+    for line, txn in commit.of(Txn):
+        if txn.last_updated is not None and txn.last_updated < 0:
+            yield line, f"'lastUpdated' is {txn.last_updated}, and times are never negative"
+    if not _is_timed(commit.features, commit.configuration):
+        return
+    line, info = commit.actions[0] if commit.actions else (WHOLE_COMMIT, None)
+    previous = commit.before.timestamp_ms
+    # Readers look for the timestamp in the very first line, before they know what any other one is.
+    if not isinstance(info, CommitInfo) or line != 1:
+        yield line, "the table has in-commit timestamps, so a 'commitInfo' must come first, in line 1"
+        return
+    time = info.in_commit_timestamp
+    if time is None:
+        yield line, "the table has in-commit timestamps, and 'inCommitTimestamp' is missing"
+    elif time < 0:
+        yield line, f"'inCommitTimestamp' is {time}, and times are never negative"
+    elif previous is not None and time <= previous:
+        yield line, f"'inCommitTimestamp' is {time}, and must be later than {previous}"
+    else:
+        yield from _enabled(commit, time)
+
+
+def _enabled(commit: _Commit, time: int) -> Iterator[Fault]:
+    """A table that had versions without timestamps says from where on it has them."""
+    was, version = commit.before, commit.before.version + 1
+    if was.protocol is None or was.metadata is None:
+        return
+    if _is_timed(supported(was.protocol), was.metadata.configuration):
+        return
+    for name, wanted in ((ENABLED_VERSION, version), (ENABLED_TIMESTAMP, time)):
+        if commit.configuration.get(name) != str(wanted):
+            line = commit.metadata_line or commit.protocol_line
+            yield line, f"the commit turns in-commit timestamps on, so '{name}' must be '{wanted}'"
+
+
+def _managed(commit: _Commit) -> Iterator[Fault]:
+    """A managed table names its owner and has in-commit timestamps. (The reverse is a matter of features.)"""
+    line = commit.metadata_line or commit.protocol_line
+    if MANAGED_COMMITS not in commit.features or not commit.changes_table:
+        return
+    if OWNER_NAME not in commit.configuration:
+        yield line, f"the table has the feature '{MANAGED_COMMITS}', but no property '{OWNER_NAME}'"
+    if not _is_timed(commit.features, commit.configuration):
+        yield line, f"the feature '{MANAGED_COMMITS}' needs in-commit timestamps: set '{TIMESTAMPS}' to true"
+
+
+def _domains(commit: _Commit) -> Iterator[Fault]:
+    if "domainMetadata" not in commit.features:
+        for line, _ in commit.of(DomainMetadata):
+            yield line, "the table would need the feature 'domainMetadata'"
+
+
+def _append_only(commit: _Commit) -> Iterator[Fault]:
+    """The table as it was found decides: nobody opens the gate and walks through it in one commit."""
+    was = commit.before.metadata
+    if was is not None and was.configuration.get("delta.appendOnly", "").lower() == "true":
+        for line, remove in commit.of(Remove):
+            if remove.data_change:
+                yield line, f"the table is append-only, and '{remove.path}' is removed with 'dataChange' true"
+
+
+def _files(commit: _Commit) -> Iterator[Fault]:
+    expected = Expected(
+        partitions=_partitions(commit.metadata),
+        partitions_before=_partitions(commit.before.metadata),
+        features=commit.features,
+        absolute_paths=commit.rules.absolute_paths,
+        live=commit.before.live,
+    )
+    return file_faults(commit.actions, expected)
+
+
+_RULES: Final = (
+    _only_once,
+    _begins_a_table,
+    _protocol,
+    _metadata,
+    _timestamps,
+    _managed,
+    _domains,
+    _append_only,
+    _files,
+)
+
+
+def _is_timed(features: frozenset[str], configuration: Mapping[str, str]) -> bool:
+    return IN_COMMIT_TIMESTAMP in features and configuration.get(TIMESTAMPS, "").lower() == "true"
+
+
+def _partitions(metadata: Metadata | None) -> Mapping[str, Field] | None:
+    schema = None if metadata is None else _schema(metadata.schema_string)
+    if metadata is None or schema is None:
+        return None
+    columns = {field.name: field for field in schema.fields if field.name in metadata.partition_columns}
+    return columns if len(columns) == len(metadata.partition_columns) else None
+
+
+@lru_cache(maxsize=64)
+def _schema(text: str) -> StructType | None:
+    """Cached, because a busy table asks for the same schema with every commit. A broken one is told once."""
+    try:
+        return parse_schema(text)
+    except MalformedAction:
+        return None
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return sorted(name for name, times in Counter(names).items() if times > 1)

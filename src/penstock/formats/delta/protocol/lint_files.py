@@ -1,0 +1,198 @@
+"""The part of the check of a commit that looks at its files: adds, removes and files of the change feed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from penstock.formats.delta.protocol.actions import Action, Add, Cdc, DeletionVector, FileKey, Remove, Values
+from penstock.formats.delta.protocol.partition_values import parse_value
+from penstock.formats.delta.protocol.paths import path_fault
+from penstock.formats.delta.protocol.schema import Field
+
+Lookup: TypeAlias = Callable[[Collection[str]], Mapping[str, str | None]]
+"""Of some decoded paths, those that are files of the table, each with the identity of its deletion vector."""
+
+Numbered: TypeAlias = tuple[int, Action]
+Fault: TypeAlias = tuple[int, str]
+"""The line of an action, and what is wrong with it."""
+
+_VECTOR_NAME_MIN: Final = 20
+"""The length of a UUID in a deletion vector, which a prefix may precede."""
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """What the table expects of its files."""
+
+    partitions: Mapping[str, Field] | None
+    """The partition columns by name; ``None`` if the schema is broken, which is told elsewhere."""
+    partitions_before: Mapping[str, Field] | None
+    """Those of the files that are there already, and may be removed: a commit can change the partitioning."""
+    features: frozenset[str]
+    absolute_paths: bool = False
+    live: Lookup | None = None
+    """``None`` if nobody can look: then removes are believed."""
+
+
+def file_faults(actions: Sequence[Numbered], expected: Expected) -> Iterator[Fault]:
+    """Everything that is wrong with the files of a commit."""
+    for line, action in actions:
+        if isinstance(action, Add | Remove | Cdc):
+            for reason in _faults_of(action, expected):
+                yield line, reason
+    yield from _repeated(actions)
+    if expected.live is not None:
+        yield from _not_live(actions, expected.live)
+
+
+def _faults_of(action: Add | Remove | Cdc, expected: Expected) -> Iterator[str]:
+    # A remove names a file that is there, whatever its address: a table may be older than these rules.
+    if not isinstance(action, Remove) and (
+        reason := path_fault(action.path, absolute_allowed=expected.absolute_paths)
+    ):
+        yield reason
+    if action.size is not None and action.size < 0:
+        yield f"the size is {action.size}, and a size is never negative"
+    partitions = expected.partitions_before if isinstance(action, Remove) else expected.partitions
+    if action.partition_values is not None and partitions is not None:
+        yield from _partition_faults(action.partition_values, partitions)
+    match action:
+        case Cdc():
+            if "changeDataFeed" not in expected.features:
+                yield "the table has no change feed; it would need the feature 'changeDataFeed'"
+            if action.data_change:
+                yield "'dataChange' is true, and files of the change feed never change the table"
+        case Add():
+            if action.modification_time < 0:
+                yield f"the modification time is {action.modification_time}, and times are never negative"
+            yield from _stats_faults(action)
+            yield from _row_id_faults(action, expected)
+            yield from _vector_faults(action.deletion_vector, expected)
+        case Remove():
+            if action.deletion_timestamp is not None and action.deletion_timestamp < 0:
+                yield f"the deletion timestamp is {action.deletion_timestamp}, and times are never negative"
+            if action.extended_file_metadata and (action.partition_values is None or action.size is None):
+                yield "'extendedFileMetadata' is true, but 'partitionValues' or 'size' is missing"
+
+
+def _partition_faults(values: Values, columns: Mapping[str, Field]) -> Iterator[str]:
+    if missing := [name for name in columns if name not in values]:
+        yield f"'partitionValues' lacks {_listed(missing)}"
+    if strange := [name for name in values if name not in columns]:
+        known = _listed(list(columns)) if columns else "none"
+        yield f"'partitionValues' names {_listed(strange)}, but the table's partition columns are {known}"
+    for name, text in values.items():
+        field = columns.get(name)
+        if field is None or not isinstance(field.type, str):
+            continue
+        try:
+            value = parse_value(field.type, text)
+        except ValueError as problem:
+            yield f"the partition value {text!r} of '{name}' is no {field.type}: {problem}"
+            continue
+        if value is None and not field.nullable:
+            yield f"the partition value of '{name}' is null, and the column is not nullable"
+
+
+def _stats_faults(add: Add) -> Iterator[str]:
+    if not add.stats:
+        if add.deletion_vector is not None:
+            yield "it has a deletion vector, but no 'stats' with 'numRecords' to count the file's rows"
+        return
+    try:
+        stats: Any = msgspec.json.decode(add.stats)
+    except (msgspec.MsgspecError, RecursionError) as problem:
+        yield f"'stats' is not JSON: {problem}"
+        return
+    if not isinstance(stats, dict):
+        yield "'stats' is not a JSON object"
+        return
+    count = stats.get("numRecords")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        yield f"'stats' needs 'numRecords' as a number of rows, and has {count!r}"
+    elif add.deletion_vector is not None and add.deletion_vector.cardinality > count:
+        yield f"the deletion vector deletes {add.deletion_vector.cardinality} rows of {count}"
+    for name in ("minValues", "maxValues", "nullCount"):
+        if not isinstance(stats.get(name, {}), dict | None):
+            yield f"'{name}' of 'stats' is not a JSON object"
+
+
+def _row_id_faults(add: Add, expected: Expected) -> Iterator[str]:
+    given = (("baseRowId", add.base_row_id), ("defaultRowCommitVersion", add.default_row_commit_version))
+    for name, value in given:
+        if value is not None and value < 0:
+            yield f"'{name}' is {value}, and is never negative"
+        if value is not None and "rowTracking" not in expected.features:
+            yield f"it has '{name}', for which the table would need the feature 'rowTracking'"
+
+
+def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterator[str]:
+    if vector is None:
+        return
+    if "deletionVectors" not in expected.features:
+        yield "it has a deletion vector, for which the table would need the feature 'deletionVectors'"
+    if vector.size_in_bytes < 0 or vector.cardinality < 0 or (vector.offset or 0) < 0:
+        yield "the deletion vector has a negative size, cardinality or offset"
+    match vector.storage_type:
+        case "i":
+            if vector.offset is not None:
+                yield "the deletion vector is inline, and has an offset in a file"
+        case "u":
+            if len(vector.path_or_inline_dv) < _VECTOR_NAME_MIN:
+                yield f"the deletion vector's name {vector.path_or_inline_dv!r} is too short for a UUID"
+        case "p":
+            if not expected.absolute_paths:
+                yield "the deletion vector's path is absolute; keep it below the table"
+        case other:
+            yield f"the deletion vector's storage type {other!r} is none of 'u', 'i' and 'p'"
+
+
+def _repeated(actions: Sequence[Numbered]) -> Iterator[Fault]:
+    """A path added twice or removed twice, or the very same logical file added and removed."""
+    for kind in (Add, Remove):
+        word = "added" if kind is Add else "removed"
+        seen: dict[str, int] = {}
+        for line, action in actions:
+            if isinstance(action, kind):
+                first = seen.setdefault(action.key.path, line)
+                if first != line:
+                    yield line, f"the file {action.path!r} is {word} a second time, after line {first}"
+    removed = {action.key: line for line, action in actions if isinstance(action, Remove)}
+    for line, action in actions:
+        if isinstance(action, Add) and action.key in removed:
+            where = f"line {removed[action.key]} removes it with the same deletion vector"
+            yield line, f"the file {action.path!r} is added, but {where}; one commit cannot say both"
+
+
+def _not_live(actions: Sequence[Numbered], live: Lookup) -> Iterator[Fault]:
+    """Removes of files that the table does not have, and adds that would give it one path twice.
+
+    A commit that only adds whole files asks nothing: it is the common one, and cannot go wrong here.
+    """
+    removed = {action.key for _, action in actions if isinstance(action, Remove)}
+    if not removed and not any(isinstance(action, Add) and action.deletion_vector for _, action in actions):
+        return
+    found = live({action.key.path for _, action in actions if isinstance(action, Add | Remove)})
+    for line, action in actions:
+        if not isinstance(action, Add | Remove):
+            continue
+        path, vector = action.key
+        if path not in found:
+            if isinstance(action, Remove):
+                yield line, f"the file {action.path!r} is not in the table, and cannot be removed"
+        elif found[path] != vector:
+            there = f"the file {action.path!r} is in the table with the deletion vector {_told(found[path])}"
+            if isinstance(action, Remove):
+                yield line, f"{there}, and cannot be removed with {_told(vector)}"
+            elif FileKey(path, found[path]) not in removed:
+                yield line, f"{there}; remove that in the same commit"
+
+
+def _told(vector: str | None) -> str:
+    return "none" if vector is None else repr(vector)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

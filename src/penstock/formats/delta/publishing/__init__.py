@@ -1,0 +1,1 @@
+"""Publishing: from ratified versions to files in the table's log."""

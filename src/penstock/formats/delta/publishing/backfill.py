@@ -1,0 +1,221 @@
+"""Backfilling: the ratified versions of a line into the table's log, for readers who know of no owner.
+
+Anyone who knows a line may do it, at any time and any number of times, several at once and in several
+processes. What keeps them from doing harm:
+
+1. A version is written only when the one before it is in the log: written here, or found there with the
+   bytes that were ratified.
+2. It is written only where there is no file of its name. What is there is compared; nothing is overwritten.
+3. The bytes of a ratified version never change.
+
+By 1, the newest version in the log that has the right bytes tells that all before it were right when they
+were published. So whoever does not know how far a log is published looks at one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from penstock.errors import OutcomeUnknown, Unavailable
+from penstock.formats.delta.errors import ForeignCommit, InvalidLog
+from penstock.formats.delta.lines.line import Entry, Read, held_of, line_of
+from penstock.formats.delta.protocol.names import (
+    END_OF_VERSIONS,
+    LOG,
+    START_OF_VERSIONS,
+    CommitName,
+    parse_name,
+)
+from penstock.model.content import DeltaTable
+from penstock.storage.places import Place
+
+BATCH_MAX: Final = 64
+BATCH_MAX_BYTES: Final = 8 * 1024 * 1024
+"""How much of a log is held in memory and handed to storage at a time."""
+FRUITLESS_MAX: Final = 3
+"""Rounds without progress, until storage is said to be in trouble."""
+
+Progress = Callable[[int, int], None]
+"""Told how far the log is published by now, and how many of those versions were written here."""
+Guard = Callable[[], None]
+"""Called before every write where storage itself keeps nobody apart; raises if another may be writing."""
+
+
+def look(place: Place, content: DeltaTable, read: Read) -> int:
+    """How far a table's log is published, by looking at it. Versions that the line does not have are ignored.
+
+    ``ForeignCommit`` if a file there is not what was ratified.
+    """
+    line = line_of(content)
+    listed = _listed(place, line.published, line.fork)
+    if not listed:
+        return line.published
+    entries = [(version, entry) for version, entry in line.since(line.published, read) if version in listed]
+    newest = entries[-1:]
+    if all(listed[version] == entry.size for version, entry in entries):
+        entries = newest
+    _compare(place, content, entries, read)
+    return _end_of_run(listed)
+
+
+def backfill(
+    place: Place,
+    content: DeltaTable,
+    read: Read,
+    start: int,
+    goal: int,
+    progress: Progress,
+    guard: Guard | None = None,
+) -> int:
+    """Publish versions after ``start``, up to ``goal``; say how far the log is published then.
+
+    ``guard`` is given where storage does not keep conditions. Raises ``ForeignCommit`` if a file in the log
+    is not what was ratified, ``InvalidLog`` if bytes to be published are gone, ``Unavailable`` if storage
+    does not answer. What was published before stays so.
+    """
+    line = line_of(content)
+    at, fruitless = max(start, line.published), 0
+    while at < (goal := min(goal, line.fork)):
+        entries = islice(line.since(at, read), goal - at)
+        batch = _sound(bytes_of(place, content, next(batches(entries)), read))
+        items = [(str(CommitName(one.version)), one.data) for one in batch]
+        written = 0
+        try:
+            written = place.create_all(items) if guard is None else _put_all(place, items, guard)
+        except OutcomeUnknown as unknown:
+            if fruitless + 1 >= FRUITLESS_MAX:
+                raise Unavailable(str(unknown), location=place.url) from None
+        found = _count_same(place, content, batch[written:]) if written < len(items) else 0
+        fruitless = 0 if written + found else fruitless + 1
+        if fruitless >= FRUITLESS_MAX:
+            raise Unavailable(f"{place.url} says that {items[0][0]} exists, but does not show it")
+        at += written + found
+        progress(at, written)
+    return at
+
+
+class Ratified(NamedTuple):
+    """A version of a line with the bytes of its file."""
+
+    version: int
+    entry: Entry
+    data: bytes
+
+
+def bytes_of(
+    place: Place, content: DeltaTable, entries: Sequence[tuple[int, Entry]], read: Read
+) -> Iterator[Ratified]:
+    """The bytes of some versions, each whole; ``InvalidLog`` if they are gone, or not what was ratified."""
+    heads = [held_of(entry, read).head for _, entry in entries]
+    names = [
+        entry.name(version) if head is None else entry.body
+        for (version, entry), head in zip(entries, heads, strict=True)
+    ]
+    files = place.read(name for name in names if name)
+    for (version, entry), head, name in zip(entries, heads, names, strict=True):
+        rest = next(files) if name else b""
+        if rest is None and head is None and not entry.line:
+            # A staged file may go once its version is published; then those bytes are the only ones.
+            (rest,) = place.read([str(CommitName(version))])
+            rest = rest if rest is not None and len(rest) == entry.size else None
+        if rest is None:
+            raise _invalid(content, version, name, "is gone")
+        data = (head or b"") + rest
+        if len(data) != entry.size:
+            raise _invalid(content, version, name, f"has {len(data)} bytes instead of {entry.size}")
+        yield Ratified(version, entry, data)
+
+
+def _sound(versions: Iterator[Ratified]) -> list[Ratified]:
+    """Versions up to the first whose bytes are gone; that is raised if there are none."""
+    found: list[Ratified] = []
+    try:
+        found.extend(versions)
+    except InvalidLog:
+        if not found:
+            raise
+    return found
+
+
+def batches(entries: Iterable[tuple[int, Entry]]) -> Iterator[list[tuple[int, Entry]]]:
+    """Versions in a row, as many at a time as are held in memory."""
+    batch: list[tuple[int, Entry]] = []
+    size = 0
+    for version, entry in entries:
+        if batch and (len(batch) == BATCH_MAX or size + entry.size > BATCH_MAX_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append((version, entry))
+        size += entry.size
+    if batch:
+        yield batch
+
+
+def _put_all(place: Place, items: Sequence[tuple[str, bytes]], guard: Guard) -> int:
+    """As ``create_all``, where only the guard keeps others away: look, then write."""
+    for count, (name, data) in enumerate(items):
+        guard()
+        if place.size(name) is not None:
+            return count
+        place.put(name, data)
+    return len(items)
+
+
+def _count_same(place: Place, content: DeltaTable, wanted: Sequence[Ratified]) -> int:
+    """How many of the next versions are in the log already, compared byte by byte."""
+    found = place.read(str(CommitName(one.version)) for one in wanted)
+    for count, (one, data) in enumerate(zip(wanted, found, strict=True)):
+        if data is None:
+            return count
+        if data != one.data:
+            raise foreign(content, one.version)
+    return len(wanted)
+
+
+def _compare(place: Place, content: DeltaTable, entries: Sequence[tuple[int, Entry]], read: Read) -> None:
+    for some in batches(entries):
+        _count_same(place, content, list(bytes_of(place, content, some, read)))
+
+
+def _listed(place: Place, after: int, last: int) -> dict[int, int]:
+    """The published versions of a log after one, up to another, in order, with their sizes."""
+    start = str(CommitName(after)) if after >= 0 else START_OF_VERSIONS
+    found = ((parse_name(entry.key), entry.size) for entry in place.list(LOG, start, END_OF_VERSIONS))
+    return {
+        name.version: size for name, size in found if isinstance(name, CommitName) and name.version <= last
+    }
+
+
+def _end_of_run(versions: dict[int, int]) -> int:
+    """The last version before a gap. There is none unless somebody deletes from the middle; that old versions
+    are missing is no gap: they go when a checkpoint stands for them."""
+    first = next(iter(versions))
+    return next(version for version in range(first, first + len(versions) + 1) if version not in versions) - 1
+
+
+def foreign(content: DeltaTable, version: int) -> ForeignCommit:
+    """The alarm: somebody who does not ask the owner writes to a managed table."""
+    name = str(CommitName(version))
+    return ForeignCommit(
+        f"{content.location}/{name} is not the commit that was ratified as version {version} of the table: "
+        "something writes to its log without asking the lake.\n"
+        "  Stop that writer, move the file away, and publish again; nothing is overwritten until then.",
+        location=content.location,
+        id=str(content.id),
+        version=version,
+        name=name,
+    )
+
+
+def _invalid(content: DeltaTable, version: int, name: str, what: str) -> InvalidLog:
+    return InvalidLog(
+        f"version {version} of the table at {content.location} cannot be published: {name}, which its writer "
+        f"put there, {what}.\n  Bring that file back, from a backup or an older version of the object, "
+        "and publish again.",
+        location=content.location,
+        id=str(content.id),
+        version=version,
+        name=name,
+    )

@@ -1,0 +1,1 @@
+"""The rows of a table: data files, written and read."""

@@ -1,0 +1,264 @@
+"""The types of Delta tables as Arrow's, and values brought from one shape into another.
+
+This is the one module of the row side that imports pyarrow: the others take it from here, so that whoever
+does not have it is told how to get it.
+
+Timestamps are microseconds since 1970: ``timestamp`` in UTC, ``timestamp_ntz`` without a zone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
+
+try:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+except ModuleNotFoundError:
+    raise InvalidRequest(
+        "rows of Delta tables need the library pyarrow: pip install 'penstock[delta]'"
+    ) from None
+
+__all__ = [
+    "DECIMAL_DIGITS_MAX",
+    "arrow_field",
+    "arrow_schema",
+    "arrow_type",
+    "loosened",
+    "pa",
+    "pc",
+    "pq",
+    "reshaped",
+    "schema_of",
+    "spelled",
+]
+
+DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)")
+DECIMAL_DIGITS_MAX: Final = 38
+
+_PLAIN: Final[dict[str, Any]] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+Match: TypeAlias = Callable[[Any, StructType, str], Sequence[int | None]]
+"""For each field of a struct, where it is found among the fields of an Arrow struct, or ``None``."""
+Cast: TypeAlias = Callable[[Any, Any, str], Any]
+"""An array as another plain type, or an error that names the column."""
+
+
+def arrow_schema(fields: Iterable[Field]) -> Any:
+    """The Arrow schema of some columns. Raises as ``arrow_type``."""
+    return pa.schema([arrow_field(one) for one in fields])
+
+
+def arrow_field(field: Field, path: str = "") -> Any:
+    return pa.field(field.name, arrow_type(field.type, path or field.name), field.nullable)
+
+
+def arrow_type(kind: Type, path: str = "") -> Any:
+    """The Arrow type that holds values of a type. ``InvalidRequest`` names a type that has none."""
+    match kind:
+        case StructType():
+            return pa.struct([arrow_field(one, f"{path}.{one.name}") for one in kind.fields])
+        case ArrayType():
+            inner = arrow_type(kind.element_type, f"{path}.element")
+            return pa.list_(pa.field("element", inner, kind.contains_null))
+        case MapType():
+            key = arrow_type(kind.key_type, f"{path}.key")
+            value = arrow_type(kind.value_type, f"{path}.value")
+            return pa.map_(key, pa.field("value", value, kind.value_contains_null))
+        case str() if kind in _PLAIN:
+            return _PLAIN[kind]
+        case str() if found := DECIMAL.fullmatch(kind):
+            return pa.decimal128(int(found[1]), int(found[2]))
+    raise InvalidRequest(
+        f"the column '{path}' is of the type {kind}, which Penstock does not read; "
+        "name the columns to be read, without this one"
+    )
+
+
+def loosened(kind: Type) -> Type:
+    """The same type with nulls allowed at every depth.
+
+    Where a struct is null its parts are null too, whatever the table says of them, and Arrow does not write
+    an array that has nulls where its type has none.
+    """
+    match kind:
+        case StructType():
+            return StructType(
+                tuple(replace(one, type=loosened(one.type), nullable=True) for one in kind.fields)
+            )
+        case ArrayType():
+            return ArrayType(element_type=loosened(kind.element_type), contains_null=True)
+        case MapType():
+            key, value = loosened(kind.key_type), loosened(kind.value_type)
+            return MapType(key_type=key, value_type=value, value_contains_null=True)
+        case _:
+            return kind
+
+
+def schema_of(schema: Any) -> StructType:
+    """The schema of a table that can hold data of an Arrow schema.
+
+    Unsigned numbers get the next larger signed type, and text and bytes lose what only says how they lie in
+    memory. Columns without a zone become ``timestamp_ntz``, which a table must list as a feature.
+    ``InvalidRequest`` names a column of a type that no table has, and columns that differ in case alone.
+    """
+    return _struct_of(schema, "")
+
+
+def spelled(kind: Any) -> str:
+    """The type of Delta that holds an Arrow type, as people write it; Arrow's own word if there is none."""
+    try:
+        found = _type_of(kind, "")
+    except InvalidRequest:
+        return str(kind)
+    return found if isinstance(found, str) else str(kind)
+
+
+def reshaped(array: Any, kind: Type, match: Match, cast: Cast, path: str) -> Any:
+    """An array as a type: fields found by ``match``, missing ones null, plain values taken by ``cast``.
+
+    The array's own error, or ``TypeError`` if it is not nested as the type is; both name the column.
+    """
+    wanted = arrow_type(kind, path)
+    if array.type == wanted:
+        return array
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if isinstance(kind, str) or pa.types.is_null(array.type):
+        return cast(array, wanted, path)
+    match kind:
+        case StructType() if pa.types.is_struct(array.type):
+            return _struct(array, kind, match, cast, path)
+        case ArrayType() if _is_list(array.type):
+            offsets, values = _list_parts(array)
+            inner = reshaped(values, kind.element_type, match, cast, f"{path}.element")
+            return pa.ListArray.from_arrays(offsets, inner, type=wanted, mask=_mask(array))
+        case MapType() if pa.types.is_map(array.type):
+            offsets, first, length = _offsets(array)
+            keys = reshaped(array.keys.slice(first, length), kind.key_type, match, cast, f"{path}.key")
+            items = reshaped(array.items.slice(first, length), kind.value_type, match, cast, f"{path}.value")
+            return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=_mask(array))
+    raise TypeError(f"the column '{path}' holds {array.type}, and the table's type is {wanted}")
+
+
+def _struct(array: Any, kind: StructType, match: Match, cast: Cast, path: str) -> Any:
+    places = match(array.type, kind, path)
+    children = [
+        pa.nulls(len(array), arrow_type(field.type, f"{path}.{field.name}"))
+        if place is None
+        else reshaped(array.field(place), field.type, match, cast, f"{path}.{field.name}")
+        for field, place in zip(kind.fields, places, strict=True)
+    ]
+    fields = [arrow_field(field, f"{path}.{field.name}") for field in kind.fields]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+
+
+def _is_list(kind: Any) -> bool:
+    kinds = pa.types
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+
+def _list_parts(array: Any) -> tuple[Any, Any]:
+    """The offsets of a list, from 0, and the values that they count."""
+    if not pa.types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    offsets, first, length = _offsets(array)
+    return offsets, array.values.slice(first, length)
+
+
+def _offsets(array: Any) -> tuple[Any, int, int]:
+    """Offsets from 0, and the part of the values that they cover: an array may be a slice of a larger one."""
+    offsets = array.offsets
+    first, last = offsets[0].as_py(), offsets[len(array)].as_py()
+    return pc.subtract(offsets, pa.scalar(first, pa.int32())), first, last - first
+
+
+def _mask(array: Any) -> Any:
+    return array.is_null() if array.null_count else None
+
+
+def _struct_of(fields: Iterable[Any], path: str) -> StructType:
+    found: dict[str, Field] = {}
+    for one in fields:
+        name = f"{path}.{one.name}" if path else one.name
+        if one.name.lower() in found:
+            raise InvalidRequest(
+                f"the columns '{found[one.name.lower()].name}' and '{name}' differ in case alone"
+            )
+        found[one.name.lower()] = Field(name=one.name, type=_type_of(one.type, name), nullable=one.nullable)
+    return StructType(tuple(found.values()))
+
+
+def _type_of(kind: Any, path: str) -> Type:
+    kinds = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _type_of(kind.storage_type, path)
+    if kinds.is_dictionary(kind):
+        return _type_of(kind.value_type, path)
+    if kinds.is_struct(kind):
+        return _struct_of(kind, path)
+    if _is_list(kind):
+        field = kind.value_field
+        return ArrayType(element_type=_type_of(field.type, f"{path}.element"), contains_null=field.nullable)
+    if kinds.is_map(kind):
+        return MapType(
+            key_type=_type_of(kind.key_type, f"{path}.key"),
+            value_type=_type_of(kind.item_type, f"{path}.value"),
+            value_contains_null=kind.item_field.nullable,
+        )
+    if kinds.is_decimal(kind) and kind.precision <= DECIMAL_DIGITS_MAX and 0 <= kind.scale <= kind.precision:
+        return f"decimal({kind.precision},{kind.scale})"
+    if kinds.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    for test, name in _TESTS:
+        if test(kind):
+            return name
+    if kinds.is_null(kind):
+        raise InvalidRequest(f"the column '{path}' holds nothing but nulls; give it a type")
+    raise InvalidRequest(f"the column '{path}' is of Arrow's type {kind}, which no Delta table can hold")
+
+
+_TESTS: Final[tuple[tuple[Callable[[Any], bool], str], ...]] = (
+    (pa.types.is_int8, "byte"),
+    (pa.types.is_int16, "short"),
+    (pa.types.is_uint8, "short"),
+    (pa.types.is_int32, "integer"),
+    (pa.types.is_uint16, "integer"),
+    (pa.types.is_int64, "long"),
+    (pa.types.is_uint32, "long"),
+    (pa.types.is_uint64, "decimal(20,0)"),
+    (pa.types.is_float16, "float"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_string, "string"),
+    (pa.types.is_large_string, "string"),
+    (pa.types.is_string_view, "string"),
+    (pa.types.is_binary, "binary"),
+    (pa.types.is_large_binary, "binary"),
+    (pa.types.is_binary_view, "binary"),
+    (pa.types.is_fixed_size_binary, "binary"),
+    (pa.types.is_date, "date"),
+)

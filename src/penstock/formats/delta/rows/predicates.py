@@ -1,0 +1,116 @@
+"""Conditions on rows, as trees: what a condition is about, whoever wrote it in whatever way.
+
+A condition is true, false or, where a null is compared, neither; rows stay for which it is true. ``NaN``
+equals itself and is larger than every other number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from struct import pack, unpack
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.formats.delta.protocol.partition_values import Value
+from penstock.formats.delta.protocol.schema import Field, Type
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column, or a part of one: the fields from the schema down to it."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.fields)
+
+    @property
+    def kind(self) -> Type:
+        return self.fields[-1].type
+
+    def __str__(self) -> str:
+        return ".".join(self.path)
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A column compared with a value that is not null."""
+
+    column: Column
+    operator: str
+    value: Value
+
+
+class OneOf(msgspec.Struct, frozen=True):
+    """A column whose value is one of some."""
+
+    column: Column
+    values: tuple[Value, ...]
+
+
+class Like(msgspec.Struct, frozen=True):
+    r"""A text of a pattern: ``%`` is any text, ``_`` is any character, and ``\`` takes that from both."""
+
+    column: Column
+    pattern: str
+
+    @property
+    def prefix(self) -> str:
+        """What every text of the pattern begins with."""
+        begin = re.match(r"(?:[^%_\\]|\\.)*", self.pattern, re.DOTALL)
+        return re.sub(r"\\(.)", r"\1", begin[0] if begin else "", flags=re.DOTALL)
+
+
+class IsNull(msgspec.Struct, frozen=True):
+    """A column without a value. The only condition that is never neither."""
+
+    column: Column
+
+
+class Not(msgspec.Struct, frozen=True):
+    """The opposite; neither stays neither."""
+
+    inner: Predicate
+
+
+class And(msgspec.Struct, frozen=True):
+    """All of them."""
+
+    parts: tuple[Predicate, ...]
+
+
+class Or(msgspec.Struct, frozen=True):
+    """Any of them."""
+
+    parts: tuple[Predicate, ...]
+
+
+Predicate: TypeAlias = Comparison | OneOf | Like | IsNull | Not | And | Or
+
+
+def columns_of(predicate: Predicate) -> Iterator[Column]:
+    """The columns that a condition is about, as often as it names them."""
+    match predicate:
+        case Not():
+            yield from columns_of(predicate.inner)
+        case And() | Or():
+            for part in predicate.parts:
+                yield from columns_of(part)
+        case _:
+            yield predicate.column
+
+
+def in_utc(value: datetime) -> datetime:
+    """A time of a column with zones; one that names none is UTC."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def as_float(value: float) -> float:
+    """The nearest number of 32 bits, infinity if it is too large for them."""
+    try:
+        found: float = unpack("<f", pack("<f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    return found

@@ -1,0 +1,138 @@
+"""Rows that somebody gives, as rows of a table: nothing is lost on the way, or nothing is taken.
+
+Columns are found by their names, whatever their case and order. One that is missing is null, if it may be.
+Values are cast to the table's types if every one of them survives that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.formats.delta.rows.arrow_types import (
+    DECIMAL_DIGITS_MAX,
+    arrow_schema,
+    arrow_type,
+    loosened,
+    pa,
+    reshaped,
+    spelled,
+)
+
+
+def check_columns(given: Any, schema: StructType) -> None:
+    """Check that data of an Arrow schema has a table's columns, by their names. Raises as ``conformed``."""
+    _match_names(given, schema, "")
+
+
+def conformed(batch: Any, schema: StructType) -> Any:
+    """A batch as rows of a table, in types that allow nulls at every depth, as files are written.
+
+    ``InvalidRequest`` names a column that the table does not have, one that is missing or null and must not
+    be, and one whose type or values the table's type cannot hold without loss.
+    """
+    places = _match_names(batch.schema, schema, "")
+    loose = loosened(schema)
+    assert isinstance(loose, StructType)  # as what it was made from
+    arrays = []
+    for field, at in zip(loose.fields, places, strict=True):
+        if at is None:
+            array = pa.nulls(batch.num_rows, arrow_type(field.type, field.name))
+        else:
+            array = _shaped(batch.column(at), field)
+        arrays.append(array)
+    for field, array in zip(schema.fields, arrays, strict=True):
+        _check_nulls(array, field.type, field.name, nullable=field.nullable)
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(loose.fields))
+
+
+def _match_names(there: Any, kind: StructType, path: str) -> Sequence[int | None]:
+    """Where the table's columns are in the data. ``InvalidRequest`` for one too many, or one that must be."""
+    above = f"{path}." if path else ""
+    places: dict[str, int] = {}
+    for at, one in enumerate(there):
+        if kind.field(one.name) is None:
+            known = ", ".join(above + field.name for field in kind.fields)
+            raise InvalidRequest(
+                f"the table has no column '{above}{one.name}'; there are {known}", column=one.name
+            )
+        if one.name.lower() in places:
+            raise InvalidRequest(f"the data has the column '{above}{one.name}' twice", column=one.name)
+        places[one.name.lower()] = at
+    for field in kind.fields:
+        if not field.nullable and field.name.lower() not in places:
+            raise InvalidRequest(
+                f"the data lacks the column '{above}{field.name}', which is not nullable", column=field.name
+            )
+    return [places.get(field.name.lower()) for field in kind.fields]
+
+
+def _shaped(array: Any, field: Field) -> Any:
+    try:
+        return reshaped(array, field.type, _match_names, _lossless, field.name)
+    except TypeError as problem:
+        raise InvalidRequest(str(problem), column=field.name) from None
+
+
+def _lossless(array: Any, wanted: Any, path: str) -> Any:
+    """An array as another type, if every value of it survives that."""
+    if not _may_cast(array.type, wanted):
+        hint = ""
+        if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(wanted):
+            hint = "; say whether its times are in UTC, by giving them a zone or taking it away"
+        raise InvalidRequest(
+            f"the column '{path}' is of the type {spelled(wanted)}, and the data has {array.type}{hint}",
+            column=path,
+        )
+    try:
+        if pa.types.is_integer(array.type) and pa.types.is_decimal(wanted):
+            # Straight to the type, Arrow asks for room for every number that there could be.
+            array = array.cast(pa.decimal128(DECIMAL_DIGITS_MAX, 0))
+        return array.cast(wanted)
+    except pa.ArrowException as problem:
+        raise InvalidRequest(
+            f"the column '{path}' is of the type {spelled(wanted)}, and cannot hold all of it: {problem}",
+            column=path,
+        ) from None
+
+
+def _may_cast(given: Any, wanted: Any) -> bool:
+    """Whether values can survive: Arrow then refuses those that do not."""
+    kinds = pa.types
+    if isinstance(given, pa.BaseExtensionType):
+        given = given.storage_type
+    if kinds.is_null(given) or given == wanted:
+        return True
+    if kinds.is_integer(given):
+        return bool(kinds.is_integer(wanted) or kinds.is_decimal(wanted) or kinds.is_float64(wanted))
+    if kinds.is_floating(given):
+        return bool(kinds.is_floating(wanted) and given.bit_width <= wanted.bit_width)
+    if kinds.is_decimal(given):
+        return bool(kinds.is_decimal(wanted))
+    if kinds.is_timestamp(given):
+        return bool(kinds.is_timestamp(wanted) and (given.tz is None) == (wanted.tz is None))
+    if kinds.is_date(given):
+        return bool(kinds.is_date(wanted))
+    return spelled(given) == spelled(wanted)
+
+
+def _check_nulls(array: Any, kind: Type, path: str, *, nullable: bool) -> None:
+    """``InvalidRequest`` for a null where none may be, at any depth. What is null holds nothing below it."""
+    if not nullable and array.null_count:
+        raise InvalidRequest(
+            f"the column '{path}' is not nullable, and the data has nulls there", column=path
+        )
+    match kind:
+        case StructType():
+            present = array.drop_null() if array.null_count else array
+            for at, field in enumerate(kind.fields):
+                _check_nulls(present.field(at), field.type, f"{path}.{field.name}", nullable=field.nullable)
+        case ArrayType():
+            _check_nulls(array.flatten(), kind.element_type, f"{path}.element", nullable=kind.contains_null)
+        case MapType():
+            present = array.drop_null() if array.null_count else array
+            first, last = present.offsets[0].as_py(), present.offsets[len(present)].as_py()
+            items = present.items.slice(first, last - first)
+            _check_nulls(items, kind.value_type, f"{path}.value", nullable=kind.value_contains_null)

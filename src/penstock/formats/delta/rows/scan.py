@@ -1,0 +1,282 @@
+"""The rows of a version of a table, as Arrow.
+
+Files are read in the order in which the log gives them, a few of them ahead in threads, each a batch of rows
+at a time: however large the table, only so many batches are in memory. What a file lacks of the table's
+columns is null, what its partition values say is filled in, what its deletion vector names is left out, and
+what it holds in a narrower type, from before a column was widened, is widened.
+
+Only files below the table are read. An absolute address that leads elsewhere (a shallow clone has such) is
+refused: what a lake may read is said by its roots, and not by a log.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
+from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.protocol.actions import Add, decode_path
+from penstock.formats.delta.protocol.schema import Field, StructType
+from penstock.formats.delta.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
+from penstock.formats.delta.rows.filtering import rows_where
+from penstock.formats.delta.rows.mapping import Mapping, mapping_of
+from penstock.formats.delta.rows.predicate_text import parse_predicate
+from penstock.formats.delta.rows.predicates import columns_of
+from penstock.formats.delta.rows.pruning import Pruner, partition_value
+from penstock.formats.delta.rows.vectors import deleted_rows
+from penstock.storage.places import Place
+
+FILES_AHEAD: Final = 4
+"""How many files are read at the same time, each of them a batch ahead."""
+BATCH_ROWS: Final = 65_536
+WHOLE_MAX_BYTES: Final = 4 * 1024 * 1024
+"""A file up to this size is fetched at once; of a larger one only the parts that are needed."""
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]*:/")
+
+
+def files(snapshot: Snapshot, where: str | None = None) -> Iterator[Add]:
+    """The files of a version that may have rows for which a condition is true; without one, all files.
+
+    ``InvalidRequest`` if the condition cannot be understood.
+    """
+    if where is None:
+        return snapshot.files()
+    pruner = Pruner(parse_predicate(where, snapshot.schema), snapshot.metadata)
+    return (file for file in snapshot.files() if pruner.keeps(file))
+
+
+def to_arrow(
+    snapshot: Snapshot, place: Place, *, columns: Sequence[str] | None = None, where: str | None = None
+) -> Any:
+    """The rows of a version as a ``pyarrow.Table``. Raises as ``batches``."""
+    plan = _Plan(snapshot, place, columns, where)
+    return pa.Table.from_batches(list(plan.batches(files(snapshot, where))), plan.schema)
+
+
+def batches(
+    snapshot: Snapshot, place: Place, *, columns: Sequence[str] | None = None, where: str | None = None
+) -> Any:
+    """The rows of a version as a ``pyarrow.RecordBatchReader``, read as they are asked for.
+
+    ``columns`` are those to be read, in that order; ``where`` is a condition (see ``predicate_text``).
+    ``InvalidRequest`` if either cannot be. While reading, ``InvalidLog`` names a file that is missing or
+    is not what the log says, ``UnsupportedFeature`` one that lies outside of the table.
+    """
+    plan = _Plan(snapshot, place, columns, where)
+    return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(files(snapshot, where)))
+
+
+class _Plan:
+    """What is read of each file, and how rows come out of it."""
+
+    def __init__(
+        self, snapshot: Snapshot, place: Place, columns: Sequence[str] | None, where: str | None
+    ) -> None:
+        schema = StructType(tuple(replace(one, type=loosened(one.type)) for one in snapshot.schema.fields))
+        self._table, self._place = snapshot.table, place
+        self._mapping = mapping_of(snapshot.metadata)
+        wanted = schema.fields if columns is None else tuple(_named(schema, name) for name in columns)
+        if not wanted or len({one.name for one in wanted}) < len(wanted):
+            raise InvalidRequest("name at least one column to be read, and none twice")
+        self.schema = arrow_schema(wanted)
+        self._where = None if where is None else parse_predicate(where, schema)
+        asked = [] if self._where is None else [column.fields[0] for column in columns_of(self._where)]
+        needed = {field.name: field for field in (*wanted, *asked)}
+        partitions = {name.lower() for name in snapshot.metadata.partition_columns}
+        self._partition_fields = [one for one in needed.values() if one.name.lower() in partitions]
+        self._data_fields = [one for one in needed.values() if one.name.lower() not in partitions]
+        self._read_schema = arrow_schema((*self._partition_fields, *self._data_fields))
+
+    def batches(self, found: Iterator[Add]) -> Iterator[Any]:
+        return _ahead(map(self._rows, found))
+
+    def _rows(self, file: Add) -> Iterator[Any]:
+        """The rows of one file."""
+        with self._reading(file):
+            source = _open(self._place, self._name(file.path), file.size)
+            parquet = pq.ParquetFile(source, pre_buffer=True, coerce_int96_timestamp_unit="us")
+            keep = self._kept(file, parquet.metadata.num_rows)
+            places = self._mapping.locate(parquet.schema_arrow, self._data_fields)
+            names = [None if place is None else parquet.schema_arrow.names[place] for place in places]
+            partition = [_partition_scalar(one, file, self._mapping) for one in self._partition_fields]
+            read = parquet.iter_batches(BATCH_ROWS, columns=[one for one in names if one], use_threads=False)
+        first = 0
+        while True:
+            with self._reading(file):
+                batch = next(read, None)
+                if batch is None:
+                    return
+                rows = batch.num_rows
+                found = self._shaped(batch, names, partition)
+                if keep is not None:
+                    found = found.filter(keep.slice(first, rows))
+                if self._where is not None:
+                    found = rows_where(self._where, found)
+                first += rows
+            if found.num_rows:
+                yield found.select(self.schema.names)
+
+    def _shaped(self, batch: Any, names: Sequence[str | None], partition: Sequence[Any]) -> Any:
+        """A batch of a file as rows of the table."""
+        rows = batch.num_rows
+        arrays = [pa.repeat(one, rows) for one in partition]
+        for field, name in zip(self._data_fields, names, strict=True):
+            if name is not None:
+                arrays.append(
+                    reshaped(batch.column(name), field.type, self._mapping.match, _cast, field.name)
+                )
+            elif field.nullable:
+                arrays.append(pa.nulls(rows, arrow_type(field.type, field.name)))
+            else:
+                raise ValueError(f"it lacks the column '{field.name}', which is not nullable")
+        return pa.RecordBatch.from_arrays(arrays, schema=self._read_schema)
+
+    def _kept(self, file: Add, rows: int) -> Any:
+        """Which rows the file's deletion vector leaves; ``None`` if it has none."""
+        vector = file.deletion_vector
+        if vector is None:
+            return None
+        bitmap = deleted_rows(vector, rows, self._place.read_range, self._name)
+        deleted = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bitmap)])
+        return pc.invert(deleted)
+
+    def _name(self, path: str) -> str:
+        """The name below the table of a file of the log. ``UnsupportedFeature`` if it lies elsewhere."""
+        name = decode_path(path)
+        if _ABSOLUTE.match(name):
+            name = _below(name, self._place.url)
+        if not name or ".." in name.split("/"):
+            raise UnsupportedFeature(
+                f"{self._table} has the file {path!r}, which lies outside of the table\n"
+                "  Penstock reads no shallow clones; make a full copy of the table.",
+                table=self._table,
+                feature="absolute paths",
+            )
+        return name
+
+    @contextmanager
+    def _reading(self, file: Add) -> Iterator[None]:
+        """Errors of Arrow, and of values that are not what the log says, name the file."""
+        try:
+            yield
+        except (pa.ArrowException, ValueError, TypeError, KeyError, OSError) as problem:
+            raise InvalidLog(
+                f"{file.path} of the table {self._table} cannot be read: {problem}",
+                table=self._table,
+                file=file.path,
+            ) from None
+
+
+def _ahead(streams: Iterator[Iterator[Any]]) -> Iterator[Any]:
+    """The items of some streams, one stream after the other, with the next item of a few streams under way.
+
+    Nothing waits for a reader: if nobody asks any more, what is under way ends by itself.
+    """
+    with ThreadPoolExecutor(FILES_AHEAD, "penstock-scan") as threads:
+        waiting: deque[tuple[Iterator[Any], Future[Any]]] = deque()
+
+        def begin(count: int) -> None:
+            for stream in islice(streams, count):
+                waiting.append((stream, threads.submit(next, stream, None)))
+
+        begin(FILES_AHEAD)
+        while waiting:
+            stream, ready = waiting.popleft()
+            item = ready.result()
+            if item is None:
+                begin(1)
+                continue
+            waiting.appendleft((stream, threads.submit(next, stream, None)))
+            yield item
+
+
+class _RangeFile(io.RawIOBase):
+    """A file of a place, of which only the parts are fetched that are asked for."""
+
+    def __init__(self, place: Place, name: str, size: int) -> None:
+        super().__init__()
+        self._place, self._name, self._size, self._at = place, name, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self._size - self._at)
+        wanted = left if size is None or size < 0 else min(size, left)
+        if not wanted:
+            return b""
+        data = self._place.read_range(self._name, self._at, wanted)
+        if data is None or len(data) != wanted:
+            raise OSError(f"{wanted} bytes from {self._at} on are not there")
+        self._at += wanted
+        return data
+
+
+def _open(place: Place, name: str, size: int) -> Any:
+    """The bytes of a data file, for Arrow to read from. The log's word on its size is not taken for it."""
+    if size <= WHOLE_MAX_BYTES:
+        (data,) = place.read([name])
+        if data is not None:
+            return pa.BufferReader(data)
+    else:
+        there = place.size(name)
+        if there is not None:
+            return pa.PythonFile(_RangeFile(place, name, there), mode="r")
+    raise OSError("there is no such file")
+
+
+def _below(address: str, root: str) -> str:
+    """The part of an absolute address below a root; empty if it lies elsewhere."""
+    for other in ("s3a://", "s3n://"):
+        if address.startswith(other):
+            address = "s3://" + address.removeprefix(other)
+    return address.removeprefix(f"{root}/") if address.startswith(f"{root}/") else ""
+
+
+def _named(schema: StructType, name: str) -> Field:
+    found = schema.field(name)
+    if found is None:
+        known = ", ".join(one.name for one in schema.fields)
+        raise InvalidRequest(f"the table has no column '{name}'; there are {known}", column=name)
+    return found
+
+
+def _partition_scalar(field: Field, file: Add, mapping: Mapping) -> Any:
+    text = file.partition_values.get(mapping.physical(field))
+    value = partition_value(field.type, text)
+    if field.type == "binary" and isinstance(value, str):
+        return pa.scalar(value.encode(), pa.binary())
+    return pa.scalar(value, arrow_type(field.type, field.name))
+
+
+def _cast(array: Any, wanted: Any, path: str) -> Any:
+    try:
+        return array.cast(wanted)
+    except pa.ArrowException as problem:
+        raise ValueError(
+            f"the column '{path}' holds {array.type}, and the table {wanted}: {problem}"
+        ) from None

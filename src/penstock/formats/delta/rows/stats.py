@@ -1,0 +1,191 @@
+"""Statistics of a data file, as its ``add`` notes them: rows, nulls, smallest and largest values.
+
+Readers leave out files by them, so a bound may be too wide and never too narrow. Texts are cut, the largest
+one so that it stays larger than what was cut. Times are cut to milliseconds, which readers know. A file with
+NaN has no largest value in that column, because to some readers NaN is the largest of all, and what JSON
+cannot write has no bound at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.schema import Field, StructType, Type, parse_schema
+from penstock.formats.delta.rows.arrow_types import pa, pc
+
+INDEXED: Final = "delta.dataSkippingNumIndexedCols"
+"""Of how many columns statistics are noted, counted over the parts of structs; -1 for all."""
+INDEXED_BY_NAME: Final = "delta.dataSkippingStatsColumns"
+"""The names of these columns, instead of their number."""
+INDEXED_DEFAULT: Final = 32
+TEXT_MAX: Final = 32
+"""How many characters of a text are noted."""
+TEXT_SEARCH_MAX: Final = 64
+"""How far into a text a place is looked for at which the largest one can be cut."""
+LAST_CHARACTER: Final = "\U0010ffff"
+LAST_OF_ASCII: Final = "\x7f"
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_NAMES: Final = re.compile(r"\s*((?:`(?:[^`]|``)+`|[^`,.\s]+)(?:\.(?:`(?:[^`]|``)+`|[^`,.\s]+))*)\s*(?:,|$)")
+_STEPS: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """A column, or a part of a struct, that holds plain values, an array or a map."""
+
+    path: tuple[str, ...]
+    kind: Type
+
+
+def indexed_leaves(metadata: Metadata) -> tuple[Leaf, ...]:
+    """The columns of which a table wants statistics. ``InvalidRequest`` if its properties make no sense."""
+    schema = parse_schema(metadata.schema_string)
+    partitions = {name.lower() for name in metadata.partition_columns}
+    leaves = [one for one in _leaves(schema.fields) if one.path[0].lower() not in partitions]
+    if (names := metadata.configuration.get(INDEXED_BY_NAME)) is not None:
+        wanted = [tuple(step.lower() for step in path) for path in _paths(names)]
+        return tuple(one for one in leaves if any(_is_within(one, path) for path in wanted))
+    text = metadata.configuration.get(INDEXED, str(INDEXED_DEFAULT))
+    if not re.fullmatch(r"-1|[0-9]{1,9}", text.strip()):
+        raise InvalidRequest(f"the property {INDEXED} is {text!r}, and must be a number of columns, or -1")
+    count = int(text)
+    return tuple(leaves) if count < 0 else tuple(islice(leaves, count))
+
+
+class Statistics:
+    """Collects the statistics of a file, batch by batch."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.rows = 0
+        self._columns = [_Column(one) for one in leaves]
+
+    def add(self, batch: Any) -> None:
+        self.rows += batch.num_rows
+        for column in self._columns:
+            column.add(batch)
+
+    def json(self) -> str:
+        """What ``add.stats`` holds."""
+        found: dict[str, Any] = {"numRecords": self.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+        for column in self._columns:
+            path = column.leaf.path
+            _put(found["nullCount"], path, column.nulls)
+            _put(found["minValues"], path, column.smallest())
+            _put(found["maxValues"], path, column.largest())
+        return _ENCODER.encode(found).decode()
+
+
+def cut_smallest(text: str) -> str:
+    """A text that is not larger, and not long."""
+    return text[:TEXT_MAX]
+
+
+def cut_largest(text: str) -> str | None:
+    """A text that is not smaller, and not long; ``None`` if there is none that is easily found."""
+    if len(text) <= TEXT_MAX:
+        return text
+    for size in range(TEXT_MAX, min(len(text), TEXT_SEARCH_MAX)):
+        dropped = text[size]
+        if dropped < LAST_OF_ASCII:
+            return text[:size] + LAST_OF_ASCII
+        if dropped < LAST_CHARACTER:
+            return text[:size] + LAST_CHARACTER
+    return text if len(text) <= TEXT_SEARCH_MAX else None
+
+
+class _Column:
+    """What has been seen of one column: times and dates as numbers, all else as it is."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        self.leaf = leaf
+        self.nulls = 0
+        self._low: Any = None
+        self._high: Any = None
+        self._has_nan = False
+        self._has_bounds = isinstance(leaf.kind, str) and leaf.kind not in {"binary", "boolean"}
+
+    def add(self, batch: Any) -> None:
+        array = batch.column(self.leaf.path[0])
+        for name in self.leaf.path[1:]:
+            array = pc.struct_field(array, name)
+        self.nulls += array.null_count
+        if not self._has_bounds or array.null_count == len(array):
+            return
+        if pa.types.is_floating(array.type):
+            is_nan = pc.is_nan(array)
+            self._has_nan = self._has_nan or bool(pc.any(is_nan).as_py())
+            array = array.filter(pc.invert(is_nan))
+        elif pa.types.is_date32(array.type):
+            array = array.cast(pa.int32())
+        elif pa.types.is_timestamp(array.type):
+            array = array.cast(pa.int64())
+        bounds = pc.min_max(array)
+        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        if low is not None:
+            self._low = low if self._low is None else min(self._low, low)
+            self._high = high if self._high is None else max(self._high, high)
+
+    def smallest(self) -> Any:
+        return cut_smallest(self._low) if isinstance(self._low, str) else self._written(self._low)
+
+    def largest(self) -> Any:
+        if isinstance(self._high, str):
+            return cut_largest(self._high)
+        return None if self._has_nan else self._written(self._high)
+
+    def _written(self, value: Any) -> Any:
+        """A bound as JSON has it, ``None`` if it has no word for it."""
+        if value is None or (isinstance(value, float) and not isfinite(value)):
+            return None
+        try:
+            if self.leaf.kind == "date":
+                return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+            if self.leaf.kind in {"timestamp", "timestamp_ntz"}:
+                moment = _EPOCH + timedelta(milliseconds=value // 1000)
+                text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+                return f"{text}Z" if self.leaf.kind == "timestamp" else text
+        except OverflowError:
+            return None
+        return value
+
+
+def _leaves(fields: Sequence[Field], above: tuple[str, ...] = ()) -> Iterator[Leaf]:
+    for field in fields:
+        path = (*above, field.name)
+        if isinstance(field.type, StructType):
+            yield from _leaves(field.type.fields, path)
+        else:
+            yield Leaf(path, field.type)
+
+
+def _paths(names: str) -> Iterator[tuple[str, ...]]:
+    """The columns that a list names: ``a, b.c, `odd,name```."""
+    at = 0
+    while at < len(names.rstrip()):
+        found = _NAMES.match(names, at)
+        if found is None:
+            raise InvalidRequest(f"the property {INDEXED_BY_NAME} is {names!r}, which is no list of columns")
+        yield tuple(quoted.replace("``", "`") or plain for quoted, plain in _STEPS.findall(found[1]))
+        at = found.end()
+
+
+def _is_within(leaf: Leaf, path: tuple[str, ...]) -> bool:
+    return tuple(step.lower() for step in leaf.path[: len(path)]) == path
+
+
+def _put(found: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    if value is None:
+        return
+    for step in path[:-1]:
+        found = found.setdefault(step, {})
+    found[path[-1]] = value

@@ -1,0 +1,196 @@
+"""Deletion vectors: which rows of a data file are deleted.
+
+A vector is a roaring bitmap of row numbers, in the portable layout for 64 bits, in a file of vectors or
+within the action itself. It comes out as a plain bitmap with the first row in the lowest bit, which is what
+Arrow calls an array of booleans; the containers of a roaring bitmap lie in the same order, so that dense
+ones are copied as they are.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from base64 import b85decode
+from collections.abc import Callable
+from struct import Struct, error, iter_unpack
+from sys import byteorder
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from penstock.formats.delta.protocol.actions import DeletionVector
+
+ReadRange: TypeAlias = Callable[[str, int, int], bytes | None]
+"""The bytes of a file from a place on, so many of them; ``None`` if there is no such file."""
+
+MAGIC: Final = 1681511377
+FILE_VERSION_BYTES: Final = 1
+"""Before the first vector of a file."""
+UUID_CHARACTERS: Final = 20
+
+_CONTAINER_ROWS: Final = 1 << 16
+_CONTAINER_BYTES: Final = _CONTAINER_ROWS // 8
+_ARRAY_MAX: Final = 4096
+_COOKIE: Final = 12346
+_COOKIE_WITH_RUNS: Final = 12347
+_OFFSETS_FROM: Final = 4
+"""With runs, offsets are written from so many containers on; without, always."""
+
+_Z85: Final = str.maketrans(
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
+    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
+)
+"""From the alphabet of Z85 to the one that Python reads."""
+
+
+def deleted_rows(
+    vector: DeletionVector, rows: int, read: ReadRange, locate: Callable[[str], str]
+) -> bytearray:
+    """A bitmap of the deleted rows of a file with so many rows.
+
+    ``locate`` turns an absolute address into a name below the table, or refuses it. ``ValueError`` if the
+    vector is missing, if its size, checksum or count is not what was noted, or if it names rows that the
+    file does not have.
+    """
+    try:
+        data = _bytes_of(vector, read, locate)
+        bitmap = _bitmap(data, rows)
+        found = int.from_bytes(bitmap, "little").bit_count()
+        if found != vector.cardinality:
+            raise ValueError(f"it deletes {found} rows, and {vector.cardinality} were noted")
+    except (ValueError, error) as problem:
+        raise ValueError(f"its deletion vector {vector.unique_id!r} cannot be read: {problem}") from None
+    return bitmap
+
+
+def vector_file(vector: DeletionVector) -> str:
+    """The name, below the table, of a vector's file that a UUID names. ``ValueError`` if there is none."""
+    text = vector.path_or_inline_dv
+    folder, name = text[:-UUID_CHARACTERS], text[-UUID_CHARACTERS:]
+    if folder.startswith("/") or ".." in folder.split("/"):
+        raise ValueError(f"its folder {folder!r} leads out of the table")
+    found = f"deletion_vector_{UUID(bytes=_z85(name))}.bin"
+    return f"{folder}/{found}" if folder else found
+
+
+def _bytes_of(vector: DeletionVector, read: ReadRange, locate: Callable[[str], str]) -> bytes:
+    match vector.storage_type:
+        case "i":
+            # The text covers whole groups of four bytes; what is more than the size is padding.
+            data = _z85(vector.path_or_inline_dv)[: vector.size_in_bytes]
+            if len(data) != vector.size_in_bytes:
+                raise ValueError(f"{len(data)} bytes are there of {vector.size_in_bytes}")
+            return data
+        case "u":
+            name = vector_file(vector)
+        case "p":
+            name = locate(vector.path_or_inline_dv)
+        case other:
+            raise ValueError(f"its storage type {other!r} is none of 'u', 'i' and 'p'")
+    start = FILE_VERSION_BYTES if vector.offset is None else vector.offset
+    found = read(name, start, vector.size_in_bytes + 8)
+    if found is None:
+        raise ValueError(f"the file {name} does not exist")
+    return _checked(found, vector.size_in_bytes)
+
+
+def _checked(found: bytes, size: int) -> bytes:
+    """The data of a vector in a file: its size stands before it, its checksum behind, both big-endian."""
+    if len(found) < size + 8:
+        raise ValueError(f"{len(found)} bytes are there of {size + 8}")
+    noted = int.from_bytes(found[:4], "big")
+    if noted != size:
+        raise ValueError(f"the file notes {noted} bytes for it, and the log {size}")
+    data = found[4 : size + 4]
+    if zlib.crc32(data) != int.from_bytes(found[size + 4 : size + 8], "big"):
+        raise ValueError("its checksum does not match")
+    return data
+
+
+def _bitmap(data: bytes, rows: int) -> bytearray:
+    reader = _Reader(data)
+    if (magic := reader.number(_U32)) != MAGIC:
+        raise ValueError(f"it begins with {magic}, and not with {MAGIC}")
+    bitmap = bytearray(-(-rows // _CONTAINER_ROWS) * _CONTAINER_BYTES)
+    for _ in range(reader.number(_U64)):
+        high = reader.number(_U32)
+        for key, container in _containers(reader):
+            start = ((high << 16) | key) * _CONTAINER_BYTES
+            if start >= len(bitmap):
+                raise ValueError(f"it names rows of a file that has {rows}")
+            bitmap[start : start + _CONTAINER_BYTES] = container
+    beyond = int.from_bytes(bitmap[rows // 8 :], "little") >> (rows % 8)
+    if beyond:
+        raise ValueError(f"it names rows of a file that has {rows}")
+    return bitmap
+
+
+def _containers(reader: _Reader) -> list[tuple[int, bytearray | bytes]]:
+    """The containers of a bitmap for 32 bits, each with its key and as a plain bitmap."""
+    cookie = reader.number(_U32)
+    if cookie & 0xFFFF == _COOKIE_WITH_RUNS:
+        count = (cookie >> 16) + 1
+        runs = int.from_bytes(reader.take((count + 7) // 8), "little")
+    elif cookie == _COOKIE:
+        count, runs = reader.number(_U32), 0
+        if count > _CONTAINER_ROWS:
+            raise ValueError(f"a bitmap with {count} containers is none")
+    else:
+        raise ValueError(f"a bitmap begins with {cookie}")
+    heads = reader.numbers(2 * count)
+    if cookie == _COOKIE or count >= _OFFSETS_FROM:
+        reader.take(4 * count)
+    return [
+        (heads[2 * place], _container(reader, heads[2 * place + 1] + 1, is_runs=bool(runs >> place & 1)))
+        for place in range(count)
+    ]
+
+
+def _container(reader: _Reader, cardinality: int, *, is_runs: bool) -> bytearray | bytes:
+    if is_runs:
+        bits = 0
+        pairs = reader.take(4 * reader.numbers(1)[0])
+        for start, more in iter_unpack("<HH", pairs):
+            if start + more >= _CONTAINER_ROWS:
+                raise ValueError("a run leaves its container")
+            bits |= ((1 << more + 1) - 1) << start
+        return bits.to_bytes(_CONTAINER_BYTES, "little")
+    if cardinality > _ARRAY_MAX:
+        return reader.take(_CONTAINER_BYTES)
+    found = bytearray(_CONTAINER_BYTES)
+    for row in reader.numbers(cardinality):
+        found[row >> 3] |= 1 << (row & 7)
+    return found
+
+
+class _Reader:
+    """Little-endian numbers, one after the other. ``ValueError`` where the data ends too early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._data):
+            raise ValueError(f"it ends at byte {len(self._data)}, and {end} are needed")
+        found = self._data[self._at : end]
+        self._at = end
+        return found
+
+    def number(self, kind: Struct) -> int:
+        value: int = kind.unpack(self.take(kind.size))[0]
+        return value
+
+    def numbers(self, count: int) -> array[int]:
+        """So many numbers of two bytes."""
+        found = array("H", self.take(2 * count))
+        if byteorder == "big":
+            found.byteswap()
+        return found
+
+
+_U32: Final = Struct("<I")
+_U64: Final = Struct("<Q")
+
+
+def _z85(text: str) -> bytes:
+    return b85decode(text.translate(_Z85))

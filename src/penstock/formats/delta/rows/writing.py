@@ -1,0 +1,318 @@
+"""Data files for a table, from anything that Arrow can stream.
+
+Rows are checked against the table's schema, sorted into partitions and written as Parquet. What waits in
+memory is bounded: the largest files under way are finished, although they could grow, when all of them
+together need too much. So data with many partitions need not be sorted, but makes fewer files if it is.
+
+Every file is durable before ``write_files`` returns. None of them is part of the table: that takes a commit
+with the actions that it returns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from hashlib import blake2b
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError
+from penstock.formats.delta.errors import UnsupportedFeature
+from penstock.formats.delta.protocol.actions import Add, Metadata, Values
+from penstock.formats.delta.protocol.feature_table import FEATURES, Support
+from penstock.formats.delta.protocol.features import in_use
+from penstock.formats.delta.protocol.schema import Field, StructType, Type, parse_schema
+from penstock.formats.delta.rows.arrow_types import arrow_schema, loosened, pa, pc, pq
+from penstock.formats.delta.rows.row_checks import check_columns, conformed
+from penstock.formats.delta.rows.stats import Leaf, Statistics, indexed_leaves
+from penstock.storage.places import Place
+
+TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
+"""About how large a file becomes, if there is so much for it."""
+WAITING_MAX_BYTES: Final = 256 * 1024 * 1024
+"""How much may wait in memory for its files to be finished."""
+GROUP_BYTES: Final = 32 * 1024 * 1024
+"""How much, uncompressed, goes into one row group."""
+FOLDER_NAME_MAX_BYTES: Final = 120
+"""Longer columns and values are cut in the names of folders: no file has a name of more than 255 bytes."""
+NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
+
+_ESCAPED: Final = frozenset(map(chr, range(0x20))) | frozenset("\"#%'*/:=?\\\x7f{[]^")
+
+
+def write_files(
+    place: Place,
+    metadata: Metadata,
+    data: Any,
+    *,
+    target_file_bytes: int = TARGET_FILE_BYTES,
+    waiting_max_bytes: int = WAITING_MAX_BYTES,
+    prefix: str = "",
+) -> list[Add]:
+    """Write rows as data files of a table, and return the actions that would add them.
+
+    ``data`` is anything with ``__arrow_c_stream__``: a table or reader of Arrow, a frame of pandas or Polars.
+    ``prefix`` is a folder below the table that the files go into.
+
+    A column that the data lacks is null, if it may be. ``InvalidRequest`` names a column that the table does
+    not have, a null where none may be, and a type or a value that the table's type cannot hold without loss;
+    ``UnsupportedFeature`` names a feature of the table that asks for more than this does. If anything fails,
+    the files that were written are removed again, as far as possible.
+    """
+    target = _Target(place, metadata, prefix)
+    reader = _reader(data)
+    check_columns(reader.schema, target.schema)
+    waiting: dict[tuple[str | None, ...], _OpenFile] = {}
+    try:
+        for batch in _pieces(reader):
+            for values, rows in target.partitions(conformed(batch, target.schema)):
+                file = waiting.get(values) or _OpenFile(target, values)
+                waiting[values] = file
+                file.add(rows)
+                if file.written_bytes >= target_file_bytes:
+                    waiting.pop(values).finish()
+            if sum(one.waiting_bytes for one in waiting.values()) > waiting_max_bytes:
+                _finish_down_to(waiting_max_bytes // 2, waiting)
+        while waiting:
+            waiting.popitem()[1].finish()
+    except BaseException:
+        # Nobody knows these files; if they cannot be removed either, a sweep of the table will find them.
+        with suppress(PenstockError):
+            place.delete(target.names)
+        raise
+    return target.added
+
+
+def partition_text(kind: Type, value: Any) -> str | None:
+    """A value as ``partitionValues`` have it. An empty text is null: the log has one word for both."""
+    if value is None or value == "":
+        return None
+    match kind:
+        case "boolean":
+            return "true" if value else "false"
+        case "float" | "double":
+            return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), repr(value))
+        case "date":
+            return str(value.isoformat())
+        case "timestamp":
+            return f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+        case "timestamp_ntz":
+            return str(value.isoformat(sep=" ", timespec="microseconds"))
+        case _:
+            return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def partition_folder(values: Mapping[str, str | None]) -> str:
+    """The folder of a partition, as Hive names it. It is for people: readers go by ``partitionValues``."""
+    return "/".join(
+        f"{_folder_name(name)}={NULL_FOLDER if text is None else _folder_name(text)}"
+        for name, text in values.items()
+    )
+
+
+class _Target:
+    """The table that rows are written for, and what has been written."""
+
+    def __init__(self, place: Place, metadata: Metadata, prefix: str) -> None:
+        self.place = place
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        _check_features(metadata)
+        self.schema = parse_schema(metadata.schema_string)
+        self._partition_fields = [_partition_field(self.schema, name) for name in metadata.partition_columns]
+        names = {one.name for one in self._partition_fields}
+        data_fields = [one for one in self.schema.fields if one.name not in names]
+        if not data_fields:
+            raise InvalidRequest("the table has no columns besides those that it is partitioned by")
+        self.file_schema = arrow_schema(
+            replace(one, type=loosened(one.type), nullable=True) for one in data_fields
+        )
+        self.leaves: tuple[Leaf, ...] = indexed_leaves(metadata)
+        self.added: list[Add] = []
+        self.names: list[str] = []
+
+    def partitions(self, batch: Any) -> Iterator[tuple[tuple[str | None, ...], Any]]:
+        """The rows of each partition, without the columns that say which it is."""
+        if not batch.num_rows:
+            return
+        rows = batch.select(self.file_schema.names)
+        if not self._partition_fields:
+            yield (), rows
+            return
+        coded = [_coded(batch.column(one.name), one) for one in self._partition_fields]
+        order, ends = _grouped([codes for codes, _ in coded])
+        start = 0
+        for end in ends:
+            chosen = order.slice(start, end - start)
+            first = chosen[0].as_py()
+            # Copied, so that a few rows that wait do not keep the whole batch in memory.
+            part = rows if len(ends) == 1 else rows.take(chosen)
+            yield tuple(texts[codes[first].as_py()] for codes, texts in coded), part
+            start = end
+
+    def create(self, values: tuple[str | None, ...], data: bytes, statistics: Statistics) -> None:
+        """Write a file, durably, and note its action."""
+        named: Values = dict(zip([one.name for one in self._partition_fields], values, strict=True))
+        folder = f"{partition_folder(named)}/" if named else ""
+        name = f"{self._prefix}{folder}part-{len(self.names):05}-{uuid4()}-c000.zstd.parquet"
+        self.names.append(name)
+        try:
+            self.place.create(name, data)
+        except OutcomeUnknown:
+            # Nobody else has the name: if a file is there now, it is this one.
+            self.place.create(name, data)
+        self.added.append(
+            Add(
+                path=quote(name, safe="/="),
+                partition_values=named,
+                size=len(data),
+                modification_time=time.time_ns() // 1_000_000,
+                data_change=True,
+                stats=statistics.json(),
+            )
+        )
+
+
+class _OpenFile:
+    """A file under way: some of it encoded, some still as rows."""
+
+    def __init__(self, target: _Target, values: tuple[str | None, ...]) -> None:
+        self._target, self._values = target, values
+        self._rows: list[Any] = []
+        self._rows_bytes = 0
+        self._sink: Any = None
+        self._writer: Any = None
+        self._statistics = Statistics(target.leaves)
+
+    @property
+    def written_bytes(self) -> int:
+        return 0 if self._sink is None else int(self._sink.tell())
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self.written_bytes + self._rows_bytes
+
+    def add(self, rows: Any) -> None:
+        self._rows.append(rows)
+        self._rows_bytes += rows.nbytes
+        if self._rows_bytes >= GROUP_BYTES:
+            self._encode()
+
+    def finish(self) -> None:
+        if self._rows:
+            self._encode()
+        self._writer.close()
+        self._target.create(self._values, self._sink.getvalue().to_pybytes(), self._statistics)
+
+    def _encode(self) -> None:
+        """Write what waits as a row group."""
+        if self._writer is None:
+            self._sink = pa.BufferOutputStream()
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                self._target.file_schema,
+                compression="zstd",
+                coerce_timestamps="us",
+                store_schema=False,
+                write_page_index=True,
+            )
+        table = pa.Table.from_batches(self._rows, self._target.file_schema).combine_chunks()
+        for batch in table.to_batches():
+            self._statistics.add(batch)
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._rows, self._rows_bytes = [], 0
+
+
+def _reader(data: Any) -> Any:
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise InvalidRequest(
+            "rows come as a table or a stream of Arrow, a frame of pandas or Polars, "
+            f"and this is a {type(data).__name__}"
+        )
+    # A reader of Arrow's own is taken as it is, so that its errors stay what they are.
+    return data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
+
+
+def _pieces(reader: Iterable[Any]) -> Iterator[Any]:
+    """The batches of a reader, large ones cut: a table may come as a single one, whatever its size."""
+    for batch in reader:
+        rows = max(1, batch.num_rows * GROUP_BYTES // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _finish_down_to(waiting_bytes: int, waiting: dict[tuple[str | None, ...], _OpenFile]) -> None:
+    """Finish files under way, the largest first, until no more than so much waits."""
+    left = sum(one.waiting_bytes for one in waiting.values())
+    for values in sorted(waiting, key=lambda one: waiting[one].waiting_bytes, reverse=True):
+        if left <= waiting_bytes:
+            return
+        file = waiting.pop(values)
+        left -= file.waiting_bytes
+        file.finish()
+
+
+def _check_features(metadata: Metadata) -> None:
+    """What a writer of rows would have to do for the table, and this one does not."""
+    for name in sorted(in_use(metadata)):
+        feature = FEATURES[name]
+        if feature.writing is not Support.ALWAYS:
+            raise UnsupportedFeature(
+                f"rows cannot be written: the table uses '{name}': {feature.why}; {feature.advice}",
+                feature=name,
+            )
+
+
+def _partition_field(schema: StructType, name: str) -> Field:
+    found = schema.field(name)
+    if found is None:
+        raise InvalidRequest(f"the table is partitioned by '{name}', and has no such column")
+    if not isinstance(found.type, str) or found.type == "binary":
+        raise InvalidRequest(
+            f"rows cannot be written: the table is partitioned by '{name}' of the type {found.type}"
+        )
+    return found
+
+
+def _coded(array: Any, field: Field) -> tuple[Any, list[str | None]]:
+    """A partition column as numbers, and the text that each of them stands for."""
+    encoded = array.dictionary_encode()
+    try:
+        texts = [partition_text(field.type, one) for one in encoded.dictionary.to_pylist()]
+    except (ValueError, OverflowError) as problem:
+        raise InvalidRequest(
+            f"the column '{field.name}' has a value that no partition can have: {problem}", column=field.name
+        ) from None
+    if not field.nullable and None in texts:
+        raise InvalidRequest(
+            f"the column '{field.name}' is not nullable, and an empty partition value is null",
+            column=field.name,
+        )
+    codes = encoded.indices.cast(pa.int64()).fill_null(len(texts))
+    return codes, [*texts, None]
+
+
+def _grouped(columns: Sequence[Any]) -> tuple[Any, list[int]]:
+    """The rows in an order in which those with the same numbers follow each other, and where each group ends.
+
+    Within a group the rows keep their order.
+    """
+    key = columns[0]
+    for codes in columns[1:]:
+        # Numbered anew each time, so that the product of two stays a small number.
+        room = pc.add(pc.max(codes), 1)
+        key = pc.add(pc.multiply(key.dictionary_encode().indices.cast(pa.int64()), room), codes)
+    order = pc.sort_indices(key)
+    return order, pc.run_end_encode(key.take(order)).run_ends.to_pylist()
+
+
+def _folder_name(text: str) -> str:
+    escaped = "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in text)
+    if len(escaped.encode()) <= FOLDER_NAME_MAX_BYTES:
+        return escaped
+    digest = blake2b(text.encode(), digest_size=16).hexdigest()
+    return escaped.encode()[: FOLDER_NAME_MAX_BYTES // 2].decode(errors="ignore") + f"-{digest}"

@@ -1,0 +1,290 @@
+"""Delta tables for programs: what ``Table`` does with a table whose commits the lake decides.
+
+Decisions are made where the lake is. The table's files are read and written from here, with this process's
+own access to the storage, whether the lake is in this process or behind a server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, PenstockError, Unavailable
+from penstock.formats.delta.lines.line import FOLDER
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    Metadata,
+    decode_path,
+    parse_action,
+    write_commit,
+)
+from penstock.formats.delta.protocol.partition_values import parse_value
+from penstock.formats.delta.protocol.schema import StructType, parse_schema
+from penstock.lake.call import Said
+from penstock.lake.calls import GetChanges, GetOutcome
+from penstock.lake.delta_answers import Ratified
+from penstock.lake.delta_calls import (
+    ActionsFile,
+    CommitTables,
+    GetTableVersions,
+    Looked,
+    Part,
+    PublishTable,
+    TableCommit,
+)
+from penstock.model.content import DeltaTable
+
+if TYPE_CHECKING:
+    from penstock.lake.table import Table
+    from penstock.storage.places import Place
+
+SENT_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Actions beyond this size are put beside the table, and only their name is sent."""
+
+Actions: TypeAlias = str | bytes | Sequence[Action | str | Mapping[str, Any]]
+"""The lines of a commit, or its actions one by one: as values, as lines, or as JSON objects."""
+Values: TypeAlias = Mapping[str, Any]
+"""Values of partition columns; several for one column as a list."""
+
+
+def publish(table: Table, version: int | None) -> int:
+    branch = writable(table)
+    return table.lake.do(PublishTable(key=table.key, branch=branch, version=version)).published
+
+
+def commit(
+    table: Table,
+    actions: Actions,
+    *,
+    version: int | None = None,
+    read_version: int | None = None,
+    reads: Looked | None = None,
+    replaces: Sequence[Part] | None = None,
+    attempt: UUID | None = None,
+    said: Said = Said(),
+    idempotency_key: str | None = None,
+) -> Ratified:
+    """Ratify actions as a version of the table."""
+    branch = writable(table)
+    one = TableCommit(
+        key=table.key,
+        actions=_sent(table, lines_of(actions)),
+        attempt=attempt or uuid4(),
+        version=version,
+        read_version=read_version,
+        reads=reads,
+        replaces=None if replaces is None else tuple(replaces),
+    )
+    return table.lake.do(
+        CommitTables(
+            tables=(one,), branch=branch, said=said, idempotency_key=idempotency_key, who=table.lake.author
+        )
+    )
+
+
+def append(table: Table, data: Any, *, said: Said, idempotency_key: str | None) -> Ratified:
+    """Add rows. Whatever else lands meanwhile, they are added, unless the table itself was changed."""
+    return _written(table, data, said, idempotency_key, None)
+
+
+def overwrite(
+    table: Table,
+    data: Any,
+    partitions: Values | Sequence[Values] | None,
+    *,
+    said: Said,
+    idempotency_key: str | None,
+) -> Ratified:
+    """Put rows in the place of all that are there at the commit's turn: in some partitions, or everywhere."""
+    chosen = [partitions] if isinstance(partitions, Mapping) else partitions
+    if chosen is not None and not all(chosen or [{}]):  # nothing must not come to mean everything
+        raise InvalidRequest(
+            "no partition is named to be overwritten; leave out 'partitions' for all of them"
+        )
+    return _written(table, data, said, idempotency_key, lambda metadata: _parts(metadata, chosen))
+
+
+def _written(
+    table: Table,
+    data: Any,
+    said: Said,
+    idempotency_key: str | None,
+    replaces: Callable[[Metadata], tuple[Part, ...]] | None,
+) -> Ratified:
+    """Write rows to files of the table, and ratify these.
+
+    If that is refused, the files stay: they are no part of the table, and whoever refused may have been
+    misunderstood.
+    """
+    from penstock.formats.delta.rows.writing import write_files
+
+    branch = writable(table)
+    if idempotency_key is not None and (known := _done_before(table, branch, idempotency_key)) is not None:
+        return known
+    now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
+    metadata = parse_action(now.metadata.encode())
+    assert isinstance(metadata, Metadata)
+    parts = replaces(metadata) if replaces is not None else None
+    place = table.lake.places.at(now.location)
+    adds = write_files(place, metadata, data)
+    if parts:
+        _check_inside(place, parts, adds)
+    operation = {"mode": "Append" if parts is None else "Overwrite"}
+    info = CommitInfo({"operation": "WRITE", "operationParameters": operation})
+    return commit(
+        table,
+        [info, *adds],
+        read_version=now.latest_version,
+        reads=Looked(),
+        replaces=parts,
+        said=said,
+        idempotency_key=idempotency_key,
+    )
+
+
+def _done_before(table: Table, branch: str, key: str) -> Ratified | None:
+    """What a write under an idempotency key came to, if it was done: data files have new names each time."""
+    landing = table.lake.do(GetOutcome(key=key, branch=branch))
+    if landing is None or not landing.commits:
+        return None
+    changes = table.lake.do(GetChanges(revision=landing.head, via=branch))
+    if table.key not in {one.key for one in changes}:
+        return None  # the key was used for something else, and the commit will be refused for that
+    from penstock.lake.delta_outcomes import ratified
+
+    return ratified(table.lake.do, (TableCommit(key=table.key, actions=""),), landing, branch)
+
+
+def require_managed(table: Table) -> DeltaTable:
+    """What a Delta table is whose commits the lake decides; ``NotManaged`` for any other."""
+    content = table.content
+    if isinstance(content, DeltaTable) and content.state:
+        return content
+    what = "a Delta table that the lake only points at" if isinstance(content, DeltaTable) else content.type
+    raise NotManaged(
+        f"'{table.key}' is {what}: its commits are not decided by the lake\n"
+        "  'penstock delta adopt PATH' takes over a Delta table that is in the file system.",
+        key=str(table.key),
+    )
+
+
+def writable(table: Table) -> str:
+    """The branch that a table is written on; ``InvalidRequest`` if it is seen at a commit, which stays."""
+    if table.via is not None or len(table.ref) == 64:
+        raise InvalidRequest(
+            f"'{table.key}' is seen at commit {table.ref[:8]}, which never changes; write to it on a branch, "
+            "as in lake.table(…)"
+        )
+    return table.ref
+
+
+# -- actions -----------------------------------------------------------------------------------------------
+
+
+def lines_of(actions: Actions) -> bytes:
+    """Actions as the lines of a commit. ``MalformedAction`` if a line is no action."""
+    if isinstance(actions, str | bytes):
+        return actions.encode() if isinstance(actions, str) else actions
+    return b"".join(_line(one) + b"\n" for one in actions)
+
+
+def _line(action: Action | str | Mapping[str, Any]) -> bytes:
+    if isinstance(action, str):
+        return action.strip().encode()
+    if isinstance(action, Mapping):
+        return msgspec.json.encode(action)
+    return write_commit((action,)).rstrip(b"\n")
+
+
+def _sent(table: Table, lines: bytes) -> str | ActionsFile:
+    """Lines as they are sent: themselves, or the name of a file beside the table that holds them.
+
+    The owner puts a ``commitInfo`` of its own before such a file, so the one that the lines begin with stays
+    behind.
+    """
+    if len(lines) <= SENT_MAX_BYTES:
+        return _text(lines)
+    first, _, others = lines.partition(b"\n")
+    if isinstance(parse_action(first), CommitInfo):
+        lines = others
+    place = table.lake.places.at(require_managed(table).location)
+    digest = hashlib.sha256(lines).digest()
+    name = f"{FOLDER}bodies/{digest.hex()}.json"
+    _put(place, name, lines)
+    return ActionsFile(name=name, size=len(lines), sha256=digest)
+
+
+def _text(lines: bytes) -> str:
+    try:
+        return lines.decode()
+    except UnicodeDecodeError as problem:
+        raise InvalidRequest(f"the actions are not text in UTF-8: {problem}") from None
+
+
+def _put(place: Place, name: str, data: bytes) -> None:
+    """Let a file whose name follows from its bytes be there."""
+    try:
+        place.create(name, data)
+    except OutcomeUnknown as problem:
+        if place.size(name) != len(data):
+            raise Unavailable(f"{problem.message}; nothing was committed") from None
+
+
+# -- partitions --------------------------------------------------------------------------------------------
+
+
+def _parts(metadata: Metadata, partitions: Sequence[Values] | None) -> tuple[Part, ...]:
+    """What is replaced; nothing named is the whole table."""
+    return tuple(_part(metadata, one) for one in partitions or ())
+
+
+def _part(metadata: Metadata, values: Values) -> Part:
+    """Values of partition columns as the log spells them."""
+    by_name = {name.lower(): name for name in metadata.partition_columns}
+    schema = parse_schema(metadata.schema_string)
+    spelled: dict[str, tuple[str | None, ...]] = {}
+    for name, given in values.items():
+        column = by_name.get(name.lower())
+        if column is None:
+            known = ", ".join(metadata.partition_columns) or "none"
+            raise InvalidRequest(f"'{name}' is no partition column of the table; there are {known}")
+        several = given if isinstance(given, list | tuple | set | frozenset) else (given,)
+        spelled[column] = tuple(_spelled(schema, column, one) for one in several)
+    return Part(values=spelled)
+
+
+def _spelled(schema: StructType, column: str, value: Any) -> str | None:
+    """A value of a partition column as the log spells it; text may be given so spelled already."""
+    from penstock.formats.delta.rows.writing import partition_text
+
+    field = schema.field(column)
+    kind = field.type if field is not None and isinstance(field.type, str) else "string"
+    try:
+        text = (value or None) if isinstance(value, str) else partition_text(kind, value)
+        parse_value(kind, text)
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidRequest(f"{value!r} is no value of the partition column '{column}' ({kind})") from None
+    return text
+
+
+def _check_inside(place: Place, parts: Sequence[Part], adds: Sequence[Add]) -> None:
+    """``InvalidRequest`` if rows lie outside the partitions that they are to replace; their files go then."""
+    for add in adds:
+        if not any(_holds(part, add) for part in parts):
+            with suppress(PenstockError):
+                place.delete([decode_path(one.path) for one in adds])
+            where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())
+            raise InvalidRequest(
+                f"the data has rows of {where}, which is not among the partitions to be overwritten"
+            )
+
+
+def _holds(part: Part, add: Add) -> bool:
+    return all(add.partition[name] in wanted for name, wanted in part.values.items())

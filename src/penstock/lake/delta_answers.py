@@ -1,0 +1,139 @@
+"""Answers of calls about Delta tables."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from penstock.model.commits import Commit
+from penstock.model.keys import Key
+
+
+class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A version that a table got."""
+
+    key: Key
+    version: int
+    name: str
+    """Of a file that holds it, relative to the table's root; empty as long as only the lake does."""
+    timestamp_ms: int
+    """Its in-commit timestamp."""
+    repeated: bool = False
+    """Whether the table had it already: this attempt, or this batch of an application, landed before."""
+
+
+class Ratified(msgspec.Struct, frozen=True, kw_only=True):
+    """What a commit of Delta tables came to."""
+
+    commit: Commit
+    """The lake's commit that holds all of them."""
+    tables: tuple[RatifiedTable, ...]
+    """In the order of the request."""
+
+    @property
+    def version(self) -> int:
+        """Of the only table."""
+        (only,) = self.tables
+        return only.version
+
+
+class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit that is not published, or was not when this was asked."""
+
+    version: int
+    name: str
+    """Of a file that holds it, relative to the table's root."""
+    size: int
+    timestamp_ms: int
+    """Its in-commit timestamp."""
+
+
+class TableVersions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader needs to read a Delta table at a commit of the lake."""
+
+    key: Key
+    id: UUID
+    location: str
+    latest_version: int
+    published: int
+    """Versions up to this one are read from the table's own log, none of those after it."""
+    commits: tuple[TableVersion, ...]
+    protocol: str
+    """The line of the log that holds the table's protocol, as of the latest version."""
+    metadata: str
+    """The line of the log that holds the table's metadata, as of the latest version."""
+
+
+class PublishedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a table is published."""
+
+    key: Key
+    latest_version: int
+    published: int
+
+
+class TableMade(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that was created, adopted or released."""
+
+    key: Key
+    id: UUID
+    location: str
+    version: int
+    """The version that it was done with."""
+    commit: str
+    """The id of the lake's commit that did it."""
+
+
+class RecoveredTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that was taken back."""
+
+    key: Key
+    location: str
+    version: int
+    """The version that it goes on from."""
+    doubtful: tuple[str, ...] = ()
+    """Files of commits after the published part: whether they were ratified cannot be known."""
+
+
+class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of the default branch, and how far it is published."""
+
+    key: Key
+    location: str
+    phase: str
+    """`owned`; `adopting` or `released` while that is not finished."""
+    latest_version: int
+    published: int
+    backlog: int
+    """How many versions are ratified and not published."""
+    oldest_s: float | None = None
+    """How long the oldest of them waits."""
+    alarm: str = ""
+    """What stands against publishing."""
+
+
+class TablePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where in a lake a table is."""
+
+    key: Key
+    location: str
+
+
+class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a table's log that is there now."""
+
+    key: Key
+    version: int
+    """The newest version that it stands for."""
+    name: str
+    """Relative to the table's root; empty if there was nothing to write."""
+
+
+class CleanedLog(msgspec.Struct, frozen=True, kw_only=True):
+    """What was removed from a table's log."""
+
+    key: Key
+    names: tuple[str, ...]
+    """Relative to the table's root."""
+    dry_run: bool = False

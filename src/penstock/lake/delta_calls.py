@@ -1,0 +1,295 @@
+"""Calls about Delta tables whose commits the lake decides.
+
+A program rarely makes them itself: ``Table`` does. They are what an engine needs that brings its own reader
+and writer of Delta logs: ratify a version, ask for the commits that are not published, have them published.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.lake.call import PAGE_MAX, Call, ReadAt, Said, Write
+from penstock.lake.delta_answers import (
+    CleanedLog,
+    PublishedTable,
+    Ratified,
+    RecoveredTable,
+    TableMade,
+    TablePlace,
+    TableStatus,
+    TableVersions,
+    WrittenFile,
+)
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a table: the files whose partition values are among these, column by column."""
+
+    values: dict[str, tuple[str | None, ...]] = {}
+    """As the log spells them. Without any column, it is the whole table."""
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a writer has looked at in the version that it read. Without fields: nothing, as a blind append."""
+
+    whole_table: bool = False
+    """It cannot say what it looked at."""
+    parts: tuple[Part, ...] = ()
+    """It looked for everything in them, so that a new file there would have been read."""
+    files: tuple[str, ...] | None = None
+    """The decoded paths of the files that were read; if nothing is given, all that there were in `parts`."""
+    applications: tuple[str, ...] = ()
+    """Whose last batch was looked up."""
+
+
+class ActionsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Actions that are too many to be sent: a file that their writer put below the table's `_penstock/`."""
+
+    name: str
+    """Relative to the table's root."""
+    size: int
+    sha256: ObjectId
+
+
+class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The next version of one table.
+
+    With `version`, exactly that one or none. Without, the one whose turn it is: after a check against all
+    that landed since `read_version`, if that is given, and on whatever the table holds by then if not.
+    """
+
+    key: Key
+    actions: str | ActionsFile
+    """The lines of a commit, one action each, with or without a `commitInfo`; or the file that holds them."""
+    attempt: UUID | None = None
+    """Of this attempt: names its file, and is its `txnId` unless the actions have one. Repeat it with the
+    request. Made up if nothing is given."""
+    version: int | None = None
+    """The version that it must become."""
+    read_version: int | None = None
+    """The version that the writer read."""
+    reads: Looked | None = None
+    """What it looked at there; if nothing is given, nothing for files that are only added blindly, else the
+    whole table."""
+    replaces: tuple[Part, ...] | None = None
+    """Also remove whatever files these parts hold at its turn; an empty list is the whole table."""
+
+
+class CommitTables(Write[Ratified], frozen=True, kw_only=True):
+    """Ratify the next versions of one or several Delta tables, all or none.
+
+    A 409 of the code `table_conflict` carries the commits that came first in its details, as `winners`.
+    """
+
+    path = "/delta/commits"
+    target = "branch"
+    answer = Ratified
+
+    tables: tuple[TableCommit, ...]
+    """No table twice."""
+    branch: str | None = None
+    """The default branch if nothing is given."""
+    said: Said = Said()
+    """What the lake's commit says of itself."""
+
+
+class GetTableVersions(ReadAt[TableVersions], frozen=True, kw_only=True):
+    """The latest version of a Delta table at a commit of the lake, and the commits that are not published.
+
+    Up to `published`, versions are in the table's own log. Those after it are listed, oldest first, by the
+    files that hold them; the files exist. They are those from `start` to `end`, if these are given.
+    """
+
+    path = "/delta/commits"
+    answer = TableVersions
+
+    key: Key
+    start: int | None = None
+    """The first version that is wanted."""
+    end: int | None = None
+    """The last version that is wanted."""
+    limit: int | None = PAGE_MAX
+    """At most so many; go on with the version after the last one as `start`."""
+
+
+class PublishTable(Call[PublishedTable], frozen=True, kw_only=True):
+    """Have the versions of a Delta table up to one, or all, in its own log when this is answered.
+
+    Doing it again does no harm, and anybody may.
+    """
+
+    method = "POST"
+    path = "/delta/publish"
+    answer = PublishedTable
+
+    key: Key
+    branch: str | None = None
+    """The default branch if nothing is given. On another one, its commits are written where readers of the
+    branch find them, and nothing is published."""
+    version: int | None = None
+    """Up to this one; all of them if nothing is given."""
+
+
+class CreateTable(Write[TableMade], frozen=True, kw_only=True):
+    """Create a Delta table."""
+
+    path = "/delta/tables"
+    target = "branch"
+    answer = TableMade
+
+    key: Key
+    schema: str
+    """As Delta's metadata spells it: a JSON object of the type `struct`."""
+    partition_by: tuple[str, ...] = ()
+    """Columns by which its files are kept apart."""
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+    """Such as `delta.appendOnly`."""
+    description: str = ""
+    """For people."""
+    location: str | None = None
+    """Where it is to be; a place of its own below the warehouse, if nothing is given."""
+    sole_writer: bool = False
+    """For a given location in storage without put-if-absent: say that nobody else writes there."""
+    branch: str | None = None
+    """The default branch if nothing is given. A given location is for the default branch only."""
+    said: Said = Said()
+    """What the lake's commit says of itself."""
+
+
+class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
+    """Take over a Delta table that so far got its commits from the file system.
+
+    If somebody else commits to it at that moment, nobody's commit is lost: the table stays as it was, and
+    this is refused.
+    """
+
+    path = "/delta/adopt"
+    target = "branch"
+    answer = TableMade
+
+    location: str
+    """Where it is."""
+    key: Key | None = None
+    """What it is called in the lake; the last part of its location, if nothing is given."""
+    sole_writer: bool = False
+    """For storage without put-if-absent: say that nobody else writes there."""
+    branch: str | None = None
+    """The default branch, and no other."""
+    said: Said = Said()
+    """What the lake's commit says of itself."""
+
+
+class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
+    """Hand a Delta table back to the file system, with all its versions published; its key is deleted."""
+
+    path = "/delta/release"
+    target = "branch"
+    answer = TableMade
+
+    key: Key
+    branch: str | None = None
+    """The default branch, and no other."""
+    said: Said = Said()
+    """What the lake's commit says of itself."""
+
+
+class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
+    """Take a Delta table back from its published log, after the lake that owned it was lost for good.
+
+    What the lost lake had ratified and not published is not in the log. Files that may have been such
+    versions are named in the answer; nobody can tell any more whether they were.
+    """
+
+    method = "POST"
+    path = "/delta/recover"
+    answer = RecoveredTable
+
+    location: str
+    """Where it is."""
+    key: Key | None = None
+    """What it is called in the lake; the last part of its location, if nothing is given."""
+    lost: str | None = None
+    """The id of the lake that was lost: a table of another is refused. If nothing is given, of none."""
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+
+class GetTableStatus(Call[tuple[TableStatus, ...]], frozen=True, kw_only=True):
+    """The Delta tables of the default branch, by key, and how far each is published."""
+
+    path = "/delta/status"
+    answer = tuple[TableStatus, ...]
+
+    key: Key | None = None
+    """Only this table."""
+
+
+class FindTable(ReadAt[TablePlace | None], frozen=True, kw_only=True):
+    """Where in the lake the Delta table with an id is; nothing if it is not there."""
+
+    path = "/delta/tables/{id}"
+    answer = TablePlace | None
+
+    id: str
+    """As the table's own metadata names it to its owner."""
+
+
+class CheckpointTable(Call[WrittenFile], frozen=True, kw_only=True):
+    """Write a checkpoint of the newest published version of a Delta table, unless there is one."""
+
+    method = "POST"
+    path = "/delta/checkpoint"
+    answer = WrittenFile
+
+    key: Key
+
+
+class CompactLog(Call[WrittenFile], frozen=True, kw_only=True):
+    """Write one file that stands in for several published commits of a Delta table's log."""
+
+    method = "POST"
+    path = "/delta/compact"
+    answer = WrittenFile
+
+    key: Key
+    first: int | None = None
+    """The first version; the one after the newest checkpoint, if nothing is given."""
+    last: int | None = None
+    """The last version; the newest that is published, if nothing is given."""
+
+
+class CleanLog(Call[CleanedLog], frozen=True, kw_only=True):
+    """Remove what a Delta table's log needs no more: expired versions, and files of commits that lost.
+
+    What any commit of the lake that is kept still needs stays.
+    """
+
+    method = "POST"
+    path = "/delta/clean"
+    answer = CleanedLog
+
+    key: Key
+    dry_run: bool = False
+    """Only tell what would be removed."""
+
+
+CALLS: Final[tuple[type[Call[Any]], ...]] = (
+    CommitTables,
+    GetTableVersions,
+    PublishTable,
+    CreateTable,
+    AdoptTable,
+    ReleaseTable,
+    RecoverTable,
+    GetTableStatus,
+    FindTable,
+    CheckpointTable,
+    CompactLog,
+    CleanLog,
+)
+"""All of them."""

@@ -1,0 +1,291 @@
+"""Answering calls about Delta tables from a kernel in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.delta.lines import intents
+from penstock.formats.delta.lines.line import Phase, declared_of, line_of
+from penstock.formats.delta.owner import owner
+from penstock.formats.delta.owner.handover import Made
+from penstock.formats.delta.owner.ownership import NewTable
+from penstock.formats.delta.owner.status import Status
+from penstock.formats.delta.owner.tables import Asked
+from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.kernel.batch import Outcome
+from penstock.lake import delta_calls
+from penstock.lake.answers import Landing
+from penstock.lake.asked import asked
+from penstock.lake.call import Call, Said, Write
+from penstock.lake.delta_answers import (
+    PublishedTable,
+    Ratified,
+    RatifiedTable,
+    RecoveredTable,
+    TableMade,
+    TablePlace,
+    TableStatus,
+    TableVersion,
+    TableVersions,
+)
+from penstock.lake.delta_outcomes import made, ratified
+from penstock.lake.delta_upkeep import Upkeep
+from penstock.lake.embedded import Embedded, commit_meta
+from penstock.model.commits import Commit
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId, digest
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.lake.delta_parts import DeltaParts
+
+
+class DeltaAnswers:
+    """Answers every call of ``delta_calls``."""
+
+    def __init__(self, lake: Embedded, parts: DeltaParts) -> None:
+        self._lake, self._kernel, self._parts = lake, lake.kernel, parts
+        self._owner, self._tables = parts.owner, parts.owner.tables
+        upkeep = Upkeep(lake.kernel, parts)
+        self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
+            delta_calls.CommitTables: self._commit,
+            delta_calls.GetTableVersions: self._versions,
+            delta_calls.PublishTable: self._publish,
+            delta_calls.CreateTable: self._create,
+            delta_calls.AdoptTable: self._adopt,
+            delta_calls.ReleaseTable: self._release,
+            delta_calls.RecoverTable: self._recover,
+            delta_calls.GetTableStatus: self._status,
+            delta_calls.FindTable: self._find,
+            delta_calls.CheckpointTable: upkeep.checkpoint,
+            delta_calls.CompactLog: upkeep.compact,
+            delta_calls.CleanLog: upkeep.clean,
+        }
+
+    def repeated(self, call: Write[Any], found: Outcome) -> Ratified | TableMade:
+        """What a request came to before."""
+        ids = tuple(one.hex() for one in found.commits)
+        landing = Landing(commits=ids, head=found.head.hex())
+        branch = self._lake.or_default(getattr(call, call.target))
+        if isinstance(call, delta_calls.CommitTables):
+            return ratified(self._lake.do, call.tables, landing, branch)
+        return made(self._lake.do, call.key, landing, branch)  # type: ignore[attr-defined]
+
+    # -- versions ------------------------------------------------------------------------------------------
+
+    def _commit(self, call: delta_calls.CommitTables) -> Ratified:
+        if not call.tables:
+            raise InvalidRequest("a commit of tables names one table at least")
+        branch = self._lake.or_default(call.branch)
+        changes = [intents.change(one.key, _intent(call, one)) for one in call.tables]
+        keys = ", ".join(str(one.key) for one in call.tables)
+        found = self._owner.commit(
+            branch,
+            changes,
+            commit_meta(call.said, call.who, f"write {keys}"),
+            key=call.idempotency_key,
+            asked=partial(asked, call),
+        )
+        if branch == self._tables.default_branch and self._kernel.settings.publish_wait_s > 0:
+            self._wait(found)
+        return Ratified(
+            commit=Commit.of(found.commit, self._kernel.history.commit(found.commit)),
+            tables=tuple(_ratified(one) for one in found.tables),
+        )
+
+    def _wait(self, found: owner.Ratified) -> None:
+        """Give the publisher a moment, so that whoever reads the log next sees what was committed."""
+        until_s = monotonic() + self._kernel.settings.publish_wait_s
+        for one in found.tables:
+            content = self._tables.content(found.commit, one.key)
+            left_s = until_s - monotonic()
+            if left_s > 0 and content is not None and content.id is not None:
+                self._parts.publisher.wait(content.id, one.version, left_s)
+
+    def _versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
+        content = self._table(call.at, call.key)
+        line = line_of(content)
+        first = max(line.published + 1, call.start or 0)
+        end = call.end
+        if call.limit is not None:
+            if call.limit < 0:
+                raise InvalidRequest(f"a limit is not below nothing: {call.limit}")
+            end = first + call.limit - 1 if end is None else min(end, first + call.limit - 1)
+        start = call.start if call.limit != 0 else None
+        found = self._owner.commits(call.key, content, start, end)
+        declared = declared_of(line, self._tables.read)
+        assert content.id is not None
+        return TableVersions(
+            key=call.key,
+            id=content.id,
+            location=content.location,
+            latest_version=found.latest_version,
+            published=found.published,
+            commits=tuple(
+                TableVersion(version=one.version, name=one.name, size=one.size, timestamp_ms=one.timestamp_ms)
+                for one in found.commits
+            ),
+            protocol=declared.protocol.decode(),
+            metadata=declared.metadata.decode(),
+        )
+
+    def _table(self, at: str | None, key: Key) -> DeltaTable:
+        return self._tables.managed(self._lake.commit_of(at), key)
+
+    def _publish(self, call: delta_calls.PublishTable) -> PublishedTable:
+        branch = self._lake.or_default(call.branch)
+        published = self._owner.backfill(branch, call.key, call.version)
+        line = line_of(self._table(branch, call.key))
+        return PublishedTable(key=call.key, latest_version=line.latest, published=published)
+
+    # -- tables --------------------------------------------------------------------------------------------
+
+    def _create(self, call: delta_calls.CreateTable) -> TableMade:
+        new = NewTable(
+            schema_string=call.schema,
+            partition_columns=call.partition_by,
+            properties=call.properties,
+            name=call.key[-1],
+            description=call.description or None,
+        )
+        found = self._owner.create(
+            self._lake.or_default(call.branch),
+            call.key,
+            new,
+            warehouse=self._lake.warehouse,
+            location=call.location,
+            sole_writer=call.sole_writer,
+            asked=self._asked(call, f"create {call.key}"),
+        )
+        return _made(found)
+
+    def _adopt(self, call: delta_calls.AdoptTable) -> TableMade:
+        self._require_default(call.branch, "adopted")
+        text = f"adopt {call.location}" + (f" as {call.key}" if call.key is not None else "")
+        found = self._owner.adopt(
+            call.location, call.key, sole_writer=call.sole_writer, asked=self._asked(call, text)
+        )
+        return _made(found)
+
+    def _release(self, call: delta_calls.ReleaseTable) -> TableMade:
+        self._require_default(call.branch, "released")
+        return _made(self._owner.release(call.key, asked=self._asked(call, f"release {call.key}")))
+
+    def _recover(self, call: delta_calls.RecoverTable) -> RecoveredTable:
+        meta = commit_meta(Said(), call.who, f"recover {call.location}")
+        found = self._owner.recover(
+            call.location, call.key, lost=call.lost, any_lake=call.lost is None, asked=Asked(meta)
+        )
+        return RecoveredTable(
+            key=found.made.key,
+            location=found.made.location,
+            version=found.published,
+            doubtful=tuple(name for one in found.doubtful for name in one.names),
+        )
+
+    def _require_default(self, branch: str | None, done: str) -> None:
+        default = self._tables.default_branch
+        if branch not in (None, default):
+            raise InvalidRequest(f"tables are {done} on the default branch '{default}', not on '{branch}'")
+
+    def _asked(self, call: Any, message: str) -> Asked:
+        """Who asks for a table, and in which words."""
+        meta = commit_meta(call.said, call.who, message)
+        return Asked(meta, call.idempotency_key, partial(asked, call))
+
+    def _status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
+        head = self._tables.head()
+        return tuple([self._compared(head, one) for one in self._owner.status(call.key)])
+
+    def _compared(self, head: ObjectId, one: Status) -> TableStatus:
+        """How a table stands; a version that is there but not as it was ratified is not published."""
+        published, alarm = one.published, one.alarm
+        content = self._tables.content(head, one.key)
+        if one.phase is Phase.OWNED and isinstance(content, DeltaTable) and not alarm:
+            try:
+                published = self._parts.publisher.look(content)
+            except PenstockError as problem:
+                published, alarm = line_of(content).published, problem.message
+        return TableStatus(
+            key=one.key,
+            location=one.location,
+            phase=one.phase,
+            latest_version=one.latest_version,
+            published=published,
+            backlog=max(0, one.latest_version - published),
+            oldest_s=one.oldest_s,
+            alarm=alarm,
+        )
+
+    def _find(self, call: delta_calls.FindTable) -> TablePlace | None:
+        try:
+            identity = UUID(call.id)
+        except ValueError:
+            raise InvalidRequest(f"{call.id!r} is not the id of a table") from None
+        commit = self._lake.commit_of(call.at)
+        key = self._tables.where_is(commit, identity)
+        if key is None:
+            return None
+        return TablePlace(key=key, location=self._tables.managed(commit, key).location)
+
+
+def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.Commit:
+    """What the format is asked to do. The same request comes to the same intent."""
+    if isinstance(one.actions, str):
+        actions: bytes | intents.FileBody = one.actions.encode()
+    else:
+        actions = intents.FileBody(one.actions.name, one.actions.size, one.actions.sha256)
+    return intents.Commit(
+        actions=actions,
+        uuid=one.attempt or _attempt(call, one.key),
+        version=one.version,
+        read_version=one.read_version,
+        reads=None if one.reads is None else _reads(one.reads),
+        replaces=None if one.replaces is None else tuple(map(_partitions, one.replaces)),
+    )
+
+
+def _attempt(call: delta_calls.CommitTables, key: Key) -> UUID:
+    """The attempt of a request that names none; its repetition, by the same key, is the same attempt."""
+    if call.idempotency_key is None:
+        return uuid4()
+    name = digest("attempt", call.idempotency_key.encode(), asked(call), key.encode())
+    return UUID(bytes=name[:16], version=5)
+
+
+def _reads(looked: delta_calls.Looked) -> Reads:
+    return Reads(
+        whole_table=looked.whole_table,
+        partitions=tuple(map(_partitions, looked.parts)),
+        files=None if looked.files is None else frozenset(looked.files),
+        applications=frozenset(looked.applications),
+    )
+
+
+def _partitions(part: delta_calls.Part) -> Partitions:
+    return Partitions(part.values)
+
+
+def _ratified(one: owner.RatifiedTable) -> RatifiedTable:
+    return RatifiedTable(
+        key=one.key,
+        version=one.version,
+        name=one.name,
+        timestamp_ms=one.timestamp_ms,
+        repeated=one.repeated,
+    )
+
+
+def _made(found: Made) -> TableMade:
+    return TableMade(
+        key=found.key,
+        id=found.id,
+        location=found.location,
+        version=found.version,
+        commit=found.commit.hex(),
+    )

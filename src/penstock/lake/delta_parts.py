@@ -1,0 +1,76 @@
+"""What a lake in this process needs to own Delta tables: made when it first has to do with one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Thread
+from time import monotonic
+from typing import Final
+
+from penstock.errors import PenstockError
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.format import DeltaFormat
+from penstock.formats.delta.log.maintenance import Maintenance
+from penstock.formats.delta.owner.owner import DeltaOwner
+from penstock.formats.delta.owner.ownership import OwnerIdentity
+from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.leases import Leases
+from penstock.storage.places import Places
+
+logger = logging.getLogger("penstock")
+
+CATCH_UP_END_S: Final = 1.0
+"""How long a lake that is closed waits for the look at tables that others may have left unpublished."""
+
+
+class DeltaParts:
+    """Storage, publisher and owner of a lake's Delta tables. Used by many threads at once."""
+
+    def __init__(self, kernel: Kernel, identity: OwnerIdentity, check_location: Callable[[str], str]) -> None:
+        self._kernel = kernel
+        self.places = Places()
+        self.commits = Commits(self.places)
+        read = Tables(kernel).read
+        self.maintenance = Maintenance(self.places, read, clock=kernel.clock)
+        self.publisher = Publisher(
+            self.places,
+            read,
+            wait_s=kernel.settings.publish_wait_s,
+            meter=kernel.meter,
+            clock=kernel.clock,
+            leases=Leases(kernel.store),
+            after_publish=self.maintenance.after_publish,
+        )
+        self.format = DeltaFormat(
+            self.places,
+            identity,
+            kernel.clock,
+            self.publisher,
+            self.commits,
+            kernel.settings.unpublished_max,
+        )
+        self.owner = DeltaOwner(kernel, self.places, self.publisher, self.commits, identity, check_location)
+        self._catching_up: Thread | None = None
+
+    def catch_up(self) -> None:
+        """Have finished and published, in the background, what earlier processes left."""
+        self._catching_up = Thread(target=self._catch_up, name="penstock catch up", daemon=True)
+        self._catching_up.start()
+
+    def _catch_up(self) -> None:
+        try:
+            self.owner.catch_up()
+        except PenstockError as problem:
+            logger.warning("it is not known what is left to be published: %s", problem.message)
+
+    def close(self) -> None:
+        """Publish what was ratified here, for as long as the settings say, and let go of the storage."""
+        if self._catching_up is not None:
+            self._catching_up.join(CATCH_UP_END_S)
+        ends_s = monotonic() + self._kernel.settings.publish_close_s
+        self.publisher.close(self._kernel.settings.publish_close_s)
+        self.maintenance.close(max(0.0, ends_s - monotonic()))
+        self.places.close()

@@ -1,0 +1,194 @@
+"""A version of a Delta table, as a program reads it: what it is, its files, its rows, how it came to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, VersionNotFound
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.segments import LogSegment, find_segment
+from penstock.formats.delta.log.snapshot import Snapshot, replay
+from penstock.formats.delta.protocol.actions import Add, CommitInfo, Metadata, Protocol, parse_commit
+from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.protocol.schema import StructType
+from penstock.lake.calls import PAGE_MAX, Resolve
+from penstock.lake.delta_answers import TableVersions
+from penstock.lake.delta_calls import GetTableVersions
+from penstock.model.clock import utc
+from penstock.model.names import parse_time_us
+
+if TYPE_CHECKING:
+    from penstock.lake.table import Table
+    from penstock.storage.places import Place
+
+HISTORY_LIMIT: Final = 100
+
+
+class PastVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version in the history of a table, as its commit tells of it."""
+
+    version: int
+    timestamp: datetime | None
+    """When it was committed, if it says so."""
+    operation: str
+    is_published: bool
+    """Whether it is in the table's own log."""
+    info: Mapping[str, Any]
+    """All that its writer had to say."""
+
+
+class TableSnapshot:
+    """A Delta table at a version. It never changes; its files are read when they are asked for."""
+
+    def __init__(self, snapshot: Snapshot, place: Place, log: TableVersions) -> None:
+        self._snapshot, self._place, self._log = snapshot, place, log
+
+    def __repr__(self) -> str:
+        return f"<TableSnapshot {self._log.key} version {self.version}>"
+
+    @property
+    def version(self) -> int:
+        return self._snapshot.version
+
+    @property
+    def location(self) -> str:
+        return self._log.location
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When the version was committed, if its commit says so."""
+        found = self._snapshot.in_commit_timestamp
+        return None if found is None else utc(found * 1000)
+
+    @property
+    def schema(self) -> StructType:
+        return self._snapshot.schema
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self._snapshot.properties
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return self._snapshot.metadata.partition_columns
+
+    @property
+    def metadata(self) -> Metadata:
+        return self._snapshot.metadata
+
+    @property
+    def protocol(self) -> Protocol:
+        return self._snapshot.protocol
+
+    def files(self, where: str | None = None) -> Iterator[Add]:
+        """The files of the table; with a condition, those that may hold rows for which it is true."""
+        from penstock.formats.delta.rows.scan import files
+
+        return files(self._snapshot, where)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
+        """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true."""
+        from penstock.formats.delta.rows.scan import to_arrow
+
+        return to_arrow(self._snapshot, self._place, columns=columns, where=where)
+
+    def to_batches(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
+        """The rows as a ``pyarrow.RecordBatchReader``, which never holds all of them in memory."""
+        from penstock.formats.delta.rows.scan import batches
+
+        return batches(self._snapshot, self._place, columns=columns, where=where)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows for whoever takes Arrow's stream: DuckDB, Polars, pandas."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def history(self, limit: int | None = HISTORY_LIMIT) -> list[PastVersion]:
+        """The versions up to this one, newest first, as far as the log still has their commits."""
+        unpublished = {one.version: one.name for one in self._log.commits}
+        first = 0 if limit is None else max(0, self.version - limit + 1)
+        wanted = range(self.version, first - 1, -1)
+        names = [unpublished.get(version, str(CommitName(version))) for version in wanted]
+        found = []
+        for version, name, data in zip(wanted, names, self._place.read(names), strict=True):
+            if data is None:  # cleaned up, and everything before it
+                break
+            found.append(_past(version, data, name == str(CommitName(version))))
+        return found
+
+
+def load(table: Table, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
+    """A table as it is at its reference: its latest version there, an older one, or that of a time.
+
+    ``VersionNotFound`` if there is none such. A time is ISO 8601, or a ``datetime``.
+    """
+    if version is not None and timestamp is not None:
+        raise InvalidRequest("a snapshot is of a version or of a time, not of both")
+    log = pages(table)
+    place = table.lake.places.at(log.location)
+    files = PlaceFiles(place)
+    if timestamp is not None:
+        from penstock.formats.delta.log.times import version_at
+
+        times = {one.version: one.timestamp_ms for one in log.commits}
+        version = version_at(files, replay(files, _segment(files, log)), _ms(timestamp), times)
+    return TableSnapshot(replay(files, _segment(files, log, version)), place, log)
+
+
+def pages(table: Table, start: int | None = None, end: int | None = None) -> TableVersions:
+    """The commits of a table that are not published, all of one commit of the lake."""
+    limit = table.lake.catalogue.page_max or PAGE_MAX
+    call = GetTableVersions(key=table.key, at=table.ref, via=table.via, start=start, end=end, limit=limit)
+    first = table.lake.do(call)
+    last = first.latest_version if end is None else min(end, first.latest_version)
+    if not first.commits or first.commits[-1].version >= last:
+        return first
+    pinned = table.lake.do(Resolve(revision=table.ref))
+    call = msgspec.structs.replace(call, at=pinned.commit, via=table.via or pinned.name)
+    first = table.lake.do(call)
+    last = first.latest_version if end is None else min(end, first.latest_version)
+    found = list(first.commits)
+    while found and found[-1].version < last:
+        found += table.lake.do(msgspec.structs.replace(call, start=found[-1].version + 1)).commits
+    return msgspec.structs.replace(first, commits=tuple(found))
+
+
+def _segment(files: PlaceFiles, log: TableVersions, version: int | None = None) -> LogSegment:
+    """The files that make up a version: published ones, then those that the lake names."""
+    if version is not None and not 0 <= version <= log.latest_version:
+        raise VersionNotFound(
+            f"'{log.key}' has no version {version}: the newest one is {log.latest_version}",
+            table=log.location,
+            version=version,
+        )
+    wanted = log.latest_version if version is None else version
+    if wanted <= log.published:
+        return find_segment(files, wanted)
+    base = LogSegment(table=files.url, version=-1, checkpoint=None, names=(), newest="")
+    if log.published >= 0:
+        base = find_segment(files, log.published)
+    after = [one.name for one in log.commits if log.published < one.version <= wanted]
+    return base.followed_by(after)
+
+
+def _past(version: int, data: bytes, is_published: bool) -> PastVersion:
+    actions = (line.action for line in parse_commit(data))
+    info = next((one for one in actions if isinstance(one, CommitInfo)), CommitInfo())
+    time_ms = info.in_commit_timestamp or info.fields.get("timestamp")
+    return PastVersion(
+        version=version,
+        timestamp=utc(time_ms * 1000) if isinstance(time_ms, int) else None,
+        operation=info.operation or "",
+        is_published=is_published,
+        info=info.fields,
+    )
+
+
+def _ms(moment: str | datetime) -> int:
+    if isinstance(moment, str):
+        return parse_time_us(moment) // 1000
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(zoned.timestamp() * 1000)

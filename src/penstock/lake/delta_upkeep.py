@@ -1,0 +1,101 @@
+"""Looking after the published log of a Delta table; no kept commit of the lake loses what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.lines.line import line_of
+from penstock.formats.delta.log.cleanup import plan_cleanup
+from penstock.formats.delta.log.compaction import compact
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.maintenance import checkpoint
+from penstock.formats.delta.log.segments import find_segment
+from penstock.kernel.kernel import Kernel
+from penstock.lake.delta_answers import CleanedLog, WrittenFile
+from penstock.lake.delta_calls import CheckpointTable, CleanLog, CompactLog
+from penstock.lake.delta_parts import DeltaParts
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.storage.places import Place
+
+
+class Upkeep:
+    """Checkpoints, compactions and clean-up of tables of the default branch, as they are asked for."""
+
+    def __init__(self, kernel: Kernel, parts: DeltaParts) -> None:
+        self._kernel, self._places, self._publisher = kernel, parts.places, parts.publisher
+        self._tables = parts.owner.tables
+
+    def checkpoint(self, call: CheckpointTable) -> WrittenFile:
+        _, place, version = self._published(call.key)
+        written = checkpoint(place, version, self._now_ms())
+        return WrittenFile(key=call.key, version=version, name=written.name if written is not None else "")
+
+    def compact(self, call: CompactLog) -> WrittenFile:
+        _, place, published = self._published(call.key)
+        last = published if call.last is None else call.last
+        if not 0 <= last <= published:
+            raise InvalidRequest(f"'{call.key}' is published up to version {published}, not {last}")
+        first = call.first
+        if first is None:
+            newest = find_segment(PlaceFiles(place), last).checkpoint
+            first = 0 if newest is None else newest.version + 1
+        if not 0 <= first < last:
+            return WrittenFile(key=call.key, version=last, name="")
+        return WrittenFile(key=call.key, version=last, name=compact(place, first, last) or "")
+
+    def clean(self, call: CleanLog) -> CleanedLog:
+        content, place, published = self._published(call.key)
+        _, metadata = self._tables.declared(line_of(content))
+        planned = plan_cleanup(
+            place,
+            metadata.configuration,
+            published=published,
+            keep_from=self._kept_from(content, published),
+            needed=(),  # whoever misses a staged commit that is published finds it in the log
+            now_ms=self._now_ms(),
+        )
+        if not call.dry_run:
+            place.delete(planned.names)
+        return CleanedLog(key=call.key, names=planned.names, dry_run=call.dry_run)
+
+    def _published(self, key: Key) -> tuple[DeltaTable, Place, int]:
+        """A table of the default branch, where it is, and how far its own log surely reaches.
+
+        ``ForeignCommit`` if somebody else's file stands there: what a log holds that was not ratified is not
+        made part of anything.
+        """
+        content = self._tables.managed(self._tables.head(), key)
+        published = self._publisher.look(content)
+        if published < 0:
+            raise InvalidRequest(f"no version of '{key}' is published yet; 'penstock delta publish' does it")
+        return content, self._places.at(content.location), published
+
+    def _kept_from(self, content: DeltaTable, published: int) -> int:
+        """The oldest version of a table that a kept commit of the lake reads from the published log."""
+        oldest = published
+        for commit in self._kept_commits():
+            key = self._tables.where_is(commit, content.id)
+            found = None if key is None else self._tables.content(commit, key)
+            if isinstance(found, DeltaTable) and found.state:
+                oldest = min(oldest, max(0, line_of(found).published))
+                if not oldest:
+                    break
+        return oldest
+
+    def _kept_commits(self) -> Iterator[ObjectId]:
+        """Every commit that a branch or tag leads to, or one that was there until lately."""
+        left_us = self._kernel.clock() - int(self._kernel.settings.grace_s * 1e6)
+        references = self._kernel.references
+        heads = {head for _, head in (*references.heads(), *references.left_behind(left_us))}
+        seen: set[ObjectId] = {NO_COMMIT}
+        for head in heads - seen:
+            for commit, _ in self._kernel.walk(head, all_parents=True):
+                if commit not in seen:
+                    seen.add(commit)
+                    yield commit
+
+    def _now_ms(self) -> int:
+        return self._kernel.clock() // 1000

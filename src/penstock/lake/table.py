@@ -1,0 +1,160 @@
+"""A table: what its key holds, its history, and what a program does with a Delta table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from penstock.errors import KeyNotFound
+from penstock.lake import calls
+from penstock.model.commits import Commit
+from penstock.model.content import AnyContent
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.lake.delta import Actions
+    from penstock.lake.delta_answers import Ratified, TableVersions
+    from penstock.lake.delta_snapshot import TableSnapshot
+    from penstock.lake.lake import Lake
+
+
+class Table:
+    """A table at a reference."""
+
+    def __init__(self, lake: Lake, key: Key, ref: str, via: str | None = None) -> None:
+        self.lake, self.key, self.ref = lake, key, ref
+        self.via = via
+        """The reference that led to ``ref``, where that is the id of a commit."""
+
+    def __repr__(self) -> str:
+        return f"<Table {self.key} at {self.ref if len(self.ref) < 64 else self.ref[:8]}>"
+
+    def _found(self) -> AnyContent | None:
+        call = calls.GetContents(at=self.ref, via=self.via, key=(self.key,))
+        return next((entry.content for entry in self.lake.do(call)), None)
+
+    @property
+    def content(self) -> AnyContent:
+        """What the key holds now; ``KeyNotFound`` if nothing."""
+        found = self._found()
+        if found is None:
+            raise KeyNotFound(f"there is no '{self.key}' at '{self.ref}'", key=str(self.key), ref=self.ref)
+        return found
+
+    @property
+    def exists(self) -> bool:
+        return self._found() is not None
+
+    @property
+    def type(self) -> str:
+        return self.content.type
+
+    def log(self, **chosen: Any) -> list[Commit]:
+        """The commits that changed it, newest first; takes what ``Lake.log`` takes."""
+        return self.lake.log(self.ref, table=self.key, via=self.via, **chosen)
+
+    # -- Delta tables whose commits the lake decides; ``NotManaged`` for others --------------------------
+
+    def snapshot(self, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
+        """The table as it is here now, or one of its versions, or what it was at a time."""
+        from penstock.lake.delta_snapshot import load
+
+        return load(self, version, timestamp)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
+        """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true."""
+        return self.snapshot().to_arrow(columns, where)
+
+    def append(
+        self,
+        data: Any,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Ratified:
+        """Add the rows of anything that gives Arrow's stream (``__arrow_c_stream__``).
+
+        Appends never get in each other's way. Under an ``idempotency_key``, rows are appended once.
+        """
+        from penstock.lake import delta
+
+        said = calls.said(message, author)
+        return delta.append(self, data, said=said, idempotency_key=idempotency_key)
+
+    def overwrite(
+        self,
+        data: Any,
+        *,
+        partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Ratified:
+        """Put rows in the place of all that there are when the commit has its turn.
+
+        ``partitions`` keeps it to some of them, by values of partition columns: ``{"day": "2026-11-14"}``.
+        """
+        from penstock.lake import delta
+
+        said = calls.said(message, author)
+        return delta.overwrite(self, data, partitions, said=said, idempotency_key=idempotency_key)
+
+    def commit(
+        self,
+        version: int,
+        actions: Actions,
+        *,
+        attempt: UUID | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Ratified:
+        """Ratify Delta actions as exactly this version; ``TableConflict`` if the table has it already.
+
+        ``attempt`` tells a repetition of the same commit, which is answered as the first time.
+        """
+        from penstock.lake import delta
+
+        return delta.commit(
+            self,
+            actions,
+            version=version,
+            attempt=attempt,
+            said=calls.said(message, author),
+            idempotency_key=idempotency_key,
+        )
+
+    def append_actions(
+        self,
+        actions: Actions,
+        *,
+        attempt: UUID | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Ratified:
+        """Ratify Delta actions that rest on nothing they read, as the version whose turn it is."""
+        from penstock.lake import delta
+
+        return delta.commit(
+            self,
+            actions,
+            attempt=attempt,
+            said=calls.said(message, author),
+            idempotency_key=idempotency_key,
+        )
+
+    def get_commits(self, start: int | None = None, end: int | None = None) -> TableVersions:
+        """The latest version, and the commits that are not published yet, from one version to another."""
+        from penstock.lake.delta_snapshot import pages
+
+        return pages(self, start, end)
+
+    def backfill_to_version(self, version: int | None = None) -> int:
+        """Have all versions up to one, or all, in the table's own log; returns up to which they are."""
+        from penstock.lake import delta
+
+        return delta.publish(self, version)

@@ -1,0 +1,85 @@
+"""Opening a Delta table by where it is: its own metadata names the lake that decides its commits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from penstock.errors import InvalidRequest, KeyNotFound, LakeMoved, ManagedElsewhere, NotManaged
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.formats.delta.owner.ownership import PENSTOCK, Owner, owner_of
+from penstock.lake.delta_calls import FindTable
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
+from penstock.lake.table import Table
+from penstock.storage.places import Places
+
+
+def open_table(
+    location: str | os.PathLike[str],
+    *,
+    ref: str | None = None,
+    lake: str | os.PathLike[str] | Lake | None = None,
+    author: str | None = None,
+    token: str | None = None,
+) -> Table:
+    """The Delta table at a place, as the lake that owns it has it: on the default branch, or at ``ref``.
+
+    The lake is opened where the table says that it is, or where ``lake`` says, which may also be one that is
+    open already. ``table.lake.close()`` lets go of it. ``NotManaged`` for a table that no lake owns,
+    ``ManagedElsewhere`` if it belongs to another lake than the given one, ``TableNotFound`` if there is none.
+    """
+    place = os.fspath(location)
+    place = place if "://" in place else str(Path(place).absolute())
+    owner = _owner(place)
+    if isinstance(lake, Lake):
+        return _found(lake, place, owner, ref)
+    at = owner.at if lake is None else os.fspath(lake)
+    if not at:
+        raise InvalidRequest(
+            f"{place} belongs to {owner}, and does not say where that is: say it, as in "
+            "penstock.open_table(…, lake=…)"
+        )
+    opened = open_lake(at, create=False, author=author, token=token)
+    try:
+        return _found(opened, place, owner, ref)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _owner(place: str) -> Owner:
+    """The owner that the published log of a table names."""
+    places = Places()
+    try:
+        snapshot = load_snapshot(PlaceFiles(places.at(place)))
+        owner = owner_of(snapshot.protocol, snapshot.metadata, place)
+    finally:
+        places.close()
+    if owner is None:
+        raise NotManaged(
+            f"{place} gets its commits from the file system: no lake owns it\n"
+            f"  To have a lake decide its commits: penstock --lake LAKE delta adopt {place}",
+            location=place,
+        )
+    if owner.name != PENSTOCK:
+        raise ManagedElsewhere(f"{place} belongs to {owner}, which is no lake", owner=owner.name)
+    return owner
+
+
+def _found(lake: Lake, place: str, owner: Owner, ref: str | None) -> Table:
+    if target := lake.moving_to:
+        raise LakeMoved(
+            f"{place} belongs to a lake that moves, or moved, to {target}: open the table with lake=…",
+            target=target,
+        )
+    if lake.id != owner.lake:
+        raise ManagedElsewhere(
+            f"{place} belongs to {owner}, and {lake.url} is lake {lake.id}", owner=owner.name, lake=owner.lake
+        )
+    found = lake.do(FindTable(id=str(owner.table), at=ref)) if owner.table is not None else None
+    if found is None:
+        where = ref if ref is not None else lake.default_branch
+        raise KeyNotFound(f"{place} belongs to {owner}, which has it not at '{where}'", ref=where)
+    return lake.table(found.key, ref)

@@ -1,0 +1,121 @@
+"""Rules for calls about Delta tables: what changes a table needs the right to change its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from penstock.lake import calls
+from penstock.lake.delta_answers import (
+    PublishedTable,
+    Ratified,
+    RecoveredTable,
+    TableMade,
+    TablePlace,
+    TableStatus,
+    TableVersions,
+    WrittenFile,
+)
+from penstock.lake.delta_calls import (
+    AdoptTable,
+    CheckpointTable,
+    CommitTables,
+    CompactLog,
+    CreateTable,
+    FindTable,
+    GetTableStatus,
+    GetTableVersions,
+    PublishTable,
+    RecoverTable,
+)
+from penstock.model.content import DeltaTable
+from penstock.model.keys import Key
+from penstock.model.tokens import Role
+from penstock.server.access.locations import check_locations
+from penstock.server.access.rights import Rights
+
+L = TypeVar("L", CheckpointTable, CompactLog)
+
+
+def commit_tables(rights: Rights, call: CommitTables) -> Ratified:
+    _require_keys(rights, call.branch, (table.key for table in call.tables))
+    return rights.do(call)
+
+
+def get_table_versions(rights: Rights, call: GetTableVersions) -> TableVersions:
+    at, keys = rights.read(call.at, call.via)
+    rights.caller.require_key(keys, Role.READ, call.key)
+    return rights.do(msgspec.structs.replace(call, at=at))
+
+
+def publish_table(rights: Rights, call: PublishTable) -> PublishedTable:
+    """Publishing decides nothing, but works for as long as there is something to publish."""
+    _require_keys(rights, call.branch, (call.key,))
+    return rights.do(call)
+
+
+def write_log(rights: Rights, call: L) -> WrittenFile:
+    _require_keys(rights, None, (call.key,))
+    return rights.do(call)
+
+
+def create_table(rights: Rights, call: CreateTable) -> TableMade:
+    _require_keys(rights, call.branch, (call.key,))
+    _require_namespaces(rights, call)
+    if call.location is not None and not rights.caller.any_location:
+        check_locations((DeltaTable(location=call.location),), rights.do(calls.GetAbout()).roots)
+    return rights.do(call)
+
+
+def adopt_table(rights: Rights, call: AdoptTable) -> TableMade:
+    """Whose table it is, its place does not tell. So it is for those who may change all of them."""
+    if not rights.caller.keys_everywhere(Role.WRITE).are_all:
+        rights.caller.require_all_keys(Role.WRITE, rights.named(call.branch))
+    if not rights.caller.any_location:
+        check_locations((DeltaTable(location=call.location),), rights.do(calls.GetAbout()).roots)
+    return rights.do(call)
+
+
+def recover_table(rights: Rights, call: RecoverTable) -> RecoveredTable:
+    rights.caller.require_admin()
+    who = rights.caller.name or call.who
+    return rights.do(msgspec.structs.replace(call, who=who))
+
+
+def get_table_status(rights: Rights, call: GetTableStatus) -> tuple[TableStatus, ...]:
+    _, keys = rights.read(None)
+    if call.key is not None:
+        rights.caller.require_key(keys, Role.READ, call.key)
+    return tuple(one for one in rights.do(call) if keys.covers(one.key))
+
+
+def find_table(rights: Rights, call: FindTable) -> TablePlace | None:
+    at, keys = rights.read(call.at, call.via)
+    found = rights.do(msgspec.structs.replace(call, at=at))
+    return found if found is not None and keys.covers(found.key) else None
+
+
+def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) -> None:
+    """``Denied`` if the caller may not change all of these keys on a branch."""
+    if rights.caller.keys_everywhere(Role.WRITE).are_all:
+        return
+    keys = rights.caller.require(Role.WRITE, rights.named(branch))
+    for key in changed:
+        rights.caller.require_key(keys, Role.WRITE, key)
+
+
+def _require_namespaces(rights: Rights, call: CreateTable) -> None:
+    """``Denied`` if a namespace above a table is missing that the caller may not create."""
+    caller = rights.caller
+    if caller.keys_everywhere(Role.WRITE).are_all:
+        return
+    branch = rights.named(call.branch)
+    keys = caller.keys(Role.WRITE, branch)
+    above = [parent for parent in call.key.parents if not keys.covers(parent)]
+    there = (
+        {entry.key for entry in rights.do(calls.GetContents(at=branch, key=tuple(above)))} if above else ()
+    )
+    for missing in (parent for parent in above if parent not in there):
+        raise caller.denied(f"create namespace '{missing}' there", key=str(missing))

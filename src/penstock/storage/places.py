@@ -1,0 +1,231 @@
+"""Places: folders of files where tables are, on disks and in buckets, for ordinary threads.
+
+A table's location is a path or a URL without options: keys, endpoints and regions come from the environment,
+as the vendors' own variables name them. Tables in one bucket share its connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+from penstock.errors import InvalidRequest, OutcomeUnknown
+from penstock.storage.buckets import Bucket, Entry, Loop, Unanswered
+from penstock.storage.conditions import keeps_conditions
+from penstock.storage.hosts import check_host
+from penstock.storage.local import THREADS_MAX, LocalBucket
+from penstock.storage.locations import normalise
+from penstock.storage.remote import SCHEMES, RemoteBucket
+
+Answer = TypeVar("Answer")
+
+READ_AHEAD: Final = 16
+"""How many small files are under way at the same time."""
+SCRATCH: Final = "_penstock"
+"""The folder below a table's root for what other engines are not to see."""
+PROBES: Final = f"{SCRATCH}/probe"
+ENDPOINTS: Final = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": (),
+    "az": ("AZURE_STORAGE_ENDPOINT",),
+}
+
+
+class Places:
+    """Opens places, each once. May be used by many threads."""
+
+    def __init__(self) -> None:
+        self._loop: Loop | None = None
+        self._threads = ThreadPoolExecutor(THREADS_MAX, "penstock-table-files")
+        self._places: dict[str, Place] = {}
+        self._shared: dict[str, Shared] = {}
+        self._lock = Lock()
+
+    def at(self, location: str) -> Place:
+        """The place at a location.
+
+        ``InvalidRequest`` if nothing can be opened there, ``LocationRefused`` if no table can be.
+        """
+        where = normalise(location)
+        with self._lock:
+            if where not in self._places:
+                self._places[where] = self._place(where)
+            return self._places[where]
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        with self._lock:
+            self._places, shared, self._shared = {}, self._shared, {}
+            loop, self._loop = self._loop, None
+        for one in shared.values():
+            one.bucket.close()
+        if loop is not None:
+            loop.close()
+        self._threads.shutdown()
+
+    def open_disk(self, root: Path) -> Bucket:
+        """The bucket of a table in a directory."""
+        return LocalBucket(root, scratch=SCRATCH, threads=self._threads)
+
+    def open_bucket(self, scheme: str, bucket: str) -> Bucket:
+        """The bucket that tables at a URL are in."""
+        named = (os.environ.get(name) for name in ENDPOINTS[scheme])
+        endpoint = next((value for value in named if value), None)
+        return RemoteBucket(f"{scheme}://{bucket}", scheme, bucket, endpoint=endpoint)
+
+    def _place(self, where: str) -> Place:
+        self._loop = self._loop or Loop()
+        if "://" not in where:
+            shared = self._shared[where] = Shared(self.open_disk(Path(where)), is_disk=True)
+            return Place(where, shared, self._loop)
+        check_host(where)
+        parts = urlsplit(where)
+        if parts.scheme not in SCHEMES:
+            raise InvalidRequest(
+                f"{where} cannot be opened: tables are on a local disk, or at "
+                + ", ".join(f"{scheme}://" for scheme in SCHEMES),
+                location=where,
+            )
+        root = f"{parts.scheme}://{parts.netloc}"
+        if root not in self._shared:
+            self._shared[root] = Shared(self.open_bucket(parts.scheme, parts.netloc))
+        return Place(where, self._shared[root], self._loop, unquote(parts.path.strip("/")))
+
+
+class Shared:
+    """A bucket, and what was found out about it."""
+
+    def __init__(self, bucket: Bucket, *, is_disk: bool = False) -> None:
+        self.bucket = bucket
+        self.keeps_conditions: bool | None = True if is_disk else None
+        self.lock = Lock()
+
+
+class Place:
+    """A folder of files. Names are relative to it, with ``/`` between their parts.
+
+    All calls raise ``Unavailable`` if there is no answer, and ``Denied`` if there is no right.
+    """
+
+    def __init__(self, url: str, shared: Shared, loop: Loop, folder: str = "") -> None:
+        self.url = url
+        self._shared, self._bucket, self._loop = shared, shared.bucket, loop
+        self._folder = f"{folder}/" if folder else ""
+
+    @property
+    def keeps_conditions(self) -> bool:
+        """Whether of several who create one file only one does it. Buckets are tried out, once each."""
+        shared = self._shared
+        with shared.lock:
+            if shared.keeps_conditions is None:
+                shared.keeps_conditions = self._loop.run(self._probe())
+            return shared.keeps_conditions
+
+    def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
+        """The bytes of each file, in the order of the names; ``None`` for one that does not exist."""
+        waiting = iter(names)
+        while some := tuple(islice(waiting, READ_AHEAD)):
+            yield from self._loop.run(self._read(some))
+
+    def read_range(self, name: str, start: int, length: int) -> bytes | None:
+        """Some bytes of a file, fewer where it ends; ``None`` if it does not exist."""
+        return self._loop.run(self._bucket.get_range(self._folder + name, start, length))
+
+    def size(self, name: str) -> int | None:
+        """A file's size in bytes, without reading it; ``None`` if there is none."""
+        return self._loop.run(self._bucket.size(self._folder + name))
+
+    def sizes(self, names: Iterable[str]) -> Sequence[int | None]:
+        """The sizes of several files."""
+        return self._loop.run(_each([self._bucket.size(self._folder + name) for name in names]))
+
+    def look(self, name: str) -> Entry | None:
+        """A file's size, time and tag, ``None`` if there is none."""
+        found = self._loop.run(self._bucket.head(self._folder + name))
+        return None if found is None else found._replace(key=name)
+
+    def list(self, folder: str, after: str = "", before: str = "") -> Sequence[Entry]:
+        """All files below a folder whose names come after one text and before another, in the order of
+        their bytes."""
+        return self._loop.run(self._list(folder.rstrip("/"), after, before))
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file durably if there is none of that name; say whether this very call did.
+
+        ``OutcomeUnknown`` if that cannot be said: look what is there.
+        """
+        return self.create_all([(name, data)]) == 1
+
+    def create_all(self, items: Sequence[tuple[str, bytes]]) -> int:
+        """Write files durably, in their order, and stop at the first whose name is taken; say how many.
+
+        No file is there before the one ahead of it. ``OutcomeUnknown`` if it cannot be said which were
+        written: look what is there.
+        """
+        keys = [(self._folder + name, data) for name, data in items]
+        return self._write(items[0][0] if items else "", self._bucket.put_all(keys))
+
+    def create_each(self, items: Sequence[tuple[str, bytes]]) -> Sequence[bool]:
+        """Write files durably where there are none, in any order; say of each whether this call did.
+
+        ``OutcomeUnknown`` if that cannot be said of one of them.
+        """
+        work = [self._bucket.put_all([(self._folder + name, data)]) for name, data in items]
+        done = self._write(items[0][0] if items else "", _each(work))
+        return [count == 1 for count in done]
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file durably, whatever is there. ``OutcomeUnknown`` if it may have been."""
+        self._write(name, self._bucket.put(self._folder + name, data))
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete files; those that do not exist are no mistake. ``OutcomeUnknown`` if some may be gone."""
+        if names:
+            self._write(names[0], self._bucket.delete([self._folder + name for name in names]))
+
+    def tidy(self, before_us: int) -> int:
+        """Remove what interrupted writes left on a disk before a time; say how many pieces."""
+        return self._loop.run(self._bucket.tidy(before_us))
+
+    def _write(self, name: str, work: Coroutine[Any, Any, Answer]) -> Answer:
+        try:
+            return self._loop.run(work)
+        except Unanswered as problem:
+            raise OutcomeUnknown(
+                f"{self.url} did not say what became of {name!r}: {problem}", location=self.url, name=name
+            ) from None
+
+    async def _read(self, names: Sequence[str]) -> Sequence[bytes | None]:
+        found = await _each(self._bucket.get(self._folder + name) for name in names)
+        return [None if one is None else one.data for one in found]
+
+    async def _list(self, folder: str, after: str, before: str) -> Sequence[Entry]:
+        cut, found = len(self._folder), []
+        start = self._folder + after if after else ""
+        async for entry in self._bucket.list((self._folder + folder).rstrip("/"), start):
+            name = entry.key[cut:]
+            if before and name >= before:
+                break
+            found.append(entry._replace(key=name))
+        return found
+
+    async def _probe(self) -> bool:
+        # Storage that is careless only under races passes. Publishers do no harm there: all of them write the
+        # same bytes.
+        return await keeps_conditions(self._bucket, self._folder + PROBES)
+
+
+async def _each(work: Iterable[Coroutine[Any, Any, Answer]]) -> Sequence[Answer]:
+    """All answers; the first error, but only when nothing is under way any more."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return cast("Sequence[Answer]", done)

@@ -1,0 +1,154 @@
+"""Delta tables on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+import penstock
+from tests.cli.conftest import Serving, Terminal, anywhere, serving
+
+ROWS = pa.table({"day": ["1", "2"], "amount": [1, 20]})
+
+
+@pytest.fixture
+def free(terminal: Terminal) -> str:
+    """The place of a table of the file system, below the lake's warehouse."""
+    place = terminal.place / "warehouse" / "orders"
+    deltalake.write_deltalake(place, ROWS)
+    return str(place)
+
+
+@pytest.fixture
+def orders(terminal: Terminal, free: str) -> str:
+    """The place of a table of the lake, ``sales.orders``."""
+    terminal("delta", "adopt", free, "--table", "sales.orders")
+    return free
+
+
+@anywhere
+def test_a_table_is_adopted_and_its_status_told(terminal: Terminal, free: str) -> None:
+    assert "no Delta tables" in terminal("delta").out
+    ran = terminal("delta", "adopt", free)
+    assert ran.lines[0].startswith("adopted orders with version 1 (commit ")
+    (status,) = terminal.json("delta", "status")["tables"]
+    assert (status["key"], status["latest_version"], status["published"]) == ("orders", 1, 1)
+    assert terminal("delta").lines == [f"orders  v1  published  {free}"]
+
+
+@anywhere
+def test_a_table_is_created_with_columns(terminal: Terminal) -> None:
+    made = terminal.json(
+        "delta", "create", "sales.new", "day:date", "amount:decimal(10,2)", "--partition-by", "day"
+    )
+    assert (made["key"], made["version"]) == ("sales.new", 0)
+    assert terminal("delta", "cat", "sales.new").lines == ["day  amount", "no rows"]
+    terminal("delta", "create", "sales.other", "day", status=2)
+    terminal("delta", "create", "sales.other", "day:date", "--property", "x", status=2)
+    terminal("delta", "create", "sales.new", "day:date", status=3)
+
+
+@anywhere
+def test_rows_and_versions_are_shown(terminal: Terminal, orders: str) -> None:
+    ran = terminal("delta", "cat", "sales.orders", "--where", "amount > 10", "--columns", "day,amount")
+    assert ran.lines == ["day  amount", "2    20"]
+    found = terminal.json("delta", "cat", "sales.orders", "-n", "1")
+    assert (found["columns"], len(found["rows"])) == (["day", "amount"], 1)
+    assert [one["operation"] for one in terminal.json("delta", "log", "sales.orders")["versions"]] == [
+        "ADOPT TABLE",
+        "WRITE",
+    ]
+    assert terminal("delta", "cat", "sales.orders", "--version", "9", status=4).err.count("version 9")
+    assert "nothing" in terminal("delta", "cat", "sales.orders", "--where", "nothing > 1", status=1).err
+
+
+@anywhere
+def test_lists_and_commits_tell_the_version(terminal: Terminal, orders: str) -> None:
+    assert terminal("tables").lines == [f"sales.orders  DELTA_LAKE_TABLE  v1  {orders}"]
+    assert "~ sales.orders (v1)" in terminal("log").out
+    shown = terminal("show", "main", "sales.orders").out
+    assert "version    1" in shown
+    assert "state" not in shown
+
+
+@anywhere
+def test_the_log_is_looked_after(terminal: Terminal, orders: str) -> None:
+    assert terminal("delta", "checkpoint", "sales.orders").out.startswith("wrote _delta_log/")
+    assert "there is a checkpoint" in terminal("delta", "checkpoint", "sales.orders").out
+    assert "nothing to compact" in terminal("delta", "compact", "sales.orders").out
+    assert terminal.json("delta", "publish", "sales.orders")["tables"][0]["backlog"] == 0
+
+
+def test_a_table_is_released(terminal: Terminal, orders: str) -> None:
+    assert "removed 0 files" in terminal("delta", "clean", "sales.orders").out
+    assert "released sales.orders with version 2" in terminal("delta", "release", "sales.orders").out
+    assert terminal("delta", "cat", "sales.orders", status=4).err.count("there is no 'sales.orders'") == 1
+    assert deltalake.DeltaTable(orders).version() == 2
+
+
+def test_tables_of_a_lost_lake_are_recovered(terminal: Terminal, orders: str, tmp_path: Path) -> None:
+    staged = Path(orders) / "_delta_log" / "_commits"
+    staged.mkdir(exist_ok=True)
+    doubtful = staged / f"{2:020}.{'0' * 8}-0000-0000-0000-{'0' * 12}.json"
+    doubtful.write_text("{}")
+    with penstock.open(terminal.place) as lost:
+        lake_id = lost.id
+    other = Terminal(tmp_path / "other")
+    other("root", "add", str(terminal.place / "warehouse"))
+    other("delta", "recover", orders, status=2)
+    other("delta", "recover", orders, "--lost", "another", status=1)
+    ran = other("delta", "recover", orders, "--lost", lake_id, "--prefix", "sales")
+    assert ran.lines[0].startswith("recovered sales.orders up to version 1")
+    assert ran.lines[-1].strip() == f"_delta_log/_commits/{doubtful.name}"
+    assert other("delta", "cat", "sales.orders").lines[1:] == ["1    1", "2    20"]
+
+
+def test_a_second_writer_of_a_version_is_told_by_exit_status(terminal: Terminal, free: str) -> None:
+    terminal("delta", "adopt", free)
+    again = terminal("delta", "adopt", free, "--table", "twice", status=1)
+    assert "in the lake already, as 'orders'" in again.err
+    outside = terminal("delta", "adopt", str(terminal.place.parent), status=1)
+    assert "lies outside the lake's roots" in outside.err
+
+
+def test_r32_only_administrators_release_recover_and_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "lake"
+    deltalake.write_deltalake(place / "warehouse" / "orders", ROWS)
+    with serving(place) as server:
+        _refused(server, monkeypatch, str(place / "warehouse" / "orders"))
+
+
+def _refused(server: Serving, monkeypatch: pytest.MonkeyPatch, location: str) -> None:
+    monkeypatch.setenv("PENSTOCK_TOKEN", server.token("etl", "write"))
+    server.terminal("delta", "adopt", location)
+    for command in (["release", "orders"], ["clean", "orders"], ["recover", location, "--any"]):
+        server.terminal("delta", *command, status=6)
+    monkeypatch.setenv("PENSTOCK_TOKEN", server.token("root", "admin"))
+    server.terminal("delta", "clean", "orders")
+    server.terminal("delta", "release", "orders")
+
+
+@anywhere
+def test_the_doctor_tells_how_far_tables_are_published(terminal: Terminal, orders: str) -> None:
+    checks = {one["name"]: one for one in terminal.json("doctor")["checks"]}
+    assert checks["Delta tables"]["finding"] == "1 table, all published"
+
+
+def test_the_doctor_passes_an_alarm_on(terminal: Terminal, orders: str) -> None:
+    foreign = Path(orders) / "_delta_log" / f"{2:020}.json"
+    foreign.write_text("{}")
+    with penstock.open(terminal.place) as lake:
+        lake.table("sales.orders").append(ROWS)
+    for command in ("publish", "checkpoint", "compact", "clean"):
+        assert "00000000000000000002.json" in terminal("delta", command, "sales.orders", status=1).err
+    shown = terminal("delta", "status").lines
+    assert "1 to publish" in shown[0]
+    assert shown[1].startswith("! sales.orders: ")
+    checks = {one["name"]: one for one in terminal.json("doctor", status=1)["checks"]}
+    assert checks["Delta tables"]["state"] == "failed"
+    assert foreign.read_text() == "{}"

@@ -1,0 +1,202 @@
+"""A kernel that owns Delta tables, and what tests ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import ReferenceExists
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.format import UNPUBLISHED_MAX, DeltaFormat
+from penstock.formats.delta.lines.intents import Commit, Create, FileBody, Intent, change
+from penstock.formats.delta.lines.line import Line, line_of
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.owner.ownership import NewTable, OwnerIdentity, first_commit
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    Metadata,
+    Remove,
+    Values,
+    parse_commit,
+    write_commit,
+)
+from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.kernel.batch import Outcome
+from penstock.kernel.conflict import content_of
+from penstock.kernel.format import Table
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.settings import Settings
+from penstock.model.clock import Clock, now_us
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.model.objects import Blob
+from penstock.model.references import Kind, Reference
+from penstock.storage.places import Places
+from penstock.stores.port import Store
+
+SCHEMA = (
+    '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}},'
+    '{"name":"day","type":"string","nullable":true,"metadata":{}}]}'
+)
+KEY = "orders"
+LAKE = "a-lake"
+
+
+class Owner:
+    """A kernel with the Delta format, over a store and a directory of tables."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Path,
+        *,
+        clock: Clock = now_us,
+        background: bool = False,
+        unpublished_max: int = UNPUBLISHED_MAX,
+        lake: str = LAKE,
+        kind: type[DeltaFormat] = DeltaFormat,
+        places: Places | None = None,
+    ) -> None:
+        self.directory, self.places, self.clock = directory, places or Places(), clock
+        self.identity = OwnerIdentity(lake)
+        self.commits = Commits(self.places)
+        self.publisher = Publisher(self.places, self.read, background=background)
+        self.format = kind(self.places, self.identity, clock, self.publisher, self.commits, unpublished_max)
+        self.kernel = Kernel(store, [self.format], Settings(write_timeout_s=30), clock)
+        with suppress(ReferenceExists):
+            self.kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
+
+    def read(self, one: ObjectId) -> bytes:
+        blob = self.kernel.objects.get(one)
+        assert isinstance(blob, Blob)
+        return blob.data
+
+    def close(self) -> None:
+        self.publisher.close(5)
+        self.places.close()
+
+    def create(
+        self,
+        key: str = KEY,
+        *,
+        branch: str = "main",
+        partition_by: Sequence[str] = (),
+        actions: Sequence[Action] = (),
+        properties: dict[str, str] | None = None,
+    ) -> DeltaTable:
+        identity, uuid = uuid4(), uuid4()
+        new = NewTable(
+            schema_string=SCHEMA, partition_columns=tuple(partition_by), properties=properties or {}
+        )
+        first = first_commit(new, self.identity, identity, uuid, self.clock() // 1000)
+        location = str(self.directory / identity.hex)
+        intent = Create(id=identity, location=location, actions=write_commit([*first, *actions]), uuid=uuid)
+        self.ask(intent, key=key, branch=branch)
+        return self.content(key, branch)
+
+    def branch(self, name: str, at: str = "main") -> Reference:
+        head = self.kernel.references.get(at).head
+        return self.kernel.references.create(name, Kind.BRANCH, head)
+
+    def ask(
+        self, intent: Intent, *, key: str = KEY, branch: str = "main", once: str | None = None
+    ) -> Outcome:
+        return self.kernel.commit(branch, [change(key, intent)], key=once)
+
+    def commit(
+        self,
+        actions: Sequence[Action] | bytes | FileBody,
+        *,
+        key: str = KEY,
+        branch: str = "main",
+        uuid: UUID | None = None,
+        version: int | None = None,
+        read_version: int | None = None,
+        reads: Reads | None = None,
+        replaces: tuple[Partitions, ...] | None = None,
+    ) -> int:
+        """Ask for a commit, and tell the table's latest version afterwards."""
+        given = actions if isinstance(actions, bytes | FileBody) else write_commit(actions)
+        intent = Commit(
+            actions=given,
+            uuid=uuid or uuid4(),
+            version=version,
+            read_version=read_version,
+            reads=reads,
+            replaces=replaces,
+        )
+        self.ask(intent, key=key, branch=branch)
+        return self.line(key, branch).latest
+
+    def content(self, key: str = KEY, branch: str = "main") -> DeltaTable:
+        head = self.kernel.references.get(branch).head
+        content = content_of(self.kernel.objects, self.kernel.state(head).get(Key.parse(key).encode()))
+        assert isinstance(content, DeltaTable)
+        return content
+
+    def line(self, key: str = KEY, branch: str = "main") -> Line:
+        return line_of(self.content(key, branch))
+
+    def table(self, key: str = KEY, branch: str = "main", *, may_read: bool = True) -> Table:
+        return Table(Key.parse(key), self.content(key, branch), self.read, may_read=may_read)
+
+    def data(self, version: int, key: str = KEY, branch: str = "main") -> bytes:
+        content, line = self.content(key, branch), self.line(key, branch)
+        return self.commits.data(
+            self.table(key, branch), content.location, version, line.at(version, self.read)
+        )
+
+    def actions(self, version: int, key: str = KEY, branch: str = "main") -> list[Action]:
+        return [line.action for line in parse_commit(self.data(version, key, branch))]
+
+    def info(self, version: int, key: str = KEY, branch: str = "main") -> CommitInfo:
+        first = self.actions(version, key, branch)[0]
+        assert isinstance(first, CommitInfo)
+        return first
+
+    def snapshot(self, key: str = KEY, branch: str = "main") -> Snapshot:
+        return self.commits.snapshot(self.content(key, branch), self.read)
+
+    def paths(self, key: str = KEY, branch: str = "main") -> set[str]:
+        return {add.path for add in self.snapshot(key, branch).files()}
+
+    def published(self, key: str = KEY) -> Snapshot:
+        """The table as a reader sees it that knows nothing of Penstock, after everything is published."""
+        content = self.content(key)
+        self.publisher.publish(content)
+        return load_snapshot(PlaceFiles(self.places.at(content.location)))
+
+
+def add(path: str, day: str | None = None, *, data_change: bool = True) -> Add:
+    values: Values = {} if day is None else {"day": day}
+    return Add(path=path, partition_values=values, size=10, modification_time=1, data_change=data_change)
+
+
+def remove(path: str, day: str | None = None, *, data_change: bool = True) -> Remove:
+    values: Values = {} if day is None else {"day": day}
+    return Remove(
+        path=path,
+        data_change=data_change,
+        deletion_timestamp=1,
+        extended_file_metadata=True,
+        partition_values=values,
+        size=10,
+    )
+
+
+def days(*names: str) -> Partitions:
+    """The partitions of some days."""
+    return Partitions({"day": names})
+
+
+def with_property(metadata: Metadata, name: str, value: str) -> Metadata:
+    return msgspec.structs.replace(metadata, configuration={**metadata.configuration, name: value})

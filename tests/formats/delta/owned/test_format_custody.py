@@ -1,0 +1,161 @@
+"""Tables that come into the lake's hands, and leave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from penstock.errors import CommitConflict, InvalidRequest
+from penstock.formats.delta.lines.intents import Adopt, Create, Release, Settle
+from penstock.formats.delta.lines.line import Phase
+from penstock.formats.delta.owner.ownership import Before, conversion, release
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.model.keys import Key
+from penstock.model.operations import Delete, Put
+from tests.formats.delta.managed import KEY, Owner, add
+
+
+def test_the_same_creation_twice_is_one(owner: Owner) -> None:
+    content = owner.create()
+    assert content.id is not None
+    again = Create(id=content.id, location=content.location, actions=owner.data(0), uuid=uuid4())
+    owner.ask(again)
+    assert owner.content() == content
+    other = Create(id=uuid4(), location=content.location, actions=owner.data(0), uuid=uuid4())
+    with pytest.raises(CommitConflict, match="exists already"):
+        owner.ask(other)
+
+
+def test_a_creation_that_is_repeated_after_the_table_was_dropped_does_not_begin_it_anew(owner: Owner) -> None:
+    content = owner.create()
+    assert content.id is not None
+    again = Create(id=content.id, location=content.location, actions=owner.data(0), uuid=uuid4())
+    owner.commit([add("a")])
+    owner.published()
+    owner.kernel.commit("main", [Delete(Key.parse(KEY))])
+    with pytest.raises(CommitConflict, match="there is a log at"):
+        owner.ask(again)
+
+
+def _adoption(owner: Owner, tmp_path: Path) -> Adopt:
+    owner.create("model")
+    about = owner.snapshot("model")
+    plain = [one for one in about.protocol.writer_features or () if one != "managedCommits"]
+    configuration = {
+        name: text for name, text in about.properties.items() if not name.startswith("delta.managedCommit")
+    }
+    protocol = type(about.protocol)(min_reader_version=1, min_writer_version=7, writer_features=tuple(plain))
+    metadata = Metadata(
+        id="m", schema_string=about.metadata.schema_string, partition_columns=(), configuration=configuration
+    )
+    before = Before(version=4, protocol=protocol, metadata=metadata, timestamp_ms=1000)
+    identity, uuid = uuid4(), uuid4()
+    actions = conversion(before, owner.identity, identity, uuid, owner.clock() // 1000)
+    return Adopt(id=identity, location=str(tmp_path / "adopted"), version=5, actions=actions, uuid=uuid)
+
+
+def test_a_table_that_is_being_adopted_takes_no_commits_until_that_is_settled(
+    owner: Owner, tmp_path: Path
+) -> None:
+    intent = _adoption(owner, tmp_path)
+    owner.ask(intent)
+    line = owner.line()
+    assert (line.phase, line.published, line.latest) == (Phase.ADOPTING, 4, 5)
+    assert owner.data(5) == intent.actions
+    with pytest.raises(CommitConflict, match="is being adopted"):
+        owner.commit([add("a")])
+    with pytest.raises(CommitConflict, match="is being adopted"):
+        owner.kernel.commit("main", [Delete(Key.parse(KEY))])
+    owner.ask(intent)
+    assert owner.line() == line
+    owner.ask(Settle(id=intent.id, owned=True))
+    assert (owner.line().phase, owner.line().published) == (Phase.OWNED, 5)
+    owner.ask(Settle(id=intent.id, owned=False))
+    assert owner.line().phase is Phase.OWNED
+    assert owner.commit([add("a")]) == 6
+
+
+def test_an_adoption_that_lost_leaves_nothing(owner: Owner, tmp_path: Path) -> None:
+    intent = _adoption(owner, tmp_path)
+    owner.ask(intent)
+    owner.ask(Settle(id=intent.id, owned=False))
+    with pytest.raises(AssertionError):
+        owner.content()
+    owner.ask(intent)
+    assert owner.line().phase is Phase.ADOPTING
+
+
+def test_a_table_is_adopted_on_the_default_branch_alone(owner: Owner, tmp_path: Path) -> None:
+    intent = _adoption(owner, tmp_path)
+    owner.branch("dev")
+    with pytest.raises(CommitConflict, match="default branch only"):
+        owner.ask(intent, branch="dev")
+
+
+def test_a_released_table_takes_no_more_commits(owner: Owner) -> None:
+    content = owner.create()
+    owner.commit([add("a")])
+    about = owner.snapshot()
+    before = Before(
+        version=1, protocol=about.protocol, metadata=about.metadata, timestamp_ms=owner.line().timestamp_ms
+    )
+    uuid = uuid4()
+    last = Release(version=2, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
+    late = Release(version=1, actions=last.actions, uuid=uuid)
+    with pytest.raises(CommitConflict, match="committed to while"):
+        owner.ask(late)
+    owner.ask(last)
+    assert (owner.line().phase, owner.line().latest) == (Phase.RELEASED, 2)
+    owner.ask(last)
+    assert owner.line().latest == 2
+    for version in (None, 3):
+        with pytest.raises(CommitConflict, match="handed back"):
+            owner.commit([add("b")], version=version)
+    with pytest.raises(CommitConflict, match="goes by itself"):
+        owner.kernel.commit("main", [Delete(Key.parse(KEY))])
+    published = owner.published()
+    assert published.version == 2
+    assert "delta.managedCommitOwnerName" not in published.properties
+    assert content.id is not None
+    owner.ask(Settle(id=content.id, owned=False))
+    with pytest.raises(AssertionError):
+        owner.content()
+
+
+def test_a_managed_content_is_not_put_but_a_table_can_be_renamed_and_dropped(owner: Owner) -> None:
+    content = owner.create()
+    owner.commit([add("a")])
+    with pytest.raises(CommitConflict, match="not put but committed"):
+        owner.kernel.commit("main", [Put(Key.parse(KEY), content)])
+    newest = owner.content()
+    owner.kernel.commit("main", [Delete(Key.parse(KEY)), Put(Key.parse("renamed"), newest)])
+    assert owner.commit([add("b")], key="renamed") == 2
+    owner.kernel.commit("main", [Delete(Key.parse("renamed"))])
+    with pytest.raises(CommitConflict, match="does not exist"):
+        owner.commit([add("c")], key="renamed")
+
+
+def test_the_default_branch_is_not_moved_to_where_a_table_is_another_or_older(owner: Owner) -> None:
+    references = owner.kernel.references
+    empty = references.get("main").head
+    owner.create()
+    owner.commit([add("a")])
+    older = references.get("main").head
+    owner.branch("dev")
+    owner.commit([add("b")])
+    newest = references.get("main").head
+    owner.commit([add("c")], branch="dev")
+    for target, why in (
+        (older, "fall back from version 2 to 1"),
+        (references.get("dev").head, "versions of another branch"),
+        (empty, "appear or vanish"),
+    ):
+        with pytest.raises(InvalidRequest, match=why):
+            references.assign("main", target)
+    assert references.get("main").head == newest
+    references.assign("dev", older)
+    assert owner.line(branch="dev").latest == 1
+    assert owner.commit([add("d")], branch="dev") == 2
+    assert owner.paths(branch="dev") == {"a", "d"}

@@ -1,0 +1,270 @@
+"""What lands between a commit's preparation and its turn, forced: somebody else acts right in between."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from penstock.errors import CommitConflict, InvalidContent
+from penstock.formats.delta.lines.format import DeltaFormat
+from penstock.formats.delta.lines.intents import Commit, FileBody, Release, Settle, change
+from penstock.formats.delta.owner.ownership import Before, release
+from penstock.formats.delta.protocol.actions import Action, CommitInfo, Remove, Txn, write_commit
+from penstock.formats.delta.protocol.transaction import Reads
+from penstock.kernel.format import Table
+from penstock.model.keys import Key
+from penstock.model.operations import Change, Delete
+from penstock.stores.port import Store
+from tests.formats.delta.managed import KEY, Owner, add, days, remove, with_property
+
+
+class Interrupted(DeltaFormat):
+    """Lets something happen after a change was prepared, once, and counts how often one is."""
+
+    between: Callable[[], object] | None = None
+    prepared = 0
+
+    def prepare(self, table: Table, change: Change) -> Any:
+        result = super().prepare(table, change)
+        self.prepared += 1
+        work, self.between = self.between, None
+        if work is not None:
+            work()
+        return result
+
+
+@pytest.fixture
+def other(store: Store, tmp_path: Path) -> Iterator[Owner]:
+    """Another process."""
+    other = Owner(store, tmp_path)
+    yield other
+    other.close()
+
+
+@pytest.fixture
+def owner(store: Store, tmp_path: Path) -> Iterator[Owner]:
+    owner = Owner(store, tmp_path, kind=Interrupted)
+    yield owner
+    owner.close()
+
+
+def rounds(owner: Owner, between: Callable[[], object], work: Callable[[], object]) -> int:
+    """How often some work was prepared, when something else came in between."""
+    format_ = owner.format
+    assert isinstance(format_, Interrupted)
+    format_.between, format_.prepared = between, 0
+    work()
+    return format_.prepared
+
+
+def large(name: str, day: str) -> list[Action]:
+    return [add(f"{name}-{number:04}-{'x' * 100}", day) for number in range(1000)]
+
+
+def test_an_append_does_not_go_round_for_what_others_commit(owner: Owner, other: Owner) -> None:
+    owner.create()
+    assert rounds(owner, lambda: other.commit([add("b")]), lambda: owner.commit([add("a")])) == 1
+    assert owner.paths() == {"a", "b"}
+
+
+def test_an_append_meets_a_table_that_has_become_another_one(owner: Owner, other: Owner) -> None:
+    owner.create()
+    was = owner.snapshot().metadata
+    harmless = with_property(was, "delta.checkpointPolicy", "classic")
+    between = lambda: other.commit([harmless], read_version=0)  # noqa: E731
+    assert rounds(owner, between, lambda: owner.commit([add("a")])) == 1
+    harmful = with_property(harmless, "delta.logRetentionDuration", "interval 1 days")
+    with pytest.raises(CommitConflict, match="changed the metadata"):
+        rounds(owner, lambda: other.commit([harmful], read_version=2), lambda: owner.commit([add("b")]))
+    assert owner.paths() == {"a"}
+
+
+@pytest.mark.parametrize("winner", ["assigned", "given"])
+def test_what_was_read_is_checked_against_what_came_in_between(
+    owner: Owner, other: Owner, winner: str
+) -> None:
+    owner.create()
+    owner.commit([add("a"), add("b")])
+
+    def update() -> None:
+        owner.commit([remove("a"), add("a2")], read_version=1, reads=Reads(whole_table=True))
+
+    def append() -> None:
+        version = None if winner == "assigned" else 2
+        other.commit([CommitInfo({"isBlindAppend": True}), add("c")], version=version)
+
+    # A file that another process staged has to be read, and that is not done at the turn.
+    assert rounds(owner, append, update) == (1 if winner == "assigned" else 2)
+    assert owner.paths() == {"a2", "b", "c"}
+
+    def late() -> None:
+        owner.commit([remove("b"), add("b2")], read_version=3, reads=Reads(whole_table=True))
+
+    with pytest.raises(CommitConflict, match="version 4"):
+        rounds(owner, lambda: other.commit([remove("c")], read_version=3), late)
+    assert owner.paths() == {"a2", "b"}
+
+
+def test_what_landed_in_this_process_is_known_at_the_turn_also_once_it_is_published(owner: Owner) -> None:
+    owner.create()
+    owner.commit([add("a")])
+
+    def between() -> None:
+        owner.commit([add("b")], version=2)
+        owner.commit([add("c")])
+        owner.published()
+
+    work = lambda: owner.commit([remove("a"), add("a2")])  # noqa: E731
+    assert rounds(owner, between, work) == 2 + 1
+    assert owner.line().published == 3
+    assert owner.paths() == {"a2", "b", "c"}
+
+
+def test_a_file_that_went_in_between_cannot_be_removed(owner: Owner, other: Owner) -> None:
+    owner.create()
+    owner.commit([add("a")])
+    with pytest.raises(InvalidContent, match="is not in the table"):
+        rounds(owner, lambda: other.commit([remove("a")]), lambda: owner.commit([remove("a")]))
+    assert owner.line().latest == 2
+
+
+def test_a_batch_that_landed_in_between_is_not_written_twice(owner: Owner, other: Owner) -> None:
+    owner.create()
+    batch: list[Action] = [add("a"), Txn(app_id="stream", version=1)]
+    assert rounds(owner, lambda: other.commit(batch), lambda: owner.commit(batch)) == 1
+    assert owner.line().latest == 1
+
+
+def test_a_replacement_takes_what_came_in_between_along(owner: Owner, other: Owner) -> None:
+    owner.create(partition_by=["day"])
+    owner.commit([add("a", "x"), add("a2", "x"), add("b", "y")])
+
+    def between() -> None:
+        other.commit([add("c", "x"), add("d", "y")])
+        other.commit([remove("a2", "x")])
+
+    work = lambda: owner.commit([add("new", "x")], replaces=(days("x"),))  # noqa: E731
+    assert rounds(owner, between, work) == 1
+    assert owner.paths() == {"b", "d", "new"}
+    assert {one.path for one in owner.actions(4) if isinstance(one, Remove)} == {"a", "c"}
+
+
+def test_a_version_that_somebody_else_took_in_between_is_a_conflict(owner: Owner, other: Owner) -> None:
+    content = owner.create()
+    uuid = uuid4()
+    with pytest.raises(CommitConflict, match="version 1 already"):
+        rounds(
+            owner, lambda: other.commit([add("b")]), lambda: owner.commit([add("a")], uuid=uuid, version=1)
+        )
+    # Its file stays behind, and means nothing.
+    assert (Path(content.location) / f"_delta_log/_commits/{1:020}.{uuid}.json").exists()
+    assert owner.paths() == {"b"}
+
+
+def test_a_repetition_that_overtakes_its_original_answers_for_both(owner: Owner, other: Owner) -> None:
+    owner.create()
+    uuid = uuid4()
+
+    def work(one: Owner) -> None:
+        one.commit([add("a")], uuid=uuid, version=1)
+
+    rounds(owner, lambda: work(other), lambda: work(owner))
+    assert owner.line().latest == 1
+    assert [one.path for one in owner.published().files()] == ["a"]
+
+
+def test_a_commit_too_large_for_the_kernel_is_staged_once_whatever_comes_in_between(
+    owner: Owner, other: Owner
+) -> None:
+    content = owner.create(partition_by=["day"])
+    files = large("big", "x")
+    assert rounds(owner, lambda: other.commit([add("b", "x")]), lambda: owner.commit(files)) == 1
+    entry = owner.line().at(2, owner.read)
+    assert entry is not None
+    assert entry.body.startswith("_penstock/bodies/")
+    assert (Path(content.location) / entry.body).read_bytes() == write_commit(files)
+    assert entry.size == len(owner.data(2))
+    assert owner.data(2).endswith(write_commit(files))
+    assert len(owner.paths()) == 1001
+    assert len(list(owner.published().files())) == 1001
+    assert len(other.paths()) == 1001
+
+
+def test_a_replacement_too_large_for_the_kernel_goes_round_when_its_files_change(
+    owner: Owner, other: Owner
+) -> None:
+    owner.create(partition_by=["day"])
+    owner.commit(large("old", "x"))
+    work = lambda: owner.commit([add("new", "x")], replaces=())  # noqa: E731
+    assert rounds(owner, lambda: other.commit([add("late", "x")]), work) == 2
+    assert owner.paths() == {"new"}
+    assert {one.path for one in owner.published().files()} == {"new"}
+
+
+def test_the_same_large_commit_to_two_tables_is_staged_in_both(owner: Owner) -> None:
+    intent = Commit(actions=write_commit(large("big", "x")), uuid=uuid4())
+    for key in "ab":
+        owner.create(key, partition_by=["day"])
+    owner.kernel.commit("main", [change(key, intent) for key in "ab"])
+    for key in "ab":
+        assert len(list(owner.published(key).files())) == 1000
+
+
+def test_actions_in_a_file_of_the_writer_are_committed_from_there(owner: Owner, other: Owner) -> None:
+    content = owner.create(partition_by=["day"])
+    data = write_commit(large("big", "x"))
+    place = owner.places.at(content.location)
+    place.create("_penstock/job/actions.json", data)
+    body = FileBody("_penstock/job/actions.json", len(data), hashlib.sha256(data).digest())
+    assert rounds(owner, lambda: other.commit([add("b", "x")]), lambda: owner.commit(body)) == 1
+    assert owner.data(2).endswith(data)
+    assert len(list(owner.published().files())) == 1001
+
+
+def test_r12_a_table_that_was_created_anew_in_between_is_another_one(owner: Owner, other: Owner) -> None:
+    owner.create()
+
+    def between() -> None:
+        other.kernel.commit("main", [Delete(Key.parse(KEY))])
+        other.create()
+
+    with pytest.raises(CommitConflict, match="not the same any more"):
+        rounds(owner, between, lambda: owner.commit([add("a")]))
+
+
+@pytest.mark.parametrize("version", [None, 3], ids=["assigned", "given"])
+def test_a_branch_that_was_moved_to_another_line_of_the_same_length_is_looked_at_anew(
+    owner: Owner, other: Owner, version: int | None
+) -> None:
+    owner.create()
+    owner.commit([add("a")])
+    owner.branch("dev")
+    owner.branch("else")
+    owner.commit([add("x")], branch="dev")
+    owner.commit([add("y")], branch="else")
+    target = owner.kernel.references.get("else").head
+    with pytest.raises(InvalidContent, match="is not in the table"):
+        rounds(
+            owner,
+            lambda: other.kernel.references.assign("dev", target),
+            lambda: owner.commit([remove("x")], branch="dev", version=version),
+        )
+    assert owner.paths(branch="dev") == {"a", "y"}
+
+
+def test_a_table_that_was_released_in_between_takes_nothing(owner: Owner, other: Owner) -> None:
+    content = owner.create()
+    about, uuid = owner.snapshot(), uuid4()
+    before = Before(
+        version=0, protocol=about.protocol, metadata=about.metadata, timestamp_ms=owner.line().timestamp_ms
+    )
+    last = Release(version=1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
+    with pytest.raises(CommitConflict, match="handed back"):
+        rounds(owner, lambda: other.ask(last), lambda: owner.commit([add("a")]))
+    assert content.id is not None
+    owner.ask(Settle(id=content.id, owned=False))

@@ -1,0 +1,168 @@
+"""Lines: what they hold is found again, and a commit costs the same however long they are."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import Damaged
+from penstock.formats.delta.lines.line import (
+    RUN_MAX,
+    Blobs,
+    Declared,
+    Entry,
+    Held,
+    Line,
+    Phase,
+    Terms,
+    Tip,
+    declared_of,
+    held_of,
+    keep,
+    line_of,
+    with_line,
+)
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import Blob, decode_object
+
+DECLARED, _PACKED = keep(Declared(b"p", b"m"))
+EMPTY = Line(phase=Phase.OWNED, published=-1, latest=-1, timestamp_ms=-1, declared=DECLARED)
+
+
+class Store:
+    """Objects of the kernel, with those that nobody holds any more gone."""
+
+    def __init__(self) -> None:
+        self.blobs: Blobs = {DECLARED: _PACKED}
+
+    def read(self, one: ObjectId) -> bytes:
+        found = decode_object(self.blobs[one])
+        assert isinstance(found, Blob)
+        return found.data
+
+    def sweep(self, line: Line) -> None:
+        kept: Blobs = {}
+        waiting = list(line.held)
+        while waiting:
+            one = waiting.pop()
+            found = decode_object(self.blobs[one])
+            assert isinstance(found, Blob)
+            kept[one] = self.blobs[one]
+            waiting += found.held
+        self.blobs = kept
+
+
+def entry(number: int, line: bytes = b"", held: ObjectId | None = None) -> Entry:
+    return Entry(uuid=number.to_bytes(16, "big"), size=number, timestamp_ms=number, line=line, held=held)
+
+
+def extended(store: Store, line: Line, one: Entry) -> Line:
+    after, blobs = line.followed_by(one)
+    store.blobs |= blobs
+    return after
+
+
+@given(st.lists(st.one_of(st.integers(1, 40), st.tuples(st.floats(0, 1))), min_size=1, max_size=12))
+def test_a_line_holds_what_a_plain_list_would(steps: list[int | tuple[float]]) -> None:
+    store, line, all_entries = Store(), EMPTY, list[Entry]()
+    for step in steps:
+        if isinstance(step, int):
+            for _ in range(step):
+                held, data = keep(Held(Terms(), b"%d" % len(all_entries)))
+                store.blobs[held] = data
+                all_entries.append(entry(len(all_entries), held=held))
+                line = extended(store, line, all_entries[-1])
+        else:
+            line = line.published_to(round(step[0] * line.latest))
+        store.sweep(line)
+        assert line == line_of(with_line(DeltaTable(), line))
+        assert line.latest == line.fork == len(all_entries) - 1
+        assert all(run.last > line.published for run in line.runs)
+        for version in range(-2, len(all_entries) + 2):
+            after = max(version, line.published)
+            expected = list(enumerate(all_entries))[after + 1 :]
+            assert list(line.since(version, store.read)) == expected
+            known = line.published < version <= line.latest
+            assert line.at(version, store.read) == (all_entries[version] if known else None)
+        for version, one in line.since(-1, store.read):
+            assert held_of(one, store.read).head == b"%d" % version
+
+
+def test_publishing_stops_where_the_line_leaves_the_default_branch() -> None:
+    store, line = Store(), EMPTY
+    for number in range(20):
+        line = extended(store, line, entry(number))
+    main = line
+    for number in range(20, 60):
+        line = extended(store, line, entry(number, b"l" * 16))
+    assert (main.tail, line.tail, line.fork) == (None, 20, 19)
+    assert line.published_to(50).published == 19
+    assert [version for version, _ in line.published_to(50).since(-1, store.read)] == list(range(20, 60))
+    assert line.published_to(-1) is line
+
+
+def test_a_line_goes_on_from_the_ends_it_had_and_from_no_other() -> None:
+    store, line = Store(), EMPTY
+    for number in range(5):
+        line = extended(store, line, entry(number))
+    main = extended(store, line, entry(5))
+    branch = extended(store, line, entry(105, b"l" * 16))
+    longer = extended(store, branch, entry(106, b"l" * 16))
+    assert Tip.of(line).is_on(main, store.read)
+    assert Tip.of(line).is_on(longer, store.read)
+    assert Tip.of(branch).is_on(longer, store.read)
+    assert not Tip.of(main).is_on(branch, store.read)
+    assert not Tip.of(branch).is_on(main, store.read)
+    assert not Tip.of(longer).is_on(branch, store.read)
+    other = extended(store, line, entry(999, b"k" * 16))
+    assert not Tip.of(branch).is_on(other, store.read)
+    assert Tip.of(main).is_on(main.published_to(5), store.read)
+
+
+def test_what_a_commit_costs_does_not_grow_with_the_line() -> None:
+    store, line, held = Store(), EMPTY, DECLARED
+    content = DeltaTable(location="/tables/orders")
+    costs: list[int] = []
+    for number in range(10_000):
+        line, blobs = line.followed_by(entry(number, b"l" * 16, held))
+        store.blobs |= blobs
+        costs.append(len(with_line(content, line).state) + sum(map(len, blobs.values())))
+    assert max(costs) < 16 * 1024
+    early, late = costs[1000:2000], costs[9000:]
+    assert sum(late) < 1.2 * sum(early)
+    assert len(line.runs) < 3 * RUN_MAX
+    assert [version for version, _ in line.since(-1, store.read)] == list(range(10_000))
+    reads: list[ObjectId] = []
+
+    def counted(one: ObjectId) -> bytes:
+        reads.append(one)
+        return store.read(one)
+
+    assert line.at(4711, counted) == entry(4711, b"l" * 16, held)
+    assert len(reads) <= 4
+
+
+def test_the_name_of_an_entrys_file_tells_whose_line_it_is() -> None:
+    staged = "_delta_log/_commits/00000000000000000007.00000000-0000-0000-0000-000000000007.json"
+    assert entry(7).name(7) == staged
+    assert entry(7, b"\xab" * 16).name(7) == (
+        f"_penstock/{'ab' * 16}/00000000000000000007.00000000-0000-0000-0000-000000000007.json"
+    )
+
+
+def test_a_table_of_very_many_columns_fits_into_an_object() -> None:
+    metadata = b"".join(b'{"name":"column_%d","type":"string","nullable":true},' % n for n in range(10_000))
+    one, data = keep(Declared(b"p", metadata))
+    store = Store()
+    store.blobs[one] = data
+    line = msgspec.structs.replace(EMPTY, declared=one)
+    assert declared_of(line, store.read) == Declared(b"p", metadata)
+    assert len(data) < len(metadata) / 4
+
+
+def test_a_state_that_is_none_is_told_as_damaged() -> None:
+    with pytest.raises(Damaged, match="cannot be read"):
+        line_of(DeltaTable(state=b"\x93\x01"))

@@ -1,0 +1,62 @@
+"""Column mapping: a schema that says too little is refused, and not guessed at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.protocol.schema import Field, StructType
+from penstock.formats.delta.rows.mapping import Mapping, mapping_of
+from tests.formats.delta.rows import metadata_for
+
+FIELD = Field(
+    name="shown",
+    type="long",
+    nullable=True,
+    metadata={"delta.columnMapping.id": 7, "delta.columnMapping.physicalName": "col-7"},
+)
+
+
+@pytest.mark.parametrize(
+    ("properties", "mapping"),
+    [
+        ({}, Mapping.NONE),
+        ({"delta.columnMapping.mode": "none"}, Mapping.NONE),
+        ({"delta.columnMapping.mode": "name"}, Mapping.NAME),
+        ({"delta.columnMapping.mode": "ID"}, Mapping.ID),
+    ],
+    ids=["nothing", "none", "name", "id"],
+)
+def test_the_mode_is_a_property_of_the_table(properties: dict[str, str], mapping: Mapping) -> None:
+    assert mapping_of(metadata_for(StructType((FIELD,)), properties=properties)) is mapping
+
+
+def test_a_mode_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(InvalidLog, match="'guess', and can be 'none', 'name' or 'id'"):
+        mapping_of(metadata_for(StructType((FIELD,)), properties={"delta.columnMapping.mode": "guess"}))
+
+
+@pytest.mark.parametrize(
+    ("mapping", "place", "physical"),
+    [(Mapping.NONE, 0, "shown"), (Mapping.NAME, 1, "col-7"), (Mapping.ID, 2, "col-7")],
+)
+def test_a_column_is_found_by_what_the_mode_says(mapping: Mapping, place: int, physical: str) -> None:
+    there: list[Any] = [
+        pa.field("shown", pa.int64(), metadata={b"PARQUET:field_id": b"1"}),
+        pa.field("col-7", pa.int64(), metadata={b"PARQUET:field_id": b"2"}),
+        pa.field("other", pa.int64(), metadata={b"PARQUET:field_id": b"7"}),
+        pa.field("without", pa.int64()),
+    ]
+    assert mapping.locate(there, [FIELD]) == [place]
+    assert mapping.locate(there[3:], [FIELD]) == [None]
+    assert mapping.physical(FIELD) == physical
+
+
+@pytest.mark.parametrize("mapping", [Mapping.NAME, Mapping.ID])
+def test_a_column_without_its_notes_is_refused(mapping: Mapping) -> None:
+    bare = Field(name="bare", type="long", nullable=True)
+    with pytest.raises(InvalidLog, match="the column 'bare' lacks"):
+        mapping.locate([], [bare])

@@ -1,0 +1,271 @@
+"""What several commits come to as one, and what of others' commits is news to them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.formats.delta.lines.difference import union
+from penstock.formats.delta.lines.line import Terms
+from penstock.formats.delta.lines.net import Net, Step, but_replacements_of, fold, fold_all, news, told_by
+from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
+from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from tests.formats.delta.logs import protocol
+from tests.formats.delta.managed import SCHEMA, add, remove
+
+BLIND = Terms(Reads())
+ALL = Terms(Reads(whole_table=True))
+
+
+def steps(*commits: list[Action], terms: Terms = BLIND) -> list[Step]:
+    return [Step(number, tuple(actions), terms) for number, actions in enumerate(commits, 1)]
+
+
+def folded(*commits: list[Action], terms: Terms = BLIND) -> Net:
+    (net,) = fold(steps(*commits, terms=terms), SCHEMA)
+    return net
+
+
+def feed(path: str) -> Cdc:
+    return Cdc(path=path, partition_values={}, size=1, data_change=False)
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def test_no_commits_come_to_nothing() -> None:
+    assert fold([], SCHEMA) == ()
+
+
+def test_a_file_added_and_removed_is_neither() -> None:
+    net = folded([add("a"), add("b")], [remove("a")])
+    assert (net.adds, net.removes) == ((add("b"),), ())
+
+
+def test_a_file_that_is_back_again_brings_no_new_rows() -> None:
+    net = folded([remove("a")], [add("a")])
+    assert (net.adds, net.removes) == ((add("a", data_change=False),), ())
+
+
+def test_a_file_that_was_back_and_is_removed_after_all_is_removed() -> None:
+    assert folded([remove("a")], [add("a")], [remove("a")]).removes == (remove("a"),)
+
+
+def test_rows_that_came_and_were_rewritten_are_told_as_new_ones() -> None:
+    compaction: list[Action] = [
+        remove("new", data_change=False),
+        remove("old", data_change=False),
+        add("both", data_change=False),
+    ]
+    net = folded([add("new")], compaction)
+    assert (net.adds, net.removes) == ((add("both"),), (remove("old"),))
+
+
+def test_a_compaction_alone_stays_one_that_changes_no_rows() -> None:
+    net = folded([remove("old", data_change=False), add("both", data_change=False)], [add("new")])
+    assert net.removes == (remove("old", data_change=False),)
+    assert net.adds == (add("both", data_change=False), add("new"))
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_a_file_told_once_more_and_then_removed_was_there_before_or_was_not(was_there: bool) -> None:
+    net = folded([add("a", data_change=False)], [remove("a", data_change=False)])
+    assert (net.adds, net.removes) == ((), ())
+    settled = net.settled({"a": None} if was_there else {})
+    assert settled.removes == ((remove("a", data_change=False),) if was_there else ())
+    assert not settled.doubtful
+
+
+@given(st.lists(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdef")), max_size=4), max_size=6))
+def test_the_net_change_leads_where_its_commits_lead(told: list[list[tuple[bool, str]]]) -> None:
+    base = {"a", "b", "c"}
+    live, commits = set(base), list[list[Action]]()
+    for commit in told:
+        actions: dict[str, Action] = {}
+        for is_add, name in commit:
+            if name in actions or is_add == (name in live):
+                continue
+            actions[name] = add(name) if is_add else remove(name)
+        live = (live | {n for n, one in actions.items() if isinstance(one, Add)}) - {
+            n for n, one in actions.items() if isinstance(one, Remove)
+        }
+        commits.append(list(actions.values()))
+    net = fold_all(steps(*commits), SCHEMA)
+    removed = {one.path for one in net.removes}
+    assert removed <= base
+    assert (base - removed) | {one.path for one in net.adds} == live
+
+
+# --- what is not about files --------------------------------------------------------------------------------
+
+
+def test_the_last_batch_and_the_last_word_of_a_domain_count_and_commit_infos_do_not() -> None:
+    net = folded(
+        [CommitInfo({"operation": "WRITE"}), Txn(app_id="a", version=1), Txn(app_id="b", version=7)],
+        [DomainMetadata(domain="d", configuration="1")],
+        [Txn(app_id="a", version=2), DomainMetadata(domain="d", configuration="2")],
+    )
+    assert set(net.state) == {
+        Txn(app_id="a", version=2),
+        Txn(app_id="b", version=7),
+        DomainMetadata(domain="d", configuration="2"),
+    }
+
+
+def test_commits_with_files_of_the_change_feed_and_others_stay_apart() -> None:
+    neutral: list[Action] = [Txn(app_id="a", version=1)]
+    nets = fold(steps(neutral, [add("a")], neutral, [add("b"), feed("c")], neutral, [add("d")]), SCHEMA)
+    assert [(net.adds, net.feed) for net in nets] == [
+        ((add("a"),), ()),
+        ((add("b"),), (feed("c"),)),
+        ((add("d"),), ()),
+    ]
+    assert [net.after for net in nets] == [0, 3, 5]
+
+
+def test_commits_that_all_have_files_of_the_change_feed_become_one() -> None:
+    net = folded([add("a"), feed("c1")], [add("b"), feed("c2")])
+    assert net.feed == (feed("c1"), feed("c2"))
+
+
+# --- what they rest on --------------------------------------------------------------------------------------
+
+
+def reading(*reads: Reads) -> Reads:
+    return fold_all([Step(1, (), Terms(one)) for one in reads], SCHEMA).terms.reads
+
+
+def test_what_was_read_adds_up() -> None:
+    day = Partitions({"day": ("mon",)})
+    assert reading(Reads(), Reads()) == Reads()
+    assert reading(Reads(files=frozenset("a")), Reads(files=frozenset("b"))) == Reads(files=frozenset("ab"))
+    assert reading(Reads(applications=frozenset("a")), Reads(whole_table=True)) == Reads(
+        whole_table=True, applications=frozenset("a")
+    )
+    in_a_day = Reads(partitions=(day,), files=frozenset("a"))
+    assert reading(in_a_day, Reads(partitions=(day,))) == Reads(partitions=(day,))
+
+
+def test_files_beside_partitions_without_files_count_as_the_whole_table() -> None:
+    day = Partitions({"day": ("mon",)})
+    assert reading(Reads(files=frozenset("a")), Reads(partitions=(day,))).whole_table
+
+
+def test_what_replaced_a_partition_has_not_picked_the_files_that_it_removed() -> None:
+    day = Partitions({"day": ("mon",)})
+    picked = Step(1, (remove("a", "mon"), remove("b", "tue")), ALL)
+    replaced = Step(2, (remove("c", "mon"), add("d", "mon")), Terms(Reads(), (day,)))
+    net = fold_all([picked, replaced], SCHEMA)
+    assert net.removes == (remove("b", "tue"),)
+    assert net.adds == (add("d", "mon"),)
+    assert net.terms == Terms(Reads(whole_table=True), (day,))
+
+
+def test_a_table_written_anew_rests_on_nothing_that_was_read_before_or_after() -> None:
+    anew = Step(2, (remove("a"), add("b")), Terms(Reads(), ()))
+    read = Terms(Reads(whole_table=True, applications=frozenset({"etl"})))
+    net = fold_all([Step(1, (), read), anew, Step(3, (remove("b"), add("c")), read)], SCHEMA)
+    assert net.terms == Terms(Reads(applications=frozenset({"etl"})), ())
+    assert (net.removes, net.adds) == ((), (add("c"),))
+
+
+def test_a_table_written_anew_from_what_it_held_rests_on_that() -> None:
+    anew = Step(1, (remove("a"), add("b")), Terms(Reads(whole_table=True), ()))
+    assert fold_all([anew], SCHEMA).terms.reads.whole_table
+
+
+def test_a_replacement_that_was_reverted_replaces_nothing_elsewhere() -> None:
+    before = Step(1, (remove("x"), add("mine")), Terms(Reads(files=frozenset({"x"}))))
+    anew = Step(2, (remove("a"), remove("mine"), add("b")), Terms(Reads(), ()))
+    restored = CommitInfo({"operation": "RESTORE"})
+    back = Step(3, (restored, remove("b"), add("a"), add("mine")), Terms(Reads(files=frozenset({"b"}))))
+    net = fold_all([before, anew, back], SCHEMA)
+    assert net.terms == Terms(Reads(files=frozenset({"x", "b"})))
+    assert net.removes == (remove("x"),)
+    assert {one.key for one in net.adds if one.data_change} == {add("mine").key}
+    assert fold_all([before, anew], SCHEMA).terms.replaces == ()
+
+
+def test_a_replacement_of_which_a_part_is_left_still_replaces() -> None:
+    anew = Step(1, (remove("a"), add("b"), add("c")), Terms(Reads(), ()))
+    back = Step(2, (CommitInfo({"operation": "RESTORE"}), remove("b"), add("a")), ALL)
+    assert fold_all([anew, back], SCHEMA).terms.replaces == ()
+
+
+def test_a_table_that_was_emptied_after_it_was_written_anew_is_empty_elsewhere_too() -> None:
+    anew = Step(1, (add("b"),), Terms(Reads(), ()))
+    net = fold_all([anew, Step(2, (remove("b"),), ALL)], SCHEMA)
+    assert (net.actions, net.terms.replaces) == ((), ())
+
+
+def test_a_difference_rests_on_what_its_commits_read_and_is_strict_if_they_replaced_files() -> None:
+    difference = Net(removes=(remove("a"),), adds=(add("d"),), terms=ALL)
+    appended = told_by(difference, folded([add("d")]))
+    assert (appended.terms, appended.is_strict) == (BLIND, False)
+    anew = fold_all([Step(1, (remove("a"), add("d")), Terms(Reads(), ()))], SCHEMA)
+    told = told_by(difference, anew)
+    assert (told.terms, told.is_strict) == (ALL, True)
+
+
+def test_a_replacement_that_came_from_the_other_side_is_none_of_ones_own() -> None:
+    anew = Step(1, (remove("a"), add("b")), Terms(Reads(), ()))
+    assert but_replacements_of([anew], [anew])[0].terms == BLIND
+    assert but_replacements_of([], [anew]) == [anew]
+
+
+# --- news ---------------------------------------------------------------------------------------------------
+
+
+def left(winners: list[Step], known: list[Step], net: Net) -> list[tuple[Action, ...]]:
+    return [step.actions for step in news(winners, known, net).winners]
+
+
+def test_what_the_branch_has_merged_before_is_no_news() -> None:
+    winners = steps([add("a"), remove("b"), Txn(app_id="x", version=1)], [remove("a")])
+    known = steps([add("a"), Txn(app_id="x", version=1)], [remove("b")])
+    assert left(winners, known, Net()) == [(), (remove("a"),)]
+
+
+def test_files_that_came_and_went_or_went_and_came_back_are_no_news() -> None:
+    winners = steps([add("a"), remove("b")], [remove("a"), add("b")], [remove("c")])
+    assert left(winners, [], Net()) == [(), (), (remove("c"),)]
+
+
+def test_a_file_told_once_more_and_then_removed_is_news() -> None:
+    winners = steps([add("a", data_change=False)], [remove("a")])
+    assert left(winners, [], Net())[1] == (remove("a"),)
+
+
+def test_the_same_change_that_came_another_way_is_shared() -> None:
+    net = Net(adds=(add("a"), add("b")), removes=(remove("c"),))
+    found = news(steps([remove("c"), add("a")]), [], net)
+    assert [step.actions for step in found.winners] == [()]
+    rest = net.without(found.shared)
+    assert (rest.adds, rest.removes) == ((add("b"),), ())
+
+
+def test_two_that_removed_the_same_file_have_not_done_the_same() -> None:
+    found = news(steps([remove("c"), add("x")]), [], Net(adds=(add("a"),), removes=(remove("c"),)))
+    assert [step.actions for step in found.winners] == [(remove("c"), add("x"))]
+    assert not found.shared
+
+
+# --- protocols ----------------------------------------------------------------------------------------------
+
+
+def test_the_union_of_protocols_has_the_features_of_both_and_is_the_first_where_it_has_them_all() -> None:
+    one, other = protocol("managedCommits", "domainMetadata"), protocol("managedCommits")
+    assert union(one, other) is one
+    both = union(other, protocol("appendOnly", reader=["deletionVectors"]))
+    assert (both.min_reader_version, both.min_writer_version) == (3, 7)
+    assert both.reader_features == ("deletionVectors",)
+    assert both.writer_features == ("appendOnly", "deletionVectors", "managedCommits")
+
+
+def test_a_net_change_that_read_a_batch_does_not_count_as_plain_files() -> None:
+    net = Net(adds=(add("a"),))
+    assert net.only_adds
+    terms = Terms(Reads(applications=frozenset({"etl"})))
+    assert not msgspec.structs.replace(net, terms=terms).only_adds

@@ -1,0 +1,250 @@
+"""Whose a table is, and the commits that change it, as values."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from penstock.errors import InvalidRequest, InvalidTable, ManagedElsewhere, UnsupportedFeature
+from penstock.formats.delta.owner.ownership import (
+    OWNER_CONF,
+    PROTECTED,
+    Before,
+    NewTable,
+    Owner,
+    OwnerIdentity,
+    check_adoptable,
+    conversion,
+    first_commit,
+    is_timed,
+    owner_of,
+    protected_changes,
+    release,
+)
+from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_commit, write_commit
+from penstock.formats.delta.protocol.features import protocol_faults, supported
+from penstock.formats.delta.protocol.lint import OWNER_NAME, Rules, State, check_bytes
+from tests.formats.delta.logs import SCHEMA, metadata, protocol
+
+LAKE = OwnerIdentity("0f5c", "https://lake.example.org")
+TABLE = UUID("00000000-0000-4000-8000-0000000000aa")
+ATTEMPT = UUID("00000000-0000-4000-8000-0000000000bb")
+NOW_MS = 1_800_000_000_000
+
+
+def before(was: Protocol, about: Metadata | None = None, version: int = 4, time_ms: int = 5) -> Before:
+    return Before(version=version, protocol=was, metadata=about or metadata(), timestamp_ms=time_ms)
+
+
+def parts(data: bytes) -> tuple[CommitInfo, Protocol, Metadata]:
+    info, becomes, about = (line.action for line in parse_commit(data))
+    assert isinstance(info, CommitInfo)
+    assert isinstance(becomes, Protocol)
+    assert isinstance(about, Metadata)
+    return info, becomes, about
+
+
+def state(one: Before) -> State:
+    return State(
+        version=one.version, protocol=one.protocol, metadata=one.metadata, timestamp_ms=one.timestamp_ms
+    )
+
+
+LEGACY = [
+    Protocol(min_reader_version=1, min_writer_version=1),
+    Protocol(min_reader_version=1, min_writer_version=2),
+    Protocol(min_reader_version=1, min_writer_version=4),
+    Protocol(min_reader_version=2, min_writer_version=5),
+    Protocol(min_reader_version=2, min_writer_version=6),
+    protocol("appendOnly"),
+    protocol("appendOnly", reader=["deletionVectors"]),
+    protocol("inCommitTimestamp"),
+]
+
+
+@pytest.mark.parametrize(
+    "was", LEGACY, ids=lambda one: f"{one.min_reader_version}-{one.min_writer_version}-{one.writer_features}"
+)
+def test_a_conversion_keeps_every_feature_that_a_version_stood_for(was: Protocol) -> None:
+    data = conversion(before(was), LAKE, TABLE, ATTEMPT, NOW_MS)
+    _, becomes, about = parts(data)
+    assert supported(becomes) == supported(was) | {"managedCommits", "inCommitTimestamp"}
+    assert becomes.min_reader_version == was.min_reader_version
+    assert becomes.min_writer_version == 7
+    assert list(protocol_faults(becomes, was)) == []
+    assert check_bytes(data, state(before(was))) == ()
+    assert is_timed(becomes, about)
+
+
+def test_a_conversion_says_from_which_version_on_there_are_timestamps() -> None:
+    info, _, about = parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
+    assert info.in_commit_timestamp == NOW_MS
+    assert about.configuration["delta.inCommitTimestampEnablementVersion"] == "5"
+    assert about.configuration["delta.inCommitTimestampEnablementTimestamp"] == str(NOW_MS)
+
+
+def test_r38_a_conversion_is_later_than_the_version_before_it_though_the_clock_is_behind() -> None:
+    ahead = before(protocol(), time_ms=NOW_MS + 60_000)
+    info, _, about = parts(conversion(ahead, LAKE, TABLE, ATTEMPT, NOW_MS))
+    assert info.in_commit_timestamp == NOW_MS + 60_001
+    assert about.configuration["delta.inCommitTimestampEnablementTimestamp"] == str(NOW_MS + 60_001)
+    assert info.transaction_id == str(ATTEMPT)
+
+
+def test_a_table_that_has_timestamps_already_is_not_said_to_get_them() -> None:
+    timed = metadata(delta_enableInCommitTimestamps="true")
+    _, _, about = parts(
+        conversion(before(protocol("inCommitTimestamp"), timed), LAKE, TABLE, ATTEMPT, NOW_MS)
+    )
+    assert not [name for name in about.configuration if "Enablement" in name]
+
+
+def test_a_conversion_changes_nothing_else_of_the_metadata() -> None:
+    about = metadata(delta_appendOnly="true")
+    _, _, converted = parts(conversion(before(protocol(), about), LAKE, TABLE, ATTEMPT, NOW_MS))
+    kept = {name: value for name, value in converted.configuration.items() if name not in PROTECTED}
+    assert msgspec.structs.replace(converted, configuration=kept) == about
+
+
+def test_a_table_that_is_handed_back_is_as_before_except_for_its_timestamps() -> None:
+    was = before(protocol())
+    _, managed, about = parts(conversion(was, LAKE, TABLE, ATTEMPT, NOW_MS))
+    owned = before(managed, about, version=5, time_ms=NOW_MS)
+    data = release(owned, ATTEMPT, NOW_MS)
+    info, becomes, after = parts(data)
+    assert info.in_commit_timestamp == NOW_MS + 1
+    assert supported(becomes) == supported(was.protocol) | {"inCommitTimestamp"}
+    assert owner_of(becomes, after) is None
+    assert is_timed(becomes, after)
+    assert check_bytes(data, state(owned), Rules(droppable=frozenset({"managedCommits"}))) == ()
+
+
+def test_a_released_table_can_be_adopted_again() -> None:
+    _, managed, about = parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
+    _, back, again = parts(release(before(managed, about, time_ms=NOW_MS), ATTEMPT, NOW_MS))
+    check_adoptable(back, again, "the table")
+    data = conversion(before(back, again, version=6, time_ms=NOW_MS + 1), LAKE, TABLE, ATTEMPT, NOW_MS)
+    assert check_bytes(data, state(before(back, again, version=6, time_ms=NOW_MS + 1))) == ()
+    assert owner_of(*parts(data)[1:]) is not None
+
+
+def test_r37_the_property_without_the_feature_is_an_invalid_table() -> None:
+    with pytest.raises(
+        InvalidTable, match=r"the property 'delta.managedCommitOwnerName', but not the feature"
+    ):
+        owner_of(protocol(), metadata(delta_managedCommitOwnerName="penstock"), "sales")
+
+
+def test_r37_the_feature_without_the_property_is_an_invalid_table() -> None:
+    with pytest.raises(InvalidTable, match="sales is invalid: it has the feature 'managedCommits', but not"):
+        owner_of(protocol("managedCommits"), metadata(), "sales")
+
+
+@pytest.mark.parametrize("conf", ["", "[]", '{"lake": 1}', "{", '{"a": {}}'])
+def test_the_owners_settings_are_a_map_of_text(conf: str) -> None:
+    about = metadata(delta_managedCommitOwnerName="penstock", delta_managedCommitOwnerConf=conf)
+    with pytest.raises(InvalidTable, match="managedCommitOwnerConf"):
+        owner_of(protocol("managedCommits"), about)
+
+
+def test_a_table_of_the_file_system_has_no_owner() -> None:
+    assert owner_of(protocol(), metadata()) is None
+
+
+def test_an_owner_need_not_have_settings() -> None:
+    about = metadata(delta_managedCommitOwnerName="commit-owner-1")
+    assert owner_of(protocol("managedCommits"), about) == Owner("commit-owner-1", {})
+
+
+def test_a_table_names_its_lake_and_which_table_of_it_it_is() -> None:
+    owner = owner_of(*parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))[1:])
+    assert owner is not None
+    assert (owner.lake, owner.table, owner.at) == ("0f5c", TABLE, "https://lake.example.org")
+    assert LAKE.owns(owner)
+    assert not OwnerIdentity("other").owns(owner)
+    assert not LAKE.owns(Owner("commit-owner-1", {"lake": "0f5c"}))
+    assert not LAKE.owns(None)
+
+
+@pytest.mark.parametrize(
+    ("url", "at"),
+    [
+        ("postgresql://etl:hunter2@db.example.org/lake", "postgresql://…@db.example.org/lake"),
+        ("s3://bucket/lake?secret=hunter2", "s3://bucket/lake"),
+        ("memory:", None),
+        ("", None),
+    ],
+)
+def test_r39_what_a_table_says_of_its_owner_holds_no_secrets(url: str, at: str | None) -> None:
+    said = OwnerIdentity("0f5c", url).configuration(TABLE)
+    conf = msgspec.json.decode(said[OWNER_CONF], type=dict[str, str])
+    assert conf.get("at") == at
+    assert "hunter2" not in str(said)
+
+
+def test_r31_a_table_of_another_owner_is_refused_and_the_way_out_is_told() -> None:
+    _, managed, about = parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
+    with pytest.raises(ManagedElsewhere, match=r"belongs to lake 0f5c at https://lake.example.org") as caught:
+        check_adoptable(managed, about, "/data/sales")
+    assert "penstock delta release" in caught.value.message
+    assert caught.value.details["lake"] == "0f5c"
+    foreign = metadata(delta_managedCommitOwnerName="dynamo")
+    with pytest.raises(ManagedElsewhere, match="belongs to 'dynamo'"):
+        check_adoptable(protocol("managedCommits"), foreign, "/data/sales")
+
+
+def test_a_table_that_cannot_be_written_is_not_adopted_and_all_reasons_are_told() -> None:
+    with pytest.raises(UnsupportedFeature) as caught:
+        check_adoptable(protocol("rowTracking", "clustering"), metadata(), "/data/sales")
+    assert caught.value.details["features"] == ("clustering", "rowTracking")
+
+
+def test_r37_only_the_owner_changes_the_properties_that_say_who_it_is() -> None:
+    _, _, about = parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
+    other = msgspec.structs.replace(about, configuration={**about.configuration, OWNER_CONF: "{}"})
+    gone = {name: value for name, value in about.configuration.items() if name != OWNER_NAME}
+    more = {**about.configuration, "delta.appendOnly": "true"}
+    assert protected_changes(about, other) == (OWNER_CONF,)
+    assert protected_changes(about, msgspec.structs.replace(about, configuration=gone)) == (OWNER_NAME,)
+    assert protected_changes(about, msgspec.structs.replace(about, configuration=more)) == ()
+
+
+def test_a_new_table_has_the_features_that_it_uses_and_no_others() -> None:
+    schema = SCHEMA.replace("long", "timestamp_ntz")
+    new = NewTable(
+        schema_string=schema,
+        properties={"delta.appendOnly": "true", "delta.feature.domainMetadata": "supported"},
+        description="orders",
+    )
+    actions = first_commit(new, LAKE, TABLE, ATTEMPT, NOW_MS)
+    assert check_bytes(write_commit(actions), State()) == ()
+    info, becomes, about = actions
+    assert info.in_commit_timestamp == NOW_MS
+    used = {"appendOnly", "domainMetadata", "timestampNtz"}
+    assert supported(becomes) == used | {"managedCommits", "inCommitTimestamp"}
+    assert becomes.reader_features == ("timestampNtz",)
+    assert "delta.feature.domainMetadata" not in about.configuration
+    assert owner_of(becomes, about) is not None
+
+
+def test_a_plain_new_table_can_be_read_by_the_oldest_readers() -> None:
+    new = NewTable(schema_string=SCHEMA, partition_columns=())
+    _, becomes, _ = first_commit(new, LAKE, TABLE, ATTEMPT, NOW_MS)
+    assert (becomes.min_reader_version, becomes.reader_features) == (1, None)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        *({name: "x"} for name in PROTECTED),
+        {"delta.feature.magic": "supported"},
+        {"delta.feature.rowTracking": "on"},
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_r37_whoever_creates_a_table_does_not_set_the_owners_properties(properties: dict[str, str]) -> None:
+    new = NewTable(schema_string=SCHEMA, properties=properties)
+    with pytest.raises(InvalidRequest, match="leave it out"):
+        first_commit(new, LAKE, TABLE, ATTEMPT, NOW_MS)

@@ -1,0 +1,339 @@
+"""Files that are left out, and rows that are: judged by a plain evaluation of the condition, row by row."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.formats.delta.protocol.schema import Field, StructType, Type
+from penstock.formats.delta.rows.arrow_types import arrow_schema
+from penstock.formats.delta.rows.filtering import rows_where
+from penstock.formats.delta.rows.predicate_text import parse_predicate
+from penstock.formats.delta.rows.predicates import (
+    And,
+    Column,
+    Comparison,
+    IsNull,
+    Like,
+    Not,
+    OneOf,
+    Or,
+    Predicate,
+)
+from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
+from penstock.formats.delta.rows.writing import partition_text
+from tests.formats.delta.logs import add
+from tests.formats.delta.rows import metadata_for
+
+LONG = "x" * 32
+NAN, INF = math.nan, math.inf
+
+
+def utc(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
+
+
+def local(*parts: int) -> datetime:
+    return datetime(*parts)  # type: ignore[arg-type]  # noqa: DTZ001
+
+
+POOLS: dict[str, tuple[Type, list[Any]]] = {
+    "whole": ("long", [-(2**63), -1, 0, 1, 2, 300, 2**53 + 1, 2**63 - 1]),
+    "small": ("byte", [-128, 0, 5, 127]),
+    "text": (
+        "string",
+        ["", "a", "ab", "B", "ä", LONG + "a", LONG + "b", LONG + "\x7f", "\U0010ffff" * 70, "%"],
+    ),
+    "real": ("double", [NAN, INF, -INF, -0.0, 0.0, 0.1, 1e300, -2.5]),
+    "single": ("float", [NAN, INF, 0.10000000149011612, 3.5, -2.5]),
+    "money": ("decimal(10,2)", [Decimal("-0.01"), Decimal("0.00"), Decimal("10.55"), Decimal("99999999.99")]),
+    "day": ("date", [date(1, 1, 1), date(1969, 12, 31), date(2026, 11, 14), date(9999, 12, 31)]),
+    "moment": (
+        "timestamp",
+        [utc(1969, 12, 31, 23, 59, 59, 1), utc(2026, 1, 1), utc(2026, 1, 1, 0, 0, 0, 999)],
+    ),
+    "wall": ("timestamp_ntz", [local(1, 1, 1), local(2026, 1, 1, 0, 0, 0, 1), local(2026, 1, 1)]),
+    "flag": ("boolean", [True, False]),
+}
+PARTITIONS = {f"p_{name}": kind for name, (kind, _) in POOLS.items()}
+INNER = StructType((Field(name="text", type="string", nullable=True),))
+SCHEMA = StructType(
+    (
+        *(Field(name=name, type=kind, nullable=True) for name, (kind, _) in POOLS.items()),
+        *(Field(name=name, type=kind, nullable=True) for name, kind in PARTITIONS.items()),
+        Field(name="inner", type=INNER, nullable=True),
+    )
+)
+METADATA = metadata_for(SCHEMA, tuple(PARTITIONS))
+LEAVES = indexed_leaves(METADATA)
+SCHEMA_NAMES = [one.name for one in SCHEMA.fields]
+
+
+def pool(name: str) -> list[Any]:
+    return POOLS["text" if name == "inner" else name.removeprefix("p_")][1]
+
+
+def column(name: str) -> Column:
+    field = SCHEMA.field(name)
+    assert field is not None
+    return Column((field, *INNER.fields)) if name == "inner" else Column((field,))
+
+
+NAMES = [*POOLS, *PARTITIONS, "inner"]
+
+
+class Case(msgspec.Struct):
+    """A condition on a few columns, a file's rows, and the partition that the file is of."""
+
+    predicate: Predicate
+    rows: list[dict[str, Any]]
+    partition: dict[str, Any]
+
+    @property
+    def seen(self) -> list[dict[str, Any]]:
+        """The rows as readers see them: an empty partition value is null."""
+        values = {name: None if one == "" else one for name, one in self.partition.items()}
+        return [row | values for row in self.rows]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    # Few columns at a time: conditions on many that have nothing to do with each other tell less.
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
+    values = {name: st.none() | st.sampled_from(pool(name)) for name in names}
+    rows = draw(st.lists(st.fixed_dictionaries(values), min_size=1, max_size=3))
+    nothing: dict[str, Any] = dict.fromkeys(SCHEMA_NAMES)
+    if "inner" in names:
+        rows = [row | {"inner": draw(st.sampled_from([None, {"text": row["inner"]}]))} for row in rows]
+    return Case(
+        draw(predicates(names)),
+        [nothing | row for row in rows],
+        {name: rows[0].get(name) for name in PARTITIONS},
+    )
+
+
+def predicates(names: list[str]) -> st.SearchStrategy[Predicate]:
+    return st.recursive(
+        column_tests(names),
+        lambda inner: st.one_of(
+            inner.map(Not),
+            st.lists(inner, min_size=2, max_size=3).map(lambda parts: And(tuple(parts))),
+            st.lists(inner, min_size=2, max_size=3).map(lambda parts: Or(tuple(parts))),
+        ),
+        max_leaves=4,
+    )
+
+
+@st.composite
+def column_tests(draw: st.DrawFn, names: list[str]) -> Predicate:
+    name = draw(st.sampled_from(names))
+    of, values = column(name), st.sampled_from(pool(name))
+    kind = draw(st.sampled_from(["compare"] * 4 + ["in", "null", "like"]))
+    if kind == "null":
+        return IsNull(of)
+    if kind == "in":
+        return OneOf(of, tuple(draw(st.lists(values, min_size=1, max_size=3))))
+    if kind == "like" and of.kind == "string":
+        return Like(of, draw(st.sampled_from(["a%", "%", "", "x_%", LONG + "%", r"\%", "%b", "_"])))
+    return Comparison(of, draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="])), draw(values))
+
+
+def truth(predicate: Predicate, row: dict[str, Any]) -> bool | None:
+    """What a condition comes to in a row, by the book."""
+    match predicate:
+        case Not():
+            found = truth(predicate.inner, row)
+            return None if found is None else not found
+        case And():
+            parts = [truth(one, row) for one in predicate.parts]
+            return False if False in parts else None if None in parts else True
+        case Or():
+            parts = [truth(one, row) for one in predicate.parts]
+            return True if True in parts else None if None in parts else False
+    value: Any = row
+    for name in predicate.column.path:
+        value = None if value is None else value[name]
+    match predicate:
+        case IsNull():
+            return value is None
+        case _ if value is None:
+            return None
+        case OneOf():
+            return any(compared(value, "=", one) for one in predicate.values)
+        case Like():
+            return pattern(predicate.pattern).fullmatch(value) is not None
+        case Comparison():
+            return compared(value, predicate.operator, predicate.value)
+    raise AssertionError(predicate)
+
+
+def compared(value: Any, operator: str, other: Any) -> bool:
+    left, right = rank(value), rank(other)
+    found: dict[str, Callable[[], bool]] = {
+        "=": lambda: left == right,
+        "!=": lambda: left != right,
+        "<": lambda: left < right,
+        "<=": lambda: left <= right,
+        ">": lambda: left > right,
+        ">=": lambda: left >= right,
+    }
+    return found[operator]()
+
+
+def rank(value: Any) -> Any:
+    """NaN is larger than all other numbers."""
+    return (math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else value
+
+
+def pattern(like: str) -> re.Pattern[str]:
+    parts = re.findall(r"\\.|.", like, re.DOTALL)
+    words = {"%": ".*", "_": "."}
+    return re.compile("".join(words.get(one, re.escape(one[-1])) for one in parts), re.DOTALL)
+
+
+def batch_of(rows: list[dict[str, Any]]) -> Any:
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SCHEMA.fields))
+
+
+def texts(value: dict[str, Any]) -> dict[str, str | None]:
+    return {name: partition_text(PARTITIONS[name], one) for name, one in value.items()}
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases())
+def test_rows_stay_for_which_the_condition_is_true(case: Case) -> None:
+    found = rows_where(case.predicate, batch_of(case.seen)).to_pylist()
+    expected = [row for row in case.seen if truth(case.predicate, row)]
+    assert repr(found) == repr(batch_of(expected).to_pylist())
+
+
+@settings(max_examples=250, deadline=None)
+@given(cases(), st.sampled_from(["", "numRecords", "nullCount", "minValues", "maxValues"]))
+def test_a_file_with_a_row_for_which_the_condition_is_true_is_never_left_out(case: Case, lost: str) -> None:
+    statistics = Statistics(LEAVES)
+    # By way of two batches, as files are written.
+    statistics.add(batch_of(case.seen[:1]))
+    statistics.add(batch_of(case.seen[1:]))
+    stats = json.loads(statistics.json())
+    stats.pop(lost, None)
+    file = add("a", partition_values=texts(case.partition), stats=json.dumps(stats))
+    if any(truth(case.predicate, row) for row in case.seen):
+        assert Pruner(case.predicate, METADATA).keeps(file)
+        assert Pruner(case.predicate, METADATA).keeps(msgspec.structs.replace(file, stats=None))
+
+
+@pytest.mark.parametrize(
+    ("where", "stays"),
+    [
+        ("whole > 10", False),
+        ("whole >= 10", True),
+        ("whole < 1", False),
+        ("whole = 11 or whole = 0", False),
+        ("not whole <= 10", False),
+        ("not (whole >= 1 and whole <= 10)", False),
+        ("whole in (0, 11)", False),
+        ("whole not in (1)", True),
+        ("whole between 11 and 20", False),
+        ("whole is null", False),
+        ("whole is not null", True),
+        ("text like 'n%'", False),
+        ("text like 'm%'", True),
+        ("text not like 'm%'", False),
+        ("text = 'a'", False),
+        ("small is not null", False),
+        ("small = 1", False),
+        ("small = 1 or small is null", True),
+        ("not small = 1", False),
+        ("real > 5", True),
+        ("real < 1", False),
+        ("moment > '2026-01-01 00:00:00.000999Z'", True),
+        ("moment > '2026-01-01 00:00:00.001Z'", False),
+        ("moment < '2025-12-31 23:59:59.999Z'", False),
+        ("wall > '2026-01-02'", False),
+        ("wall <= '2026-01-01 00:00:00.000500'", True),
+        ("day != '2026-11-14'", False),
+        ("money > 10.549", True),
+        ("money > 10.551", False),
+        ("p_text = 'ä/b'", True),
+        ("p_text = 'other'", False),
+        ("p_text is null", False),
+        ("p_day is null", True),
+        ("p_day = '2026-11-14'", False),
+        ("p_whole > 6 and whole = 5", True),
+        ("p_whole > 7 and whole = 5", False),
+        ("p_real > 1e308", True),
+        ("p_real < 1e308", False),
+        ("flag = true", True),
+        ("inner.text is null", True),
+        ("inner.text = 'z'", False),
+    ],
+)
+def test_a_file_is_left_out_when_it_can_be(where: str, stays: bool) -> None:
+    stats = {
+        "numRecords": 3,
+        "minValues": {
+            "whole": 1, "text": "ma", "real": 1.0, "moment": "2026-01-01T00:00:00.000Z",
+            "wall": "2026-01-01T00:00:00.000", "day": "2026-11-14", "money": 1.00, "inner": {"text": "a"},
+        },
+        "maxValues": {
+            "whole": 10, "text": "mz", "real": 2.0, "moment": "2026-01-01T00:00:00.000Z",
+            "wall": "2026-01-01T00:00:00.000", "day": "2026-11-14", "money": 10.55, "inner": {"text": "b"},
+        },
+        "nullCount": {
+            "whole": 0, "text": 0, "small": 3, "real": 0, "day": 0, "moment": 0, "inner": {"text": 0},
+        },
+    }  # fmt: skip
+    values = dict.fromkeys(PARTITIONS) | {"p_text": "ä/b", "p_whole": "007", "p_real": "NaN"}
+    file = add("a", partition_values=values, stats=json.dumps(stats))
+    assert Pruner(parse_predicate(where, SCHEMA), METADATA).keeps(file) is stays
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        None,
+        "",
+        "not json",
+        "[]",
+        "{}",
+        '{"minValues": 7, "maxValues": [], "nullCount": "x"}',
+        '{"minValues": {"whole": "x", "text": 3, "day": "2026", "moment": 0, "flag": 1, "money": true}}',
+        '{"minValues": {"moment": "+12026-01-01T00:00:00Z"}, "maxValues": {"real": "NaN", "day": "12026"}}',
+        '{"minValues": ' + "[" * 10_000 + "]" * 10_000 + "}",
+    ],
+    ids=["none", "empty", "text", "array", "nothing", "shapes", "types", "ranges", "deep"],
+)
+def test_statistics_that_cannot_be_understood_leave_nothing_out(stats: str | None) -> None:
+    file = add("a", partition_values=dict.fromkeys(PARTITIONS, "?"), stats=stats)
+    for where in (
+        "whole = 1", "text = 'a'", "text like 'a%'", "day = '2026-11-14'", "real > 5", "flag = false",
+        "moment < '2026-01-01'", "money != 1", "whole is null", "p_day = '2026-11-14'", "p_whole is null",
+        "p_real = 'NaN'",
+    ):  # fmt: skip
+        assert Pruner(parse_predicate(where, SCHEMA), METADATA).keeps(file)
+
+
+def test_a_condition_with_thousands_of_parts_is_judged() -> None:
+    for where in (
+        " or ".join(f"whole = {number}" for number in range(1, 8_000)),
+        f"whole in ({', '.join(map(str, range(1, 8_000)))})",
+    ):
+        predicate = parse_predicate(where, SCHEMA)
+        rows = [dict.fromkeys(SCHEMA_NAMES) | {"whole": whole} for whole in (0, 7_999, 8_000, None)]
+        assert rows_where(predicate, batch_of(rows)).column("whole").to_pylist() == [7_999]
+        for whole, stays in ((7_999, True), (8_000, False)):
+            stats = {"minValues": {"whole": whole}, "maxValues": {"whole": whole}}
+            file = add("a", partition_values=dict.fromkeys(PARTITIONS), stats=json.dumps(stats))
+            assert Pruner(predicate, METADATA).keeps(file) is stays

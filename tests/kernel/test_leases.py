@@ -1,0 +1,179 @@
+"""Leases: one holder at a time, handed over when it ends or dies, without comparing clocks."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from penstock.errors import Damaged, OutcomeUnknown, Unavailable
+from penstock.kernel.copy import copy
+from penstock.kernel.fsck import fsck
+from penstock.kernel.leases import KIND, PREFIX, Leases
+from penstock.kernel.sweep import sweep
+from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Row
+from penstock.testing.faults import FaultyStore, Point
+from tests.queue.hooks import new_kernel
+
+GOOD_S, MARGIN_S = 60.0, 15.0
+USABLE_S = GOOD_S - MARGIN_S
+
+
+class Watch:
+    """A clock that a test sets."""
+
+    def __init__(self, now_s: float = 0.0) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def store() -> FaultyStore:
+    return FaultyStore(MemoryStore(), locking=False)
+
+
+def process(store: FaultyStore, watch: Watch) -> Leases:
+    return Leases(store, good_s=GOOD_S, margin_s=MARGIN_S, elapsed_s=watch)
+
+
+def test_what_one_holds_another_does_not_get_until_it_is_released(store: FaultyStore) -> None:
+    here, there = process(store, Watch()), process(store, Watch(1000.0))
+    lease = here.take("table")
+    assert lease is not None
+    assert lease.keep()
+    assert there.take("table") is None
+    assert here.take("table") is None
+    other = there.take("other table")
+    assert other is not None
+    lease.release()
+    assert not lease.keep()
+    assert there.take("table") is not None
+
+
+def test_of_many_who_want_a_lease_one_gets_it(store: FaultyStore) -> None:
+    start = Barrier(8)
+    leases = [process(store, Watch()) for _ in range(8)]
+
+    def take(one: Leases) -> bool:
+        start.wait()
+        return one.take("table") is not None
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(take, leases)) == 1
+
+
+def test_a_lease_whose_holder_died_is_taken_when_it_was_watched_for_long_enough(store: FaultyStore) -> None:
+    dead, watch = process(store, Watch()), Watch(5.0)
+    assert dead.take("table") is not None
+    heir = process(store, watch)
+    assert heir.take("table") is None
+    watch.now_s += GOOD_S - 0.1
+    assert heir.take("table") is None
+    watch.now_s += 0.2
+    assert heir.take("table") is not None
+
+
+def test_a_lease_that_is_renewed_is_not_taken(store: FaultyStore) -> None:
+    here, there = Watch(), Watch()
+    holder, waiting = process(store, here), process(store, there)
+    lease = holder.take("table")
+    assert lease is not None
+    for _ in range(10):
+        assert waiting.take("table") is None
+        here.now_s += USABLE_S * 0.6
+        assert lease.keep()
+        there.now_s += GOOD_S * 0.9
+
+
+def test_a_holder_that_was_away_for_too_long_stops_before_another_begins(store: FaultyStore) -> None:
+    here, there = Watch(), Watch()
+    holder, heir = process(store, here), process(store, there)
+    lease = holder.take("table")
+    assert lease is not None
+    assert heir.take("table") is None
+    here.now_s = there.now_s = USABLE_S + 0.1
+    store.be_unavailable(times=1)
+    assert not lease.keep(), "it may have been renewed by nobody, and what it sends may arrive late"
+    assert heir.take("table") is None
+    here.now_s = there.now_s = GOOD_S + 0.1
+    taken = heir.take("table")
+    assert taken is not None
+    assert not lease.keep(), "another has it"
+    lease.release()
+    assert taken.keep(), "what was lost cannot be released"
+    assert holder.take("table") is None
+
+
+def test_a_holder_goes_on_while_the_store_is_away_as_long_as_the_lease_is_good(store: FaultyStore) -> None:
+    watch = Watch()
+    lease = process(store, watch).take("table")
+    assert lease is not None
+    store.be_unavailable()
+    watch.now_s = USABLE_S - 0.1
+    assert lease.keep()
+    watch.now_s = USABLE_S + 0.1
+    assert not lease.keep()
+    store.heal()
+    assert lease.keep(), "nobody else took it, and it is renewed now"
+
+
+def test_a_renewal_whose_answer_was_lost_counts_only_when_it_was_seen(store: FaultyStore) -> None:
+    watch = Watch()
+    lease = process(store, watch).take("table")
+    assert lease is not None
+    watch.now_s = USABLE_S - 0.1
+    store.lose_answer()
+    assert lease.keep()
+    watch.now_s = USABLE_S + 0.1
+    store.be_unavailable(times=1)
+    assert not lease.keep()
+    assert lease.keep(), "the row is still the holder's own"
+
+
+def test_a_lease_that_was_taken_without_an_answer_ends_by_itself(store: FaultyStore) -> None:
+    watch = Watch()
+    leases = process(store, watch)
+    store.lose_answer()
+    with pytest.raises(OutcomeUnknown):
+        leases.take("table")
+    assert leases.take("table") is None
+    watch.now_s = GOOD_S + 0.1
+    assert leases.take("table") is not None
+
+
+def test_a_swap_that_another_won_takes_no_lease(store: FaultyStore) -> None:
+    leases = process(store, Watch())
+    store.lose_swap()
+    assert leases.take("table") is None
+    store.fail(Point.TURN, Unavailable("away"))
+    with pytest.raises(Unavailable):
+        leases.take("table")
+    assert leases.take("table") is not None
+
+
+def test_a_row_that_is_no_lease_is_called_damaged(store: FaultyStore) -> None:
+    watch = Watch()
+    leases = process(store, watch)
+    with store.turn(PREFIX + "table") as turn:
+        assert turn.advance({}, Row(PREFIX + "table", KIND, b"?")).swapped
+    assert leases.take("table") is None
+    with pytest.raises(Damaged, match="@lease/table"):
+        leases.take("table")
+
+
+def test_the_sweep_and_the_check_pass_by_leases_and_a_copy_leaves_them_behind() -> None:
+    store, target = MemoryStore(), MemoryStore()
+    kernel = new_kernel(store)
+    leases = Leases(store)
+    lease = leases.take("table")
+    assert lease is not None
+    sweep(kernel)
+    assert not fsck(kernel).damages
+    copy(kernel, target, source_place="here", target_place="there")
+    assert target.reference(PREFIX + "table") is None
+    assert lease.keep()
+    assert Leases(target).take("table") is not None
