@@ -26,7 +26,7 @@ $(SERVERS): tests/servers/pom.xml tests/servers/Launcher.java tests/servers/ness
 
 interop: $(INTEROP) ## Install other people's clients, which tests drive against the server
 
-$(INTEROP): scripts/interop.sh $(wildcard requirements/interop-*.txt tests/interop/java/* tests/interop/spark/pom.xml) \
+$(INTEROP): scripts/interop.sh $(wildcard requirements/interop-*.txt tests/interop/java/* tests/interop/*/pom.xml) \
 		| $(STAMP) $(SERVERS)
 	@bash scripts/interop.sh
 

@@ -21,6 +21,9 @@ WORK = HERE / ".work"
 
 NAMES = (
     "commit_cost",
+    "delta",
+    "delta_cost",
+    "delta_loading",
     "group_commit",
     "merge_cost",
     "merge_base",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install other people's clients, which the interop tests drive against Penstock's server: Nessie's Python client,
-# its Java client, and Spark with Iceberg. Each goes to a place of its own under build/interop.
+# its Java client, and Spark with Iceberg and with Delta. Each goes to a place of its own under build/interop.
 # Safe to run any number of times. What cannot be installed is named, and its tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,7 +53,9 @@ compile_scenarios() {
 mkdir -p "$interop"
 install_python pynessie || missing "Nessie's Python client"
 { install_java tests/interop/java/pom.xml "$interop/java" && compile_scenarios; } || missing "Nessie's Java client"
-{ install_python spark && install_java tests/interop/spark/pom.xml "$interop/jars"; } || missing "Spark with Iceberg"
+install_python spark || missing "Spark"
+install_java tests/interop/spark/pom.xml "$interop/jars" || missing "Iceberg for Spark"
+install_java tests/interop/delta/pom.xml "$interop/delta" || missing "Delta for Spark"
 
 # Without this mark the next `make test` tries again.
 if [ "$complete" = yes ]; then

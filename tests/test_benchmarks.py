@@ -17,7 +17,7 @@ MACHINE = {"date", "cores", "python", "sqlite", "system", "sync_ms", "others_bus
 def test_a_benchmark_runs_and_keeps_what_it_prints(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if name == "server" and shutil.which("wrk") is None:
+    if name in ("delta", "server") and shutil.which("wrk") is None:
         pytest.skip("there is no wrk on this machine to make load: run `make servers` as root")
     assert main([name, "--quick", "--work", str(tmp_path)]) == 0
     report = read_report(tmp_path / "quick" / f"{name}.json")

@@ -152,3 +152,60 @@ def test_the_doctor_passes_an_alarm_on(terminal: Terminal, orders: str) -> None:
     checks = {one["name"]: one for one in terminal.json("doctor", status=1)["checks"]}
     assert checks["Delta tables"]["state"] == "failed"
     assert foreign.read_text() == "{}"
+
+
+@anywhere
+def test_a_table_that_is_adopted_already_is_said_to_be(terminal: Terminal, orders: str) -> None:
+    assert terminal("delta", "adopt", orders, "--table", "sales.orders").lines[0] == (
+        "sales.orders is adopted already, and at version 1"
+    )
+    assert terminal.json("delta", "adopt", orders, "--table", "sales.orders")["repeated"] is True
+
+
+@anywhere
+def test_what_is_wrong_with_a_new_table_comes_with_no_advice_about_other_commands(terminal: Terminal) -> None:
+    wrong = terminal("delta", "create", "sales.new", "day:date", "--partition-by", "week", status=1).err
+    assert "'week' is not in the schema" in wrong
+    assert "penstock put" not in wrong
+    terminal("delta", "create", "sales.new", "day:date")
+    exists = terminal("delta", "create", "sales.new", "day:date", status=3).err
+    assert "exists already" in exists
+    assert "'overwrite' replaces" in exists
+    assert "penstock log" not in exists
+
+
+def test_all_tables_are_published_that_can_be(terminal: Terminal) -> None:
+    line = '{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":0,"dataChange":true}}'
+    settings = penstock.Settings(publish_wait_s=0.0, publish_close_s=0.0)
+    with penstock.open(terminal.place, settings=settings) as lake:
+        for key in ("a", "b"):
+            table = lake.create_table(key, data=ROWS)
+            table.backfill_to_version()
+            place = Path(table.location) / "_delta_log"
+            if key == "a":
+                (place / f"{2:020}.json").write_text("{}")  # not the lake's
+            place.rename(place.with_name("aside"))
+            place.write_text("no directory")  # storage that takes no more files
+            table.append_actions(line)
+        places = [Path(lake.table(key).location) for key in ("a", "b")]
+    for one in places:
+        (one / "_delta_log").unlink()
+        (one / "aside").rename(one / "_delta_log")
+    ran = terminal("delta", "publish", status=1)
+    assert f"{2:020}.json" in ran.err
+    assert [line.split()[:3] for line in ran.lines[:2]] == [["a", "v2", "1"], ["b", "v2", "published"]]
+    assert deltalake.DeltaTable(places[1]).version() == 2
+
+
+def test_recovering_names_the_lake_that_the_table_names(terminal: Terminal, tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "lost") as lost:
+        table = lost.create_table("sales.orders", data=ROWS)
+        table.backfill_to_version()
+        place = Path(table.location)
+    terminal("root", "add", str(place.parent))
+    assert f"--lost {lost.id}" in terminal("delta", "recover", str(place), status=2).err
+    assert "--any" in terminal("delta", "recover", str(tmp_path), status=2).err
+    terminal("delta", "recover", str(place), "--any", "--table", "a.b", "--prefix", "c", status=2)
+    terminal("delta", "recover", str(place), "--any", "--lost", lost.id, status=2)
+    ran = terminal("delta", "recover", str(place), "--lost", lost.id, "--table", "web.orders")
+    assert ran.lines[0].startswith("recovered web.orders up to version 1")

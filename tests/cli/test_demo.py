@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+import penstock
+from penstock.cli.commands.demo_delta import append_to_both, create_tables
 from tests.cli.conftest import Terminal
 
 
@@ -16,6 +20,8 @@ def test_the_demo_tells_its_story_and_leaves_a_sound_lake(tmp_path: Path) -> Non
     told = terminal.plain("demo", str(terminal.place))
     assert told.err == ""
     for part in ("FILES_TABLE", "conflict", "To take one side", "merged as", "●─╮", "reverted", "catalogue"):
+        assert part in told.out
+    for part in ("shop.payments  v1 → v2  clean", "shop.payments: version 2, 3 rows"):
         assert part in told.out
     commands = [line.strip() for line in told.lines if line.startswith("  penstock --lake")]
     assert len(commands) == 3
@@ -29,8 +35,11 @@ def test_every_command_that_the_demo_shows_is_one(tmp_path: Path) -> None:
     told = Terminal(tmp_path).plain("demo", str(tmp_path / "demo"))
     shown = [shlex.split(line)[2:] for line in told.lines if line.startswith("$ penstock ")]
     replayed = Terminal(tmp_path / "replayed")
-    # The first load is told in Python; the same four tables, one by one.
+    # What is told in Python comes first here.
     replayed.put("sales.orders", "1")
+    with penstock.open(replayed.place) as lake:
+        create_tables(lake, pa)
+        append_to_both(lake, pa)
     for command in shown:
         replayed(*command, status=3 if "--dry-run" in command else 0)
     assert len(shown) >= 10
@@ -51,6 +60,17 @@ def test_without_a_directory_it_names_the_one_that_it_keeps(
     (place,) = tmp_path.iterdir()
     assert f"The lake is in {place}. Three things to try on it:" in told.lines
     assert (place / "penstock.db").exists()
+
+
+def test_without_the_delta_extra_the_demo_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    terminal = Terminal(tmp_path / "demo")
+    told = terminal.plain("demo", str(terminal.place))
+    assert "pip install penstock[delta]" in told.out
+    assert "delta cat" not in told.out
+    assert terminal.json("fsck")["sound"] is True
 
 
 def test_the_demo_in_json_only_says_where_the_lake_is(tmp_path: Path) -> None:

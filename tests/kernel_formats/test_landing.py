@@ -95,19 +95,52 @@ def test_formats_are_told_which_branch_is_the_default_one(journals: JournalForma
     assert [one.branch for one in journals.published] == ["main", "dev"]
 
 
-@pytest.mark.parametrize("way", ["merge", "transplant", "rebase"])
-def test_a_repetition_tells_nobody_anything(lake: Lake, journals: JournalFormat, way: str) -> None:
+@pytest.mark.parametrize("way", ["commit", "merge", "transplant"])
+def test_a_repetition_tells_formats_once_more_since_whoever_landed_it_may_have_died(
+    lake: Lake, journals: JournalFormat, way: str
+) -> None:
     repeat: dict[str, Callable[[], object]] = {
+        "commit": lambda: lake.commit([append("diary", "four")], idempotency_key="k"),
         "merge": lambda: lake.merge("dev", "main", idempotency_key="k"),
         "transplant": lambda: lake.transplant("dev", "main", idempotency_key="k"),
-        "rebase": lambda: lake.rebase("dev", "main", idempotency_key="k"),
     }
     lake.commit([append("diary", "one")])
     lake.branch("dev").create().commit([append("diary", "two")])
     lake.commit([append("diary", "three")])
-    repeat[way]()
     journals.published.clear()
     repeat[way]()
+    told = list(journals.published)
+    assert len(told) == 1
+    repeat[way]()
+    assert journals.published == told * 2
+
+
+def test_a_repetition_tells_how_a_table_is_by_now(lake: Lake, journals: JournalFormat) -> None:
+    dev = lake.branch("dev").create()
+    first = dev.commit([append("diary", "one")], idempotency_key="k")
+    dev.commit([append("diary", "two")])
+    newest = journals.published[-1]
+    again = dev.commit([append("diary", "one")], idempotency_key="k")
+    assert again.id == first.id
+    assert journals.published[-1] == newest._replace(commit=first.object_id)
+
+
+def test_what_a_repetition_cannot_publish_does_not_fail_it(lake: Lake, journals: JournalFormat) -> None:
+    def fail() -> None:
+        raise OSError("the bucket is away")
+
+    first = lake.commit([append("diary", "one")], idempotency_key="k")
+    journals.during_landed = fail
+    assert lake.commit([append("diary", "one")], idempotency_key="k").id == first.id
+
+
+def test_a_repeated_rebase_tells_nobody_anything(lake: Lake, journals: JournalFormat) -> None:
+    lake.commit([append("diary", "one")])
+    lake.branch("dev").create().commit([append("diary", "two")])
+    lake.commit([append("diary", "three")])
+    lake.rebase("dev", "main", idempotency_key="k")
+    journals.published.clear()
+    lake.rebase("dev", "main", idempotency_key="k")
     assert journals.published == []
 
 

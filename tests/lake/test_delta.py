@@ -17,7 +17,7 @@ from penstock import Settings
 from penstock.errors import AdministratorError, CommitConflict, InvalidRequest, PenstockError
 from penstock.formats.delta.lines.intents import Create, change
 from penstock.lake import delta
-from penstock.lake.delta_tables import schema_text
+from penstock.lake.delta_rows import schema_text
 from penstock.lake.lake import Lake
 from tests.servers.s3 import S3Place
 

@@ -435,3 +435,24 @@ def test_the_author_is_the_user_unless_told_otherwise(
     with penstock.open(tmp_path, author="") as lake:
         commit = lake.branch().put("c", table())
         assert (commit.author, repr(commit)) == ("", f"<Commit {commit.id[:8]} 'put c' by nobody>")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sqlite:/x", "sqlite:///x"),
+        ("rocksdb:/x", "rocksdb:///x"),
+        ("FILE:/x", "file:///x"),
+        ("s3:/bucket/x", "s3://bucket/x"),
+        ("postgresql:host/x", "postgresql://host/x"),
+        ("https:/host", "https://host"),
+    ],
+)
+def test_a_url_with_too_few_slashes_makes_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, meant: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for make in (penstock.open, penstock.init):
+        with pytest.raises(InvalidRequest, match=f"write it as {meant}$"):
+            make(written)
+    assert _files(tmp_path) == []

@@ -14,12 +14,14 @@ import pytest
 
 import penstock
 from penstock.errors import (
+    AdministratorError,
     CommitConflict,
     IdempotencyKeyReused,
     InvalidRequest,
     KeyNotFound,
     LocationRefused,
     NotManaged,
+    PenstockError,
     TableConflict,
     TableNotFound,
     VersionNotFound,
@@ -27,11 +29,12 @@ from penstock.errors import (
 from penstock.formats.delta.protocol.actions import Add
 from penstock.lake import delta
 from penstock.lake.calls import GetOutcome
-from penstock.lake.delta_calls import CommitTables, TableCommit
+from penstock.lake.delta_calls import CommitTables, GetTableStatus, TableCommit
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.lake.table import Table
 from penstock.model.content import IcebergTable
+from penstock.model.keys import Key
 from penstock.server.native import NATIVE
 from penstock.testing.threads import at_once
 from tests.server.running import local
@@ -373,3 +376,176 @@ def test_of_many_who_commit_one_version_one_does_and_the_others_are_told(lake: L
     (winner,) = {one.path for one in orders.snapshot().files() if one.path.startswith("by-")}
     assert told.count(winner) == 1
     assert all(winner in one for one in told)
+
+
+def test_a_table_tells_what_it_is(lake: Lake, orders: Table) -> None:
+    assert orders.version == 1
+    assert Path(orders.location).is_dir()
+    assert [field.name for field in orders.schema.fields] == ["day", "amount"]
+    assert orders.properties["delta.managedCommitOwnerName"] == "penstock"
+    assert [one.version for one in orders.history()] == [1, 0]
+    orders.append(days("3"))
+    pinned = lake.at("main~1").table("sales.orders")
+    assert (orders.version, pinned.version) == (2, 1)
+
+
+def test_several_tables_get_their_rows_in_one_commit(lake: Lake, orders: Table) -> None:
+    returns = lake.create_table("sales.returns", data=days("1"))
+    both = {"sales.orders": days("3"), "sales.returns": days("4")}
+    done = lake.delta.append(both, message="both", idempotency_key="once")
+    assert [(str(one.key), one.version) for one in done.tables] == [("sales.orders", 2), ("sales.returns", 2)]
+    assert lake.delta.append(both, idempotency_key="once").commit == done.commit
+    assert (read_days(orders), read_days(returns)) == (["1", "2", "3"], ["1", "4"])
+    with pytest.raises(InvalidRequest):
+        lake.delta.append({"sales.orders": days("5"), "sales.returns": rows(other=[1])})
+    assert (orders.version, returns.version) == (2, 2)
+
+
+def test_actions_of_several_tables_are_given_by_key(lake: Lake, orders: Table) -> None:
+    returns = lake.create_table("sales.returns", data=days("1"), partition_by="day")
+    done = lake.delta.commit(
+        {"sales.orders": [add("a")], "sales.returns": [add("a")]}, versions={"sales.orders": 2}
+    )
+    assert [one.version for one in done.tables] == [2, 2]
+    with pytest.raises(TableConflict):
+        lake.delta.commit(
+            {"sales.orders": [add("b")], "sales.returns": [add("b")]}, versions={"sales.orders": 2}
+        )
+    assert (orders.version, returns.version) == (2, 2)
+
+
+def test_first_rows_that_cannot_be_had_leave_no_table_in_the_way_of_the_next_try(lake: Lake) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from days("1").to_batches()
+        raise OSError("the rows end here")
+
+    with pytest.raises(OSError, match="end here"):
+        lake.create_table("sales.new", data=pa.RecordBatchReader.from_batches(days("1").schema, broken()))
+    assert not lake.table("sales.new").exists
+    assert read_days(lake.create_table("sales.new", data=days("1"))) == ["1"]
+
+
+def test_first_rows_that_others_have_written_besides_are_not_taken_back(lake: Lake) -> None:
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        lake.table("sales.new").append(days("other"))
+        yield from days("1").to_batches()
+        raise OSError("the rows end here")
+
+    data = pa.RecordBatchReader.from_batches(days("1").schema, interrupted())
+    with pytest.raises(OSError, match="end here"):
+        lake.create_table("sales.new", data=data)
+    assert read_days(lake.table("sales.new")) == ["other"]
+
+
+def test_rows_that_do_not_fit_a_schema_are_refused_before_anything_is_created(lake: Lake) -> None:
+    before = lake.resolve()
+    with pytest.raises(InvalidRequest, match="extra"):
+        lake.create_table("sales.new", schema=days("1").schema, data=rows(day=["1"], extra=[1]))
+    with pytest.raises(InvalidRequest, match="a list"):
+        lake.create_table("sales.new", schema=days("1").schema, data=["1"])
+    assert lake.resolve() == before
+
+
+def test_a_table_that_exists_names_what_to_do_instead(lake: Lake, orders: Table) -> None:
+    with pytest.raises(CommitConflict, match=r"(?s)exists already.*'append' adds.*'overwrite' replaces"):
+        lake.create_table("sales.orders", data=days("1"))
+    assert read_days(orders) == ["1", "2"]
+
+
+def test_an_index_of_pandas_is_a_column_if_it_has_a_name(lake: Lake) -> None:
+    told = b'{"index_columns": ["__index_level_0__", "store"]}'
+    frame = pa.table({"day": ["1"], "__index_level_0__": [7], "store": ["Delft"]})
+    table = lake.create_table("t", data=frame.replace_schema_metadata({b"pandas": told}))
+    table.append(frame.replace_schema_metadata({b"pandas": told}))
+    assert table.to_arrow().to_pylist() == [{"day": "1", "store": "Delft"}] * 2
+    with pytest.raises(InvalidRequest, match="__index_level_0__"):
+        table.append(frame)  # by nobody's word an index
+
+
+@pytest.mark.parametrize(
+    "inside",
+    ["", "a", "a/sub", "a/_delta_log", "a/_penstock/x", "b/_delta_log/00000000000000000000.json/x", "above"],
+)
+def test_no_table_is_created_where_it_gets_in_the_way_of_another(
+    own: Lake, lake: Lake, tmp_path: Path, inside: str
+) -> None:
+    tables = tmp_path / "tables"
+    own.create_table("hr.pay", schema=days("1").schema, location=str(tables / "a"))
+    own.create_table("hr.bonus", schema=days("1").schema, location=str(tables / "above" / "one"))
+    before = lake.resolve()
+    with pytest.raises(LocationRefused) as refused:
+        lake.create_table("sales.new", schema=days("1").schema, location=str(tables / inside))
+    assert "hr." not in refused.value.message
+    assert lake.resolve() == before
+    lake.create_table("sales.new", schema=days("1").schema, location=str(tables / "apart"))
+
+
+def test_no_table_is_created_in_the_place_that_another_was_given(lake: Lake) -> None:
+    lake.branch("dev").create()
+    there = lake.create_table("hr.pay", data=days("1"), branch="dev")  # main does not know of it
+    for place in (there.location, f"{there.location}/x", lake.warehouse):
+        with pytest.raises(LocationRefused):
+            lake.create_table("sales.new", schema=days("1").schema, location=place)
+
+
+def test_a_table_inside_another_is_not_adopted(lake: Lake, orders: Table) -> None:
+    place = f"{orders.location}/sub"
+    deltalake.write_deltalake(place, days("1"))
+    with pytest.raises(LocationRefused):
+        lake.delta.adopt(place, "sub")
+
+
+def test_a_place_that_takes_no_files_is_not_promised_anything(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "file").touch()
+    before = lake.resolve()
+    with pytest.raises(PenstockError):
+        lake.create_table("t", schema=days("1").schema, location=str(tmp_path / "tables" / "file" / "t"))
+    assert lake.resolve() == before
+
+
+def test_a_relative_path_is_adopted_and_once_it_is_that_is_said(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deltalake.write_deltalake(tmp_path / "tables" / "free", days("1"))
+    monkeypatch.chdir(tmp_path)
+    first = lake.delta.adopt(Path("tables/free"))
+    again = lake.delta.adopt("tables/free")
+    assert (first.repeated, again.repeated, again.version) == (False, True, 1)
+
+
+def test_what_stands_against_one_table_keeps_no_other_from_being_published(lake: Lake) -> None:
+    made = [lake.create_table(key, data=days("1"), partition_by="day") for key in ("a", "b", "c")]
+    places = [Path(table.location) for table in made]
+    assert [one.published for one in lake.delta.publish()] == [1, 1, 1]
+    foreign = places[0] / "_delta_log" / f"{2:020}.json"
+    foreign.write_text("{}")
+    for table in made:
+        table.append_actions([add("x")])
+    with pytest.raises(AdministratorError, match=foreign.name):
+        lake.delta.publish()
+    assert [deltalake.DeltaTable(place).version() for place in places[1:]] == [2, 2]
+    assert [str(key) for key, one in lake.delta.publish_each() if isinstance(one, PenstockError)] == ["a"]
+
+
+def test_the_status_comes_in_pages(lake: Lake) -> None:
+    for key in ("a", "b.c", "d"):
+        lake.create_table(key, data=days("1"))
+    lake.catalogue.page_max = 1
+    assert [str(one.key) for one in lake.delta.status()] == ["a", "b.c", "d"]
+    found = lake.do(GetTableStatus(after=Key("a"), limit=1))
+    assert [str(one.key) for one in found] == ["b.c"]
+    with pytest.raises(InvalidRequest, match="limit"):
+        lake.do(GetTableStatus(limit=-1))
+
+
+def test_a_recovered_table_is_called_as_in_the_lost_lake(lake: Lake, tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "lost") as lost:
+        table = lost.create_table("sales.eu.orders", data=days("1"))
+        table.backfill_to_version()
+        place = table.location
+        deltalake.write_deltalake(tmp_path / "lost" / "warehouse" / "free", days("1"))
+        lost.delta.adopt(tmp_path / "lost" / "warehouse" / "free", "x.y")
+    lake.add_root(str(tmp_path / "lost" / "warehouse"))
+    assert str(lake.delta.recover(place, lost=lost.id).key) == "sales.eu.orders"
+    assert str(lake.delta.recover(tmp_path / "lost" / "warehouse" / "free").key) == "free"

@@ -30,7 +30,7 @@ from tests.server.running import Local, local
 
 R = TypeVar("R")
 
-PLACE = "postgresql://ada@db.internal:5432/lake"
+PLACE = "postgresql://zoe@db.internal:5432/lake"
 ROUTES = ["/api/penstock/v1/references", "/api/v2/trees", "/api/v1/trees"]
 
 
@@ -68,7 +68,7 @@ def failing(lake: Lake, error: PenstockError) -> Iterator[tuple[Local, dict[str,
 ERRORS = [
     Unavailable(f"{PLACE} cannot be reached: db.internal:5432 refused", url=PLACE),
     OutcomeUnknown(f"{PLACE} did not answer", key="k", name="main"),
-    Denied(f"{PLACE} refuses: password of ada"),
+    Denied(f"{PLACE} refuses: password of zoe"),
     Damaged(f"{PLACE} is damaged", url=PLACE),
     UnsupportedFormat(f"{PLACE} has schema version 9"),
     LakeNotFound(f"there is no lake at {PLACE} any more", url=PLACE),
@@ -87,7 +87,7 @@ def test_only_administrators_are_told_where_the_store_is(
         for name in ("nobody", "reader"):
             assert told[name].status >= 400
             assert b"db.internal" not in told[name].body
-            assert b"ada" not in told[name].body
+            assert b"zoe" not in told[name].body
         assert b"db.internal" in told["admin"].body
 
 

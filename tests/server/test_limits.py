@@ -16,6 +16,7 @@ from penstock.lake.lake import Lake
 from penstock.model.tokens import Grant, Role
 from penstock.server.access.caller import Caller
 from penstock.server.limits import Limits
+from penstock.server.native import NATIVE
 from penstock.server.routes import Ask, Route
 from tests.server.running import Client, Reply, local, read_all
 from tests.server.trying import Trial, trial_api
@@ -41,6 +42,13 @@ def test_a_body_that_is_declared_too_large_is_refused_before_it_is_sent(lake: La
             answered = connection.recv(1000)
         assert answered.startswith(b"HTTP/1.1 413")
         assert server.ask("POST", "/try/notes", b" " * 987 + b'{"text": "a"}').status == 200
+
+
+def test_actions_that_are_too_many_for_a_body_are_refused_as_such(lake: Lake) -> None:
+    with local(lake.catalogue, [NATIVE], limits=Limits(body_max_bytes=1000)) as server:
+        body = b'{"tables": [{"key": "t", "actions": "' + b" " * 1000 + b'"}]}'
+        assert server.ask("POST", "/api/penstock/v1/delta/commits", body).status == 413
+        assert server.ask("POST", "/api/penstock/v1/delta/tables", body).status == 413
 
 
 def test_a_body_of_unknown_size_is_refused_when_it_has_become_too_large(lake: Lake, trial: Trial) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.errors import Denied, Unavailable
+from penstock.errors import InvalidRequest
 from penstock.storage.buckets import Refused, Tag, Unanswered
 from penstock.storage.local import UNFINISHED, LocalBucket
 
@@ -92,9 +93,49 @@ def test_what_a_killed_process_left_is_cleared_away(bucket: LocalBucket, tmp_pat
     assert found.data == b"data"
 
 
-def test_a_directory_that_cannot_be_used_is_said_to_be_so(tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_named_and_trying_again_not_advised(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     bucket = LocalBucket(tmp_path / "file" / "lake")
-    with pytest.raises((Denied, Unavailable), match="cannot be used"):
+    with pytest.raises(InvalidRequest, match=r"/file cannot be used"):
         asyncio.run(bucket.put("key", b""))
+    bucket.close()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["x" * 300, "d/" + "x" * 300, "/".join(["y" * 200] * 30), "a/" * 2500 + "z", "folder", "file/below"],
+    ids=["long", "long below", "long path", "deep", "folder", "below a file"],
+)
+def test_a_name_that_cannot_be_is_refused_and_not_said_to_be_a_trouble_that_passes(
+    bucket: LocalBucket, tmp_path: Path, key: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InvalidRequest, match="cannot be used") as caught:
+        asyncio.run(bucket.put(key, b"data"))
+    assert len(str(caught.value)) < 500
+    assert not list((tmp_path / UNFINISHED).iterdir())
+
+
+def test_a_folder_is_no_file(bucket: LocalBucket, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    assert asyncio.run(bucket.get("folder")) is None
+    assert asyncio.run(bucket.head("folder")) is None
+    assert asyncio.run(bucket.size("folder")) is None
+    assert asyncio.run(bucket.get_range("folder", 0, 1)) is None
+
+
+@pytest.mark.parametrize("gone", [".", "log", "log/deep", UNFINISHED])
+def test_folders_that_somebody_removed_are_made_again(tmp_path: Path, gone: str) -> None:
+    root = tmp_path / "table"
+    bucket = LocalBucket(root)
+    asyncio.run(bucket.put("log/deep/first", b"1", "absent"))
+    shutil.rmtree(root / gone)
+    asyncio.run(bucket.put("log/deep/second", b"2", "absent"))
+    shutil.rmtree(root / gone)
+    assert asyncio.run(bucket.put_all([("log/deep/third", b"3"), ("log/deep/fourth", b"4")])) == 2
+    shutil.rmtree(root / gone)
+    asyncio.run(bucket.delete(["log/deep/third"]))
+    asyncio.run(bucket.put("log/deep/fifth", b"5"))
+    assert (root / "log/deep/fifth").read_bytes() == b"5"
     bucket.close()

@@ -46,7 +46,7 @@ def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
         return _about_missing_lake(error)
     if isinstance(error, errors.OutcomeUnknown):
         return _about_doubt(error.details.get("key"), error.details.get("name"))
-    if isinstance(error, errors.TableConflict):
+    if isinstance(error, errors.TableConflict) or _is_about_delta(error):
         return ""  # the message says what to do
     if isinstance(error, errors.CommitConflict) and error.conflicts:
         return _about_conflict(error.conflicts[0])
@@ -55,6 +55,13 @@ def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
     known = ADVICE | BEHIND_SERVER if behind_server else ADVICE
     found = next((known[kind] for kind in type(error).__mro__ if kind in known), "")
     return "" if _says(error, found) else found
+
+
+def _is_about_delta(error: errors.PenstockError) -> bool:
+    """Whether an error that other commands have as well was met with a Delta table, and says enough of it."""
+    if isinstance(error, errors.InvalidContent):
+        return "problems" in error.details  # of the actions of a commit
+    return isinstance(error, errors.CommitConflict) and "'append' adds" in error.message
 
 
 def _says(error: errors.PenstockError, text: str) -> bool:

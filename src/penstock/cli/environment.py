@@ -14,7 +14,8 @@ NO_COLOR: Final = "NO_COLOR"
 COMPLETE: Final = "_PENSTOCK_COMPLETE"
 
 MEANINGS: Final = {
-    LAKE: "Where the lake is, for commands that are not told by `--lake`.",
+    LAKE: "Where the lake is, for commands that are not told by `--lake`. `penstock.open_table` follows a "
+    "table to this address, if the table names it.",
     AUTHOR: "Who commits, for commands that are not told by `--author`. Else the user's name, "
     "or behind a server the token's.",
     TOKEN: "What a server knows the caller by, for lakes behind `http://` and `https://`.",
@@ -24,5 +25,5 @@ MEANINGS: Final = {
     NO_COLOR: "If set to anything, output has no colours, not even on a terminal.",
 }
 
-FOR_PROGRAMS_TOO: Final = (TOKEN, TOKEN_FILE, INSECURE)
+FOR_PROGRAMS_TOO: Final = (LAKE, TOKEN, TOKEN_FILE, INSECURE)
 """What ``penstock.open`` reads as well; the others are for commands only."""

@@ -686,6 +686,8 @@ class DeltaTable(Shape, frozen=True, kw_only=True):
     """The version that it was done with."""
     commit: str
     """The lake's commit that did it."""
+    repeated: bool = False
+    """Whether it was adopted already, so that nothing had to be done."""
 
     @classmethod
     def of(cls, made: TableMade) -> DeltaTable:
@@ -695,6 +697,7 @@ class DeltaTable(Shape, frozen=True, kw_only=True):
             location=made.location,
             version=made.version,
             commit=made.commit,
+            repeated=made.repeated,
         )
 
 

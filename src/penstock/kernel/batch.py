@@ -295,7 +295,8 @@ class Batch:
             who=landed[0].author,
             landed=tuple(landed),
         )
-        row = row_of(msgspec.structs.replace(reference, head=chain.tip, log=one, position=entry.position))
+        tip = chain.tip  # the chain goes on with the next batch while this one is swapped
+        row = row_of(msgspec.structs.replace(reference, head=tip, log=one, position=entry.position))
         position = self._settled_position(reference)
         receipts = self._receipts(reference, position, entry.time_us)
 
@@ -329,6 +330,7 @@ class Batch:
             else:
                 self._flight.has_landed = True
                 self._flight.is_over.set()
+            self._answers = [(ticket, _at(answer, tip)) for ticket, answer in self._answers]
             self._answers += outcomes
             self._answer()
             return None
@@ -395,6 +397,11 @@ class Batch:
             else:
                 ticket.error = answer
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
+
+
+def _at(answer: BaseException | Outcome, head: ObjectId) -> BaseException | Outcome:
+    """The answer to a request that had nothing to do: that may rest on others of its batch."""
+    return answer._replace(head=head) if isinstance(answer, Outcome) and not answer.commits else answer
 
 
 def _restore(doubts: list[tuple[Ticket, bool]]) -> None:

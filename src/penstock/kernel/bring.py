@@ -148,9 +148,7 @@ class Bringing:
         how = self._options.of(meeting.key)
         if self._is_as_expected(meeting, how) and how.mode is not MergeMode.DROP:
             if how.content is not None:
-                sides = map(self._content, (meeting.was, meeting.wanted, meeting.now))
-                self._edit.check_held(meeting.key, how.content, *sides)
-                self._restore(meeting, how.content)
+                self._take(meeting, how.content)
             elif meeting.now == meeting.wanted:
                 pass
             elif how.mode is MergeMode.FORCE:
@@ -164,6 +162,23 @@ class Bringing:
             after=self._edit.content(meeting.stored),
             conflicts=tuple(self._edit.conflicts[met:]),
         )
+
+    def _take(self, meeting: Meeting, given: AnyContent) -> None:
+        """Bring a key into a state that the request gives, if it may.
+
+        A managed table takes one of the states that are known of it. Any other one is a raw put, which its
+        format has to admit.
+        """
+        sides = [self._content(one) for one in (meeting.was, meeting.wanted, meeting.now)]
+        self._edit.check_held(meeting.key, given, *sides)
+        managing = self._formats.managing(given, sides[-1])
+        if managing is not None and given not in sides:
+            try:
+                managing.admit(self._edit.table(meeting.key, sides[-1], given), given)
+            except Refused as refused:
+                self._edit.refuse(meeting.key, refused)
+                return
+        self._restore(meeting, given)
 
     def _content(self, value: Value | None) -> AnyContent | None:
         return self._edit.decoded(value)
@@ -204,7 +219,7 @@ class Bringing:
     def _restore(self, meeting: Meeting, wanted: AnyContent | None) -> None:
         """Bring a key into a given state, by its format if it has one."""
         target = self._content(meeting.now)
-        managing = self._formats.managing(wanted or target)
+        managing = self._formats.managing(wanted, target)
         if managing is None:
             identity = target.id if target is not None else None
             self._edit.put(meeting.stored, wanted, identity)

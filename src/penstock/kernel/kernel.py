@@ -34,10 +34,11 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.history import History
+from penstock.kernel.landing import Landing
 from penstock.kernel.ledger import find_table
 from penstock.kernel.measure import measured
 from penstock.kernel.merge import MergeRequest
-from penstock.kernel.moves import check_move
+from penstock.kernel.moves import changed_tables, check_move
 from penstock.kernel.objects import Objects
 from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import Rebase
@@ -227,20 +228,23 @@ class Kernel:
         """
         _ = request.digest  # here, so that what cannot be hashed is this caller's problem alone
         with measured(self.meter, branch, request.event.value):
-            if (known := self._landed_before(branch, request)) is not None:
-                return known
-            try:
-                outcome = self._submit(branch, request)
-            except (ConflictError, RequestError):
-                known = self._known(branch, request)
-                if known is None:
-                    raise
-                return known
+            outcome = self._landed_before(branch, request) or self._tried(branch, request)
         if not outcome.commits:
-            return self._known(branch, request) or outcome
-        if not outcome.repeated:
+            outcome = self._known(branch, request) or outcome
+        if outcome.repeated:
+            self._follow_again(branch, outcome.commits)
+        elif outcome.commits:
             self.follow(request, list(outcome.commits))
         return outcome
+
+    def _tried(self, branch: str, request: Request) -> Outcome:
+        try:
+            return self._submit(branch, request)
+        except (ConflictError, RequestError):
+            known = self._known(branch, request)
+            if known is None:
+                raise
+            return known
 
     def _submit(self, branch: str, request: Request) -> Outcome:
         tries = Tries(self.settings)
@@ -277,6 +281,26 @@ class Kernel:
         """Have formats publish what landed. It is visible already, so no problem here can take it back."""
         try:
             request.landed(commits)
+        except Exception:
+            logger.exception("what follows commit %s is not finished yet", commits[-1].hex())
+
+    def _follow_again(self, branch: str, commits: Sequence[ObjectId]) -> None:
+        """The same for commits that landed before: whoever made them may have died right then.
+
+        Formats are told how the tables are by now, since nobody should go back to what they were.
+        """
+        if not self.formats or not commits:
+            return
+        try:
+            state = self.state(self.references.get(branch).head)
+            landing = Landing(self.formats, branch)
+            for one in commits:
+                changed = changed_tables(self.formats, self.objects, one)
+                now = {key: content_of(self.objects, state.get(key.encode())) for key in changed}
+                landing.add({key: change._replace(after=now[key]) for key, change in changed.items()})
+            landing.tell(commits)
+        except ReferenceNotFound:
+            pass  # the branch is gone, and its tables with it
         except Exception:
             logger.exception("what follows commit %s is not finished yet", commits[-1].hex())
 

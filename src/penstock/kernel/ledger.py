@@ -4,6 +4,9 @@ A table's files are in one place, so a branch has it at one key at most: a secon
 histories. And a table that is brought back goes on from where it was dropped, which its old content alone
 does not tell. Both are looked up by the table's id, under reserved keys of the map itself; so each commit has
 the ledger that goes with it. It is written only where a table is created, dropped or renamed.
+
+It also notes which table was the last one to come to a location. Two tables there would write to each other's
+files, and one that was dropped does not know what another one has written since.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.kernel.format import Format, Formats
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import AnyContent, Unknown, content_bytes, decode_content
-from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.content import AnyContent, ManagedTable, Unknown, content_bytes, decode_content
+from penstock.model.encoding import ObjectId, decoder, digest, encode
 from penstock.model.keys import RESERVED, Key
 
 LEDGER: Final = RESERVED + b"table\0"
 """The stored keys that begin so are the ledger's; the table's id follows, in hexadecimal digits."""
+PLACES: Final = RESERVED + b"place\0"
+"""And these are its locations; the hash of one follows, and the content there has its table's id."""
 TYPE_NAME: Final = "PENSTOCK_LEDGER"
 """An entry is a content like any other, so that whatever walks over the map can read it."""
 
@@ -52,6 +57,11 @@ _decode = decoder(Whereabouts).decode
 def ledger_key(identity: UUID) -> bytes:
     """The reserved key of a table's entry."""
     return LEDGER + identity.hex.encode()
+
+
+def place_key(location: str) -> bytes:
+    """The reserved key of a location's entry."""
+    return PLACES + digest("place", location.rstrip("/").encode()).hex().encode()
 
 
 def whereabouts(look: Look, identity: UUID) -> Whereabouts | None:
@@ -92,6 +102,8 @@ class Ledger:
         self._look = look
         self._left: dict[UUID, tuple[Key, AnyContent]] = {}
         self._arrived: dict[UUID, list[Key]] = {}
+        self._locations: dict[UUID, str] = {}
+        """Of those that arrive."""
         for key, change in tables.items():
             was, now = _managed_id(formats, change.before), _managed_id(formats, change.after)
             if was == now:
@@ -100,20 +112,40 @@ class Ledger:
                 self._left[was] = key, change.before
             if now is not None:
                 self._arrived.setdefault(now, []).append(key)
+                if isinstance(change.after, ManagedTable) and change.after.location:
+                    self._locations[now] = change.after.location
 
     @property
     def touched(self) -> set[bytes]:
         """The reserved keys of the tables that come, go or move."""
-        return {ledger_key(one) for one in self._left.keys() | self._arrived.keys()}
+        tables = {ledger_key(one) for one in self._left.keys() | self._arrived.keys()}
+        return tables | {place_key(location) for location in self._locations.values()}
 
     def conflicts(self) -> Iterator[Conflict]:
-        """The keys at which a table would be a second time."""
+        """The keys at which a table would be a second time, or be where another one is."""
+        for identity, location in self._locations.items():
+            if (why := self._why_not_at(identity, location)) is not None:
+                yield Conflict(ConflictKind.FORMAT, self._arrived[identity][0], why=why)
         for identity, (first, *others) in self._arrived.items():
             known = find_table(self._look, identity) or first
             for key in (first, *others):
                 if key != known:
                     why = f"is already in the lake, as '{known}'"
                     yield Conflict(ConflictKind.FORMAT, key, why=why)
+
+    def _why_not_at(self, identity: UUID, location: str) -> str | None:
+        """Why a table cannot come to a location, if so."""
+        entry = self._look(place_key(location))
+        known = {entry.id} if entry is not None and entry.id is not None else set()
+        also = {one for one, place in self._locations.items() if place_key(place) == place_key(location)}
+        others = (known | also) - {identity}
+        for other in sorted(others):
+            keys = [find_table(self._look, other), *self._arrived.get(other, ())]
+            if found := next(filter(None, keys), None):
+                return f"is at {location}, where '{found}' is already"
+        if others and whereabouts(self._look, identity) is not None:
+            return f"was at {location}, which has become another table's since; it cannot go on from there"
+        return None
 
     def entries(self) -> Iterator[tuple[bytes, AnyContent]]:
         """The entries that tell where these tables are from now on."""
@@ -123,6 +155,8 @@ class Ledger:
                 yield _entry(identity, dropped, content.objects)
         for identity, keys in self._arrived.items():
             yield _entry(identity, Whereabouts(keys[0].encode()))
+        for identity, location in self._locations.items():
+            yield place_key(location), Unknown(id=identity, type_name=TYPE_NAME)
 
 
 def _entry(identity: UUID, where: Whereabouts, held: tuple[ObjectId, ...] = ()) -> tuple[bytes, AnyContent]:

@@ -1,10 +1,14 @@
-"""Moves of the default branch past its queue: whether the formats of managed tables allow them."""
+"""What managed tables become from one commit to another, and whether their formats allow that where the
+default branch is moved past its queue."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Formats
+from penstock.kernel.ledger import TableChange
 from penstock.kernel.objects import Objects
 from penstock.kernel.state import differing, prefix_end
 from penstock.model.encoding import ObjectId
@@ -19,16 +23,28 @@ def check_move(formats: Formats, objects: Objects, reference: Reference, to: Obj
     """
     if not formats or not formats.is_default(reference.name) or reference.head == to:
         return
-    before, after = objects.commit(reference.head), objects.commit(to)
-    for stored, was, now in differing(objects, before, after, prefix_end(RESERVED) or b""):
-        old, new = content_of(objects, was), content_of(objects, now)
-        managing = formats.managing(old, new)
-        why = managing.may_move(old, new) if managing is not None else None
-        if why is not None:
-            key = Key.decode(stored)
+    for key, (managing, old, new) in moved_tables(formats, objects, reference.head, to):
+        if (why := managing.may_move(old, new)) is not None:
             raise InvalidRequest(
                 f"'{reference.name}' cannot be moved to {to.hex()[:8]}: '{key}' {why}\n"
                 "  Revert the commits that are not wanted, or merge those that are: both add to the table.",
                 name=reference.name,
                 key=str(key),
             )
+
+
+def changed_tables(formats: Formats, objects: Objects, commit: ObjectId) -> dict[Key, TableChange]:
+    """What a commit made of managed tables."""
+    return dict(moved_tables(formats, objects, objects.commit(commit).parent, commit))
+
+
+def moved_tables(
+    formats: Formats, objects: Objects, one: ObjectId, other: ObjectId
+) -> Iterator[tuple[Key, TableChange]]:
+    """The managed tables that differ between two commits."""
+    before, after = objects.commit(one), objects.commit(other)
+    for stored, was, now in differing(objects, before, after, prefix_end(RESERVED) or b""):
+        old, new = content_of(objects, was), content_of(objects, now)
+        managing = formats.managing(new, old)
+        if managing is not None:
+            yield Key.decode(stored), TableChange(managing, old, new)

@@ -42,7 +42,9 @@ from penstock.lake.delta_calls import (
 from penstock.model.content import DeltaTable
 
 if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
     from penstock.lake.table import Table
+    from penstock.model.keys import Key
     from penstock.storage.places import Place
 
 SENT_MAX_BYTES: Final = 4 * 1024 * 1024
@@ -64,34 +66,59 @@ def commit(
     actions: Actions,
     *,
     version: int | None = None,
-    read_version: int | None = None,
-    reads: Looked | None = None,
-    replaces: Sequence[Part] | None = None,
     attempt: UUID | None = None,
     said: Said = Said(),
     idempotency_key: str | None = None,
 ) -> Ratified:
     """Ratify actions as a version of the table."""
     branch = writable(table)
-    one = TableCommit(
+    one = table_commit(table, actions, attempt=attempt, version=version)
+    return _ratified(table.lake, (one,), branch, said, idempotency_key)
+
+
+def table_commit(
+    table: Table, actions: Actions, *, attempt: UUID | None = None, version: int | None = None
+) -> TableCommit:
+    """Actions as a part of a commit, which may be of several tables."""
+    return TableCommit(
         key=table.key,
         actions=_sent(table, lines_of(actions)),
         attempt=attempt or uuid4(),
         version=version,
-        read_version=read_version,
-        reads=reads,
-        replaces=None if replaces is None else tuple(replaces),
     )
-    return table.lake.do(
+
+
+def _ratified(
+    lake: Lake, tables: Sequence[TableCommit], branch: str, said: Said, idempotency_key: str | None
+) -> Ratified:
+    return lake.do(
         CommitTables(
-            tables=(one,), branch=branch, said=said, idempotency_key=idempotency_key, who=table.lake.author
+            tables=tuple(tables), branch=branch, said=said, idempotency_key=idempotency_key, who=lake.author
         )
     )
 
 
 def append(table: Table, data: Any, *, said: Said, idempotency_key: str | None) -> Ratified:
     """Add rows. Whatever else lands meanwhile, they are added, unless the table itself was changed."""
-    return _written(table, data, said, idempotency_key, None)
+    branch = writable(table)
+    return append_all(table.lake, [(table, data)], branch, said=said, idempotency_key=idempotency_key)
+
+
+def append_all(
+    lake: Lake,
+    tables: Sequence[tuple[Table, Any]],
+    branch: str | None,
+    *,
+    said: Said,
+    idempotency_key: str | None,
+) -> Ratified:
+    """Add rows to tables of one branch, in one commit."""
+    named = branch if branch is not None else lake.default_branch
+    known = _done_before(lake, [table.key for table, _ in tables], named, idempotency_key)
+    if known is not None:
+        return known
+    written = [_written(table, data, None) for table, data in tables]
+    return _ratified(lake, written, named, said, idempotency_key)
 
 
 def overwrite(
@@ -108,58 +135,51 @@ def overwrite(
         raise InvalidRequest(
             "no partition is named to be overwritten; leave out 'partitions' for all of them"
         )
-    return _written(table, data, said, idempotency_key, lambda metadata: _parts(metadata, chosen))
+    branch = writable(table)
+    if (known := _done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
+        return known
+    written = _written(table, data, lambda metadata: _parts(metadata, chosen))
+    return _ratified(table.lake, (written,), branch, said, idempotency_key)
 
 
-def _written(
-    table: Table,
-    data: Any,
-    said: Said,
-    idempotency_key: str | None,
-    replaces: Callable[[Metadata], tuple[Part, ...]] | None,
-) -> Ratified:
-    """Write rows to files of the table, and ratify these.
+def _written(table: Table, data: Any, replaces: Callable[[Metadata], tuple[Part, ...]] | None) -> TableCommit:
+    """Write rows to files of the table, and return the commit that makes them part of it.
 
     If that is refused, the files stay: they are no part of the table, and whoever refused may have been
     misunderstood.
     """
     from penstock.formats.delta.rows.writing import write_files
+    from penstock.lake.delta_rows import rows_of
 
-    branch = writable(table)
-    if idempotency_key is not None and (known := _done_before(table, branch, idempotency_key)) is not None:
-        return known
-    now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
+    now = table.lake.do(GetTableVersions(key=table.key, at=writable(table), limit=0))
     metadata = parse_action(now.metadata.encode())
     assert isinstance(metadata, Metadata)
     parts = replaces(metadata) if replaces is not None else None
     place = table.lake.places.at(now.location)
-    adds = write_files(place, metadata, data)
+    adds = write_files(place, metadata, rows_of(data))
     if parts:
         _check_inside(place, parts, adds)
     operation = {"mode": "Append" if parts is None else "Overwrite"}
     info = CommitInfo({"operation": "WRITE", "operationParameters": operation})
-    return commit(
-        table,
-        [info, *adds],
-        read_version=now.latest_version,
-        reads=Looked(),
-        replaces=parts,
-        said=said,
-        idempotency_key=idempotency_key,
-    )
+    commit = table_commit(table, [info, *adds])
+    return msgspec.structs.replace(commit, read_version=now.latest_version, reads=Looked(), replaces=parts)
 
 
-def _done_before(table: Table, branch: str, key: str) -> Ratified | None:
+def _done_before(
+    lake: Lake, tables: Sequence[Key], branch: str, idempotency_key: str | None
+) -> Ratified | None:
     """What a write under an idempotency key came to, if it was done: data files have new names each time."""
-    landing = table.lake.do(GetOutcome(key=key, branch=branch))
+    landing = None
+    if idempotency_key is not None:
+        landing = lake.do(GetOutcome(key=idempotency_key, branch=branch))
     if landing is None or not landing.commits:
         return None
-    changes = table.lake.do(GetChanges(revision=landing.head, via=branch))
-    if table.key not in {one.key for one in changes}:
+    changes = lake.do(GetChanges(revision=landing.head, via=branch))
+    if not set(tables) <= {one.key for one in changes}:
         return None  # the key was used for something else, and the commit will be refused for that
     from penstock.lake.delta_outcomes import ratified
 
-    return ratified(table.lake.do, (TableCommit(key=table.key, actions=""),), landing, branch)
+    return ratified(lake.do, [TableCommit(key=key, actions="") for key in tables], landing, branch)
 
 
 def require_managed(table: Table) -> DeltaTable:

@@ -83,6 +83,8 @@ class TableMade(msgspec.Struct, frozen=True, kw_only=True):
     """The version that it was done with."""
     commit: str
     """The id of the lake's commit that did it."""
+    repeated: bool = False
+    """Whether the table was adopted already, so that nothing had to be done."""
 
 
 class RecoveredTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,8 +67,9 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     actions: str | ActionsFile
     """The lines of a commit, one action each, with or without a `commitInfo`; or the file that holds them."""
     attempt: UUID | None = None
-    """Of this attempt: names its file, and is its `txnId` unless the actions have one. Repeat it with the
-    request. Made up if nothing is given."""
+    """Of this attempt: its `txnId`, unless the actions have one. With `version` it also names the file, and
+    the same attempt sent again is known by it and answered as before. Without `version` it is not: only the
+    request's idempotency key keeps a repetition from being a second commit then. Made up if not given."""
     version: int | None = None
     """The version that it must become."""
     read_version: int | None = None
@@ -212,7 +213,8 @@ class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
     location: str
     """Where it is."""
     key: Key | None = None
-    """What it is called in the lake; the last part of its location, if nothing is given."""
+    """What it is called in the lake; if nothing is given, what its own metadata calls it, where that can be a
+    key, else the last part of its location."""
     lost: str | None = None
     """The id of the lake that was lost: a table of another is refused. If nothing is given, of none."""
     who: str = ""
@@ -227,6 +229,10 @@ class GetTableStatus(Call[tuple[TableStatus, ...]], frozen=True, kw_only=True):
 
     key: Key | None = None
     """Only this table."""
+    after: Key | None = None
+    """Go on after this key, the last one of the page before."""
+    limit: int | None = 100
+    """At most so many."""
 
 
 class FindTable(ReadAt[TablePlace | None], frozen=True, kw_only=True):

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
-from penstock.errors import InvalidRequest, PenstockError
+import msgspec
+
+from penstock.errors import (
+    CommitConflict,
+    InvalidKey,
+    InvalidRequest,
+    KeyNotFound,
+    NotManaged,
+    TableConflict,
+)
 from penstock.formats.delta.lines import intents
-from penstock.formats.delta.lines.line import Phase, declared_of, line_of
+from penstock.formats.delta.lines.line import declared_of, line_of
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.owner import owner
 from penstock.formats.delta.owner.handover import Made
 from penstock.formats.delta.owner.ownership import NewTable
@@ -22,6 +34,7 @@ from penstock.lake import delta_calls
 from penstock.lake.answers import Landing
 from penstock.lake.asked import asked
 from penstock.lake.call import Call, Said, Write
+from penstock.lake.calls import GetAbout
 from penstock.lake.delta_answers import (
     PublishedTable,
     Ratified,
@@ -34,15 +47,22 @@ from penstock.lake.delta_answers import (
     TableVersions,
 )
 from penstock.lake.delta_outcomes import made, ratified
+from penstock.lake.delta_places import check_apart, check_new_place
 from penstock.lake.delta_upkeep import Upkeep
-from penstock.lake.embedded import Embedded, commit_meta
+from penstock.lake.embedded import Embedded, commit_meta, first
 from penstock.model.commits import Commit
 from penstock.model.content import DeltaTable
-from penstock.model.encoding import ObjectId, digest
+from penstock.model.encoding import digest
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.lake.delta_parts import DeltaParts
+
+
+EXISTS: Final = (
+    "'{key}' exists already\n"
+    "  'append' adds rows to it, 'overwrite' replaces them, as in lake.table('{key}').append(…)."
+)
 
 
 class DeltaAnswers:
@@ -146,31 +166,49 @@ class DeltaAnswers:
     # -- tables --------------------------------------------------------------------------------------------
 
     def _create(self, call: delta_calls.CreateTable) -> TableMade:
+        if call.location is not None:
+            where = self._lake.checked_location(call.location)
+            check_new_place(where, self._lake.warehouse, self._lake.do(GetAbout()).roots)
+            self._check_apart(where, call.key)
         new = NewTable(
             schema_string=call.schema,
             partition_columns=call.partition_by,
             properties=call.properties,
-            name=call.key[-1],
+            name=str(call.key),
             description=call.description or None,
         )
-        found = self._owner.create(
-            self._lake.or_default(call.branch),
-            call.key,
-            new,
-            warehouse=self._lake.warehouse,
-            location=call.location,
-            sole_writer=call.sole_writer,
-            asked=self._asked(call, f"create {call.key}"),
-        )
+        branch = self._lake.or_default(call.branch)
+        try:
+            found = self._owner.create(
+                branch,
+                call.key,
+                new,
+                warehouse=self._lake.warehouse,
+                location=call.location,
+                sole_writer=call.sole_writer,
+                asked=self._asked(call, f"create {call.key}"),
+            )
+        except CommitConflict as conflict:
+            there = self._tables.content(self._tables.head(branch), call.key)
+            if isinstance(conflict, TableConflict) or not isinstance(there, DeltaTable) or not there.state:
+                raise
+            raise CommitConflict(conflict.conflicts, EXISTS.format(key=call.key)) from None
         return _made(found)
 
     def _adopt(self, call: delta_calls.AdoptTable) -> TableMade:
         self._require_default(call.branch, "adopted")
         text = f"adopt {call.location}" + (f" as {call.key}" if call.key is not None else "")
+        self._check_apart(self._lake.checked_location(call.location))
+        head = self._tables.head()
         found = self._owner.adopt(
             call.location, call.key, sole_writer=call.sole_writer, asked=self._asked(call, text)
         )
-        return _made(found)
+        return msgspec.structs.replace(_made(found), repeated=found.commit == head)
+
+    def _check_apart(self, location: str, key: Key | None = None) -> None:
+        """``LocationRefused`` for a place that gets in the way of another table's."""
+        others = ((other, content.location) for other, content in self._tables.all(self._tables.head()))
+        check_apart(location, key, others, self._lake.warehouse)
 
     def _release(self, call: delta_calls.ReleaseTable) -> TableMade:
         self._require_default(call.branch, "released")
@@ -178,15 +216,24 @@ class DeltaAnswers:
 
     def _recover(self, call: delta_calls.RecoverTable) -> RecoveredTable:
         meta = commit_meta(Said(), call.who, f"recover {call.location}")
-        found = self._owner.recover(
-            call.location, call.key, lost=call.lost, any_lake=call.lost is None, asked=Asked(meta)
-        )
+        where = self._lake.checked_location(call.location)
+        self._check_apart(where)
+        key = call.key if call.key is not None else self._key_said(where)
+        found = self._owner.recover(where, key, lost=call.lost, any_lake=call.lost is None, asked=Asked(meta))
         return RecoveredTable(
             key=found.made.key,
             location=found.made.location,
             version=found.published,
             doubtful=tuple(name for one in found.doubtful for name in one.names),
         )
+
+    def _key_said(self, location: str) -> Key | None:
+        """The key that a table was created under, if its own name is one."""
+        name = load_snapshot(PlaceFiles(self._parts.places.at(location))).metadata.name
+        try:
+            return Key.parse(name) if name else None
+        except InvalidKey:
+            return None
 
     def _require_default(self, branch: str | None, done: str) -> None:
         default = self._tables.default_branch
@@ -199,28 +246,18 @@ class DeltaAnswers:
         return Asked(meta, call.idempotency_key, partial(asked, call))
 
     def _status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
-        head = self._tables.head()
-        return tuple([self._compared(head, one) for one in self._owner.status(call.key)])
+        if call.key is not None:
+            return tuple(map(_status, self._owner.status(call.key)))
+        return tuple(first(self._statuses(call.after), call.limit))
 
-    def _compared(self, head: ObjectId, one: Status) -> TableStatus:
-        """How a table stands; a version that is there but not as it was ratified is not published."""
-        published, alarm = one.published, one.alarm
-        content = self._tables.content(head, one.key)
-        if one.phase is Phase.OWNED and isinstance(content, DeltaTable) and not alarm:
-            try:
-                published = self._parts.publisher.look(content)
-            except PenstockError as problem:
-                published, alarm = line_of(content).published, problem.message
-        return TableStatus(
-            key=one.key,
-            location=one.location,
-            phase=one.phase,
-            latest_version=one.latest_version,
-            published=published,
-            backlog=max(0, one.latest_version - published),
-            oldest_s=one.oldest_s,
-            alarm=alarm,
-        )
+    def _statuses(self, after: Key | None) -> Iterator[TableStatus]:
+        """How tables stand, by key; storage is looked at for each when it is asked for."""
+        begin = b"" if after is None else after.encode()
+        known = self._tables.all(self._tables.head())
+        for key in sorted((key for key, _ in known), key=Key.encode):
+            if key.encode() > begin:
+                with suppress(KeyNotFound, NotManaged):  # it left the lake just now
+                    yield from map(_status, self._owner.status(key))
 
     def _find(self, call: delta_calls.FindTable) -> TablePlace | None:
         try:
@@ -288,4 +325,17 @@ def _made(found: Made) -> TableMade:
         location=found.location,
         version=found.version,
         commit=found.commit.hex(),
+    )
+
+
+def _status(one: Status) -> TableStatus:
+    return TableStatus(
+        key=one.key,
+        location=one.location,
+        phase=one.phase,
+        latest_version=one.latest_version,
+        published=one.published,
+        backlog=max(0, one.latest_version - one.published),
+        oldest_s=one.oldest_s,
+        alarm=one.alarm,
     )

@@ -63,8 +63,8 @@ class DeltaParts:
     def _catch_up(self) -> None:
         try:
             self.owner.catch_up()
-        except PenstockError as problem:
-            logger.warning("it is not known what is left to be published: %s", problem.message)
+        except (PenstockError, OSError) as problem:
+            logger.warning("it is not known what is left to be published: %s", problem)
 
     def close(self) -> None:
         """Publish what was ratified here, for as long as the settings say, and let go of the storage."""

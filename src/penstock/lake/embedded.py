@@ -304,7 +304,7 @@ class Embedded:
 
     def _reference_log(self, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
         entries = (entry for _, entry in self.kernel.references.log(call.name, call.before))
-        return tuple(LogLine.of(entry) for entry in _first(entries, call.limit))
+        return tuple(LogLine.of(entry) for entry in first(entries, call.limit))
 
     def _create(self, call: calls.CreateReference) -> Reference:
         made = self.kernel.references.create(
@@ -371,7 +371,7 @@ class Embedded:
         return content_of(self.kernel.objects, value)
 
     def _entries(self, call: calls.ListEntries) -> tuple[Entry, ...]:
-        return tuple(_first(self._scan(self._state(call.at), call.prefix, call.after), call.limit))
+        return tuple(first(self._scan(self._state(call.at), call.prefix, call.after), call.limit))
 
     def _scan(self, state: Overlay, prefix: Key | None, after: Key | None) -> Iterator[Entry]:
         for start, stop in ranges(prefix):
@@ -391,12 +391,12 @@ class Embedded:
 
     def _changes(self, call: calls.GetChanges) -> tuple[Difference, ...]:
         changes = changes_of(self.kernel, self.commit_of(call.revision), call.after)
-        return tuple(_first(changes, call.limit))
+        return tuple(first(changes, call.limit))
 
     def _diff(self, call: calls.Diff) -> tuple[Difference, ...]:
         before, after = self.commit_of(call.before), self.commit_of(call.to)
         changes = differences(self.kernel, before, after, call.prefix, call.after)
-        return tuple(_first(changes, call.limit))
+        return tuple(first(changes, call.limit))
 
     def _log(self, call: calls.ListCommits) -> tuple[Commit, ...]:
         chosen = Filter(
@@ -407,7 +407,7 @@ class Embedded:
             commits = walk(self.kernel, start, chosen, call.all_parents)
         else:
             commits = self._log_after(self.commit_of(call.after), start, chosen, call.all_parents)
-        return tuple(_first(commits, call.limit))
+        return tuple(first(commits, call.limit))
 
     def _log_after(
         self, last: ObjectId, start: ObjectId, chosen: Filter, all_parents: bool
@@ -600,7 +600,7 @@ def commit_meta(said: calls.Said, who: str, message: str) -> CommitMeta:
     )
 
 
-def _first(items: Iterable[T], limit: int | None) -> Iterator[T]:
+def first(items: Iterable[T], limit: int | None) -> Iterator[T]:
     if limit is not None and limit < 0:
         raise InvalidRequest(f"a limit is not below nothing: {limit}")
     return islice(items, limit)

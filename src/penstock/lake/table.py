@@ -14,9 +14,11 @@ from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
+    from penstock.formats.delta.protocol.actions import Metadata
+    from penstock.formats.delta.protocol.schema import StructType
     from penstock.lake.delta import Actions
     from penstock.lake.delta_answers import Ratified, TableVersions
-    from penstock.lake.delta_snapshot import TableSnapshot
+    from penstock.lake.delta_snapshot import PastVersion, TableSnapshot
     from penstock.lake.lake import Lake
 
 
@@ -56,6 +58,45 @@ class Table:
         return self.lake.log(self.ref, table=self.key, via=self.via, **chosen)
 
     # -- Delta tables whose commits the lake decides; ``NotManaged`` for others --------------------------
+
+    @property
+    def location(self) -> str:
+        """Where its files are."""
+        return self._latest().location
+
+    @property
+    def version(self) -> int:
+        """Its latest version here."""
+        return self._latest().latest_version
+
+    @property
+    def schema(self) -> StructType:
+        """Its columns, as Delta describes them; Arrow's schema is that of ``to_arrow``."""
+        from penstock.formats.delta.protocol.schema import parse_schema
+
+        return parse_schema(self._metadata().schema_string)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Its properties, such as ``delta.appendOnly``."""
+        return self._metadata().configuration
+
+    def history(self, limit: int | None = 100) -> list[PastVersion]:
+        """Its versions, newest first, as their commits tell of them, as far as the log still has these."""
+        return self.snapshot().history(limit)
+
+    def _latest(self) -> TableVersions:
+        """What the lake knows of the table without a look at its files."""
+        from penstock.lake.delta_calls import GetTableVersions
+
+        return self.lake.do(GetTableVersions(key=self.key, at=self.ref, via=self.via, limit=0))
+
+    def _metadata(self) -> Metadata:
+        from penstock.formats.delta.protocol.actions import Metadata, parse_action
+
+        found = parse_action(self._latest().metadata.encode())
+        assert isinstance(found, Metadata)
+        return found
 
     def snapshot(self, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
         """The table as it is here now, or one of its versions, or what it was at a time."""
@@ -136,7 +177,11 @@ class Table:
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> Ratified:
-        """Ratify Delta actions that rest on nothing they read, as the version whose turn it is."""
+        """Ratify Delta actions that rest on nothing they read, as the version whose turn it is.
+
+        Sent again under the same ``idempotency_key``, they are ratified once. ``attempt`` is only their
+        ``txnId``: it does not tell a repetition.
+        """
         from penstock.lake import delta
 
         return delta.commit(

@@ -13,7 +13,9 @@ from penstock.lake.delta_calls import FindTable
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.table import Table
+from penstock.storage.locations import normalise, without_secrets
 from penstock.storage.places import Places
+from penstock.stores import is_local
 
 
 def open_table(
@@ -26,21 +28,20 @@ def open_table(
 ) -> Table:
     """The Delta table at a place, as the lake that owns it has it: on the default branch, or at ``ref``.
 
-    The lake is opened where the table says that it is, or where ``lake`` says, which may also be one that is
-    open already. ``table.lake.close()`` lets go of it. ``NotManaged`` for a table that no lake owns,
-    ``ManagedElsewhere`` if it belongs to another lake than the given one, ``TableNotFound`` if there is none.
+    ``lake`` says where the lake is, or is one that is open already. Without it, the address in the table's
+    own metadata is followed if it is on this machine's disks, or the one that ``PENSTOCK_LAKE`` names. Any
+    other is refused, and told: whoever can write to the table's folder could have put it there, and would be
+    sent this caller's token. ``table.lake.close()`` lets go of the lake.
+
+    ``NotManaged`` for a table that no lake owns, ``ManagedElsewhere`` if it belongs to another lake than the
+    given one or is a copy of a table that lies elsewhere, ``TableNotFound`` if there is none.
     """
     place = os.fspath(location)
     place = place if "://" in place else str(Path(place).absolute())
-    owner = _owner(place)
+    owner = owner_at(place)
     if isinstance(lake, Lake):
         return _found(lake, place, owner, ref)
-    at = owner.at if lake is None else os.fspath(lake)
-    if not at:
-        raise InvalidRequest(
-            f"{place} belongs to {owner}, and does not say where that is: say it, as in "
-            "penstock.open_table(…, lake=…)"
-        )
+    at = _trusted(place, owner) if lake is None else os.fspath(lake)
     opened = open_lake(at, create=False, author=author, token=token)
     try:
         return _found(opened, place, owner, ref)
@@ -49,7 +50,27 @@ def open_table(
         raise
 
 
-def _owner(place: str) -> Owner:
+def _trusted(place: str, owner: Owner) -> str:
+    """Where a table's lake is, as far as the table may be believed."""
+    if not owner.at:
+        raise InvalidRequest(
+            f"{place} belongs to {owner}, and does not say where that is: say it, as in "
+            "penstock.open_table(…, lake=…)"
+        )
+    if is_local(owner.at):
+        return owner.at
+    told = os.environ.get("PENSTOCK_LAKE", "")
+    if told and without_secrets(told).rstrip("/") == without_secrets(owner.at).rstrip("/"):
+        return told
+    raise InvalidRequest(
+        f"{place} says that it belongs to a lake at {owner.at}, which is not asked for its word alone\n"
+        f"  If that is your lake: penstock.open_table(…, lake={owner.at!r}), or set PENSTOCK_LAKE to it.",
+        location=place,
+        lake=owner.at,
+    )
+
+
+def owner_at(place: str) -> Owner:
     """The owner that the published log of a table names."""
     places = Places()
     try:
@@ -82,4 +103,17 @@ def _found(lake: Lake, place: str, owner: Owner, ref: str | None) -> Table:
     if found is None:
         where = ref if ref is not None else lake.default_branch
         raise KeyNotFound(f"{place} belongs to {owner}, which has it not at '{where}'", ref=where)
+    if not _is_same(place, found.location):
+        raise ManagedElsewhere(
+            f"{place} is a copy: it names '{found.key}' of {owner}, and that table lies at {found.location}\n"
+            "  Open it there. A copy gets no commits, and nobody may write to it.",
+            owner=owner.name,
+            lake=owner.lake,
+        )
     return lake.table(found.key, ref)
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two locations are the same place, by whatever links they lead there."""
+    one, other = normalise(one), normalise(other)
+    return one == other or ("://" not in one + other and os.path.realpath(one) == os.path.realpath(other))

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 from zlib import crc32
 
-from penstock.errors import Denied, PenstockError, Unavailable
+from penstock.errors import Denied, InvalidRequest, PenstockError, Unavailable
 from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused, Tag, Unanswered
 
 LOCKS: Final = 64
@@ -31,8 +32,14 @@ PAGE: Final = 500
 SECOND_US: Final = 1_000_000
 TICK_US: Final = 10_000
 """How coarse the clock is, at most, that file times are taken from."""
+SHOWN_MAX: Final = 300
+"""How much of a name an error shows."""
 UNFINISHED: Final = ".unfinished"
 LOCKED: Final = ".locks"
+NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""There is no file of a name. A folder is none, as it would be none in a bucket elsewhere."""
+NEVER: Final = frozenset({errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP})
+"""What stays so however often it is tried: the name cannot be, or something else has it."""
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
@@ -78,26 +85,26 @@ class LocalBucket(Bucket):
         return await self._do(self._read_range, key, start, length)
 
     async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
-        return await self._do(self._write, key, data, condition)
+        return await self._do(self._again, partial(self._write, key, data, condition))
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         """All are written at the same time under other names, so that the disk has much to do at once; only
         their links come one after the other."""
-        work = [self._do(self._write_unfinished, data) for _, data in items]
+        work = [self._do(self._again, partial(self._write_unfinished, data)) for _, data in items]
         written = await asyncio.gather(*work, return_exceptions=True)
         unfinished = [one for one in written if isinstance(one, Path)]
         try:
             for one in written:
                 if isinstance(one, BaseException):
                     raise one
-            return await self._do(self._link_all, [key for key, _ in items], unfinished)
+            link_all = partial(self._link_all, [key for key, _ in items], unfinished)
+            return await self._do(self._again, link_all)
         finally:
             await self._do(_unlink, unfinished)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await asyncio.gather(
-            *(self._do(self._remove, keys[start::THREADS_MAX]) for start in range(THREADS_MAX))
-        )
+        work = [partial(self._remove, keys[start::THREADS_MAX]) for start in range(THREADS_MAX)]
+        await asyncio.gather(*(self._do(self._again, one) for one in work))
 
     async def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
         found = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
@@ -117,18 +124,33 @@ class LocalBucket(Bucket):
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except OSError as problem:
-            self._made.clear()  # somebody may have removed a folder
+            self._made.clear()
             raise self._explain(problem) from None
 
+    def _again(self, call: Callable[[], Answer]) -> Answer:
+        """Do it, and once more if a folder that was made is gone: somebody removed it from outside."""
+        try:
+            return call()
+        except FileNotFoundError:
+            self._made.clear()
+            return call()
+
     def _explain(self, problem: OSError) -> PenstockError:
+        why = f"{self._root} cannot be used: {problem.strerror}"
         if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return Denied(f"{self._root} cannot be used: {problem.strerror}", path=str(self._root))
-        return Unavailable(f"{self._root} cannot be used: {problem.strerror}", path=str(self._root))
+            return Denied(why, path=str(self._root))
+        if problem.errno in NEVER:
+            name = str(problem.filename2 or problem.filename or self._root)
+            shown = name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…"
+            return InvalidRequest(
+                f"{shown} cannot be used: {problem.strerror}; choose another name", path=shown
+            )
+        return Unavailable(why, path=str(self._root))
 
     def _read(self, key: str) -> Content | None:
         try:
             data = (self._root / key).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+        except NO_FILE:
             return None
         return Content(data, _tag(data))
 
@@ -137,21 +159,22 @@ class LocalBucket(Bucket):
             with (self._root / key).open("rb") as file:
                 status = os.fstat(file.fileno())
                 data = file.read()
-        except (FileNotFoundError, NotADirectoryError):
+        except NO_FILE:
             return None
         return Entry(key, len(data), status.st_mtime_ns // 1000, _tag(data))
 
     def _measure(self, key: str) -> int | None:
         try:
-            return (self._root / key).stat().st_size
-        except (FileNotFoundError, NotADirectoryError):
+            status = (self._root / key).stat()
+        except NO_FILE:
             return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def _read_range(self, key: str, start: int, length: int) -> bytes | None:
         try:
             with (self._root / key).open("rb", buffering=0) as file:
                 return os.pread(file.fileno(), length, start)
-        except (FileNotFoundError, NotADirectoryError):
+        except NO_FILE:
             return None
 
     def _write(self, key: str, data: bytes, condition: Condition) -> Tag:
@@ -235,14 +258,19 @@ class LocalBucket(Bucket):
 
     def _make(self, folder: Path) -> None:
         """A folder, durably: also those above it that were made for it."""
-        if folder in self._made:
-            return
-        if not folder.is_dir():
-            self._make(folder.parent)
-            folder.mkdir(exist_ok=True)
-        if folder != self._root and self._root in folder.parents:
-            _synchronise(folder.parent)
-        self._made.add(folder)
+        missing = []
+        for one in (folder, *folder.parents):
+            if one in self._made:
+                break
+            missing.append(one)
+            if one.is_dir():
+                break
+        depth = len(self._root.parts)
+        for one in reversed(missing):
+            one.mkdir(exist_ok=True)
+            if len(one.parts) > depth:  # below the root: what is above it is somebody else's
+                _synchronise(one.parent)
+            self._made.add(one)
 
     def _walk(self, folder: Path, start: str, after: str) -> Iterator[Entry]:
         """Keys in the order of their bytes: a folder stands where its name with a slash does."""

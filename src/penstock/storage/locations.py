@@ -10,9 +10,16 @@ import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import LocationRefused
+
+LENGTH_MAX: Final = 1000
+"""Characters of a location, so that the names of a table's files still fit behind it."""
+PARTS_MAX: Final = 64
+PART_MAX_BYTES: Final = 255
+"""What file systems take as one name."""
 
 
 def normalise(location: str) -> str:
@@ -63,6 +70,11 @@ def without_secrets(location: str) -> str:
 def _parts(location: str) -> tuple[str, str, str]:
     if not isinstance(location, str) or not location.strip() or not location.isprintable():
         raise LocationRefused(f"{location!r} is not a location", location=str(location))
+    if len(location) > LENGTH_MAX:
+        raise LocationRefused(
+            f"{location[:60]!r}… has {len(location)} characters; a location has at most {LENGTH_MAX}",
+            location=location[:LENGTH_MAX],
+        )
     if location != location.strip():
         raise LocationRefused(f"{location!r} begins or ends with a blank", location=location)
     if "://" not in location:
@@ -95,4 +107,16 @@ def _path(location: str, path: str) -> str:
         raise LocationRefused(
             f"{location!r} walks up or in place; write it without '.' and '..'", location=location
         )
-    return "/" + "/".join(part for part in path.split("/") if part)
+    parts = [part for part in path.split("/") if part]
+    if len(parts) > PARTS_MAX:
+        raise LocationRefused(
+            f"{location!r} is {len(parts)} folders deep; a location is at most {PARTS_MAX}", location=location
+        )
+    for part in parts:
+        if len(part.encode()) > PART_MAX_BYTES:
+            raise LocationRefused(
+                f"{location!r} has a part of {len(part.encode())} bytes, {part[:20]!r}…; "
+                f"one has at most {PART_MAX_BYTES}",
+                location=location,
+            )
+    return "/" + "/".join(parts)

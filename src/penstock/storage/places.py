@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from secrets import token_hex
 from threading import Lock
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-from penstock.errors import InvalidRequest, OutcomeUnknown
-from penstock.storage.buckets import Bucket, Entry, Loop, Unanswered
+from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
+from penstock.storage.buckets import Bucket, Entry, Loop, Refused, Unanswered
 from penstock.storage.conditions import keeps_conditions
 from penstock.storage.hosts import check_host
 from penstock.storage.local import THREADS_MAX, LocalBucket
@@ -105,6 +107,8 @@ class Shared:
     def __init__(self, bucket: Bucket, *, is_disk: bool = False) -> None:
         self.bucket = bucket
         self.keeps_conditions: bool | None = True if is_disk else None
+        self.takes_conditions = True
+        """Whether it carries out writes that have a condition, as far as is known."""
         self.lock = Lock()
 
 
@@ -170,15 +174,15 @@ class Place:
         written: look what is there.
         """
         keys = [(self._folder + name, data) for name, data in items]
-        return self._write(items[0][0] if items else "", self._bucket.put_all(keys))
+        return self._create(items, lambda: self._put_all(keys))
 
     def create_each(self, items: Sequence[tuple[str, bytes]]) -> Sequence[bool]:
         """Write files durably where there are none, in any order; say of each whether this call did.
 
         ``OutcomeUnknown`` if that cannot be said of one of them.
         """
-        work = [self._bucket.put_all([(self._folder + name, data)]) for name, data in items]
-        done = self._write(items[0][0] if items else "", _each(work))
+        keys = [(self._folder + name, data) for name, data in items]
+        done = self._create(items, lambda: _each([self._put_all([one]) for one in keys]))
         return [count == 1 for count in done]
 
     def put(self, name: str, data: bytes) -> None:
@@ -193,6 +197,31 @@ class Place:
     def tidy(self, before_us: int) -> int:
         """Remove what interrupted writes left on a disk before a time; say how many pieces."""
         return self._loop.run(self._bucket.tidy(before_us))
+
+    def _create(
+        self, items: Sequence[tuple[str, bytes]], work: Callable[[], Coroutine[Any, Any, Answer]]
+    ) -> Answer:
+        """Write files where there are none; once more if it turns out that storage knows no conditions."""
+        name = items[0][0] if items else ""
+        were_taken = self._shared.takes_conditions
+        try:
+            return self._write(name, work())
+        except (OutcomeUnknown, Unavailable):
+            with suppress(PenstockError):
+                self.keeps_conditions  # noqa: B018 - what is not known of the bucket is found out
+            if not were_taken or self._shared.takes_conditions:
+                raise
+        return self._write(name, work())
+
+    async def _put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
+        """As the bucket does it; where that takes no conditions, by looking first."""
+        if self._shared.takes_conditions:
+            return await self._bucket.put_all(items)
+        for count, (key, data) in enumerate(items):
+            if await self._bucket.size(key) is not None:
+                return count
+            await self._bucket.put(key, data)
+        return len(items)
 
     def _write(self, name: str, work: Coroutine[Any, Any, Answer]) -> Answer:
         try:
@@ -219,7 +248,31 @@ class Place:
     async def _probe(self) -> bool:
         # Storage that is careless only under races passes. Publishers do no harm there: all of them write the
         # same bytes.
-        return await keeps_conditions(self._bucket, self._folder + PROBES)
+        try:
+            return await keeps_conditions(self._bucket, self._folder + PROBES)
+        except Unavailable:
+            if not await self._refuses_conditions():
+                raise
+            self._shared.takes_conditions = False
+            return False
+
+    async def _refuses_conditions(self) -> bool:
+        """Whether a plain write is carried out, and one with a condition fails without being refused."""
+        key = f"{self._folder}{PROBES}/{token_hex(16)}"
+        try:
+            await self._bucket.put(key, b"")
+            try:
+                await self._bucket.put(key, b"", "absent")
+            except Refused:
+                return False
+            except (Unanswered, Unavailable):
+                return True
+            return False
+        except Unanswered:
+            return False
+        finally:
+            with suppress(Unanswered, PenstockError):
+                await self._bucket.delete([key])
 
 
 async def _each(work: Iterable[Coroutine[Any, Any, Answer]]) -> Sequence[Answer]:

@@ -58,6 +58,8 @@ def open_store(target: str, create: bool, clock: Clock) -> Store:
 
         return MemoryStore(clock)
     scheme, has_scheme, _ = target.partition("://")
+    if not has_scheme:
+        _check_no_url(target)
     if has_scheme and scheme != "sqlite":
         return _adapter(scheme)(target, create=create, clock=clock)
     from penstock.stores.sqlite import SqliteStore
@@ -68,6 +70,20 @@ def open_store(target: str, create: bool, clock: Clock) -> Store:
     return SqliteStore(
         path if path.name == DATABASE_FILE else path / DATABASE_FILE, create=create, clock=clock
     )
+
+
+def _check_no_url(path: str) -> None:
+    """``InvalidRequest`` for a URL that lacks a slash: it would be a path, and make a lake nobody finds."""
+    scheme, colon, place = path.partition(":")
+    if colon and scheme.lower() in (*ADAPTERS, "sqlite", "http", "https"):
+        meant = f"{scheme.lower()}://{_after_slashes(scheme, place)}"
+        raise InvalidRequest(f"{path!r} is not a place for a lake; write it as {meant}")
+
+
+def _after_slashes(scheme: str, place: str) -> str:
+    """What comes after ``://`` in a URL that was written with fewer slashes: a path, or a host."""
+    is_path = scheme.lower() in ("sqlite", "rocksdb", "file")
+    return place if is_path else place.lstrip("/")
 
 
 def _adapter(scheme: str) -> Callable[..., Store]:

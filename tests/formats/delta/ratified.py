@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 from penstock.errors import Damaged
-from penstock.formats.delta.lines.line import Declared, Entry, Held, Line, Phase, keep, with_line
+from penstock.formats.delta.lines.line import Declared, Entry, Held, Line, Phase, keep, uuid_of, with_line
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.model.content import DeltaTable
@@ -57,7 +57,8 @@ class Ratified:
         if body:
             name = f"_penstock/bodies/{hashlib.sha256(rest).hexdigest()}.json"
             self.place.create(name, rest)
-        return self._follow(data, self._keep(Held(head=head)), line, name)
+        uuid = uuid_of(hashlib.sha256(data).digest()) if body else None
+        return self._follow(data, self._keep(Held(head=head)), line, name, uuid)
 
     def staged(self, *actions: str, write: bool = True, line: bytes = b"") -> DeltaTable:
         """Ratify a version whose file its writer wrote."""
@@ -99,10 +100,12 @@ class Ratified:
             + "".join(f"{one}\n" for one in lines).encode()
         )
 
-    def _follow(self, data: bytes, held: ObjectId | None, line: bytes, body: str = "") -> DeltaTable:
+    def _follow(
+        self, data: bytes, held: ObjectId | None, line: bytes, body: str = "", uuid: bytes | None = None
+    ) -> DeltaTable:
         version = self.line.latest + 1
-        uuid = uuid5(ID, f"{version} {data.hex()}")
-        entry = Entry(uuid.bytes, len(data), TIME_MS + version, line, held, body)
+        uuid = uuid or uuid5(ID, f"{version} {data.hex()}").bytes
+        entry = Entry(uuid, len(data), TIME_MS + version, line, held, body)
         self.bytes[version] = data
         followed, blobs = self.line.followed_by(entry)
         self.objects |= blobs

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidLog, VersionNotFound
-from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.commits import Commits, told_terms
 from penstock.formats.delta.lines.line import Terms
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, DeletionVector, FileKey, Remove
 from penstock.formats.delta.protocol.names import CommitName
@@ -21,7 +21,7 @@ from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model.content import DeltaTable
 from penstock.stores.memory import MemoryStore
-from tests.formats.delta.managed import Owner, add, remove
+from tests.formats.delta.managed import Owner, add, days, remove
 
 
 @pytest.fixture
@@ -134,15 +134,29 @@ def test_another_table_at_the_same_place_is_another_table(owner: Owner) -> None:
 
 
 def test_terms_are_those_held_and_of_a_forgotten_version_what_it_says_of_itself(owner: Owner) -> None:
-    content = owner.create()
-    owner.commit([add("a")])
-    owner.commit([remove("a")])
+    content = owner.create(partition_by=["day"])
+    owner.commit([add("a", "1")])
+    owner.commit([CommitInfo({"operation": "DELETE"}), remove("a", "1")])
+    owner.commit([add("b", "1")], replaces=())
+    owner.commit([add("c", "1")], read_version=3, reads=Reads(whole_table=True), replaces=(days("1", "2"),))
     table, location = owner.table(), content.location
     for commits in (owner.commits, fresh(owner)):
-        held = [commits.terms(table, location, v, owner.line().at(v, owner.read)) for v in (1, 2)]
-        assert held == [Terms(Reads()), Terms()]
+        held = [commits.terms(table, location, v, owner.line().at(v, owner.read)) for v in (1, 2, 3, 4)]
+        whole, part = Terms(Reads(), ()), Terms(Reads(whole_table=True), (days("1", "2"),))
+        assert held == [Terms(Reads()), Terms(), whole, part]
         owner.published()
-        assert [commits.terms(table, location, version, None) for version in (1, 2)] == held
+        assert [commits.terms(table, location, version, None) for version in (1, 2, 3, 4)] == held
+
+
+def test_whether_a_forgotten_version_picked_what_it_removed_is_not_guessed(owner: Owner) -> None:
+    content = owner.create()
+    owner.commit([add("a")])
+    owner.commit([CommitInfo({"operation": "WRITE"}), remove("a"), add("b")])
+    owner.commit([CommitInfo({"operation": "DELETE", "penstockReplaces": {"partitions": 7}}), remove("b")])
+    owner.published()
+    assert [owner.commits.terms(owner.table(), content.location, v, None) for v in (2, 3)] == [None, Terms()]
+    assert told_terms(CommitInfo({"operation": "DELETE", "penstockReplaces": {"partitions": 7}})) is None
+    assert told_terms(None) is None
 
 
 # --- what they come to --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.errors import InvalidContent, InvalidRequest, Unavailable
@@ -143,8 +144,9 @@ def test_a_body_that_is_there_already_is_the_same_and_one_that_is_not_what_it_sa
 @pytest.mark.parametrize("extra", range(-90, 90, 15))
 def test_a_commit_around_the_limit_is_ratified_at_its_first_turn(owner: Owner, extra: int) -> None:
     head = len(first_line(CommitInfo(owner.info(0).fields), 1_800_000_000_000))
-    room = HELD_MAX_BYTES - head - len(write_commit([add("")])) + extra
-    assert owner.commit([add("x" * room)]) == 1
+    file = msgspec.structs.replace(add("a"), tags={"fill": ""})
+    room = HELD_MAX_BYTES - head - len(write_commit([file])) + extra
+    assert owner.commit([msgspec.structs.replace(file, tags={"fill": "x" * room})]) == 1
     assert len(owner.data(1)) > HELD_MAX_BYTES - 1000
 
 

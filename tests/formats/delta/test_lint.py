@@ -216,7 +216,7 @@ def test_turning_timestamps_on_says_from_which_version() -> None:
 )
 def test_partition_columns_are_plain_columns_of_the_schema(partitions: tuple[str, ...], words: str) -> None:
     schema = schema_string({"n": "long", "inner": "STRUCT", "m": "long"}).replace(
-        '"STRUCT"', '{"type":"struct","fields":[]}'
+        '"STRUCT"', schema_string({"x": "long"})
     )
     metadata = Metadata(id="x", schema_string=schema, partition_columns=partitions)
     first: list[Action] = [Protocol(min_reader_version=1, min_writer_version=2), metadata]

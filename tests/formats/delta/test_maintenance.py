@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition, Event
@@ -19,11 +20,13 @@ from penstock.formats.delta.log.maintenance import Maintenance, checkpoint, chec
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import write_action
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, ClassicName, CommitName
+from penstock.model.clock import now_us
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.objects import decode_object
-from penstock.storage.places import Place, Places
+from penstock.storage.local import UNFINISHED
+from penstock.storage.places import SCRATCH, Place, Places
 from tests.formats.delta.logs import Table, add, metadata, protocol
 
 KEY = Key.parse("sales.orders")
@@ -131,6 +134,23 @@ def test_a_table_gets_a_checkpoint_after_as_many_versions_as_it_says(
     last = read_checksum(table.files, expected[-1])
     assert last is not None
     assert last.num_files == expected[-1]
+
+
+def test_with_a_checkpoint_goes_what_interrupted_writes_left(
+    table: Table, places: Places, time: Time
+) -> None:
+    commits(table, 10)
+    folder = table.root / SCRATCH / UNFINISHED
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, age_s in (("old", 2 * 86_400), ("new", 3_600)):
+        (folder / name).write_bytes(b"half of")
+        written_s = now_us() / 1e6 - age_s
+        os.utime(folder / name, (written_s, written_s))
+    objects: Objects = {}
+    with running(places, objects, time) as looking:
+        looking.after_publish(KEY, content_of(table, objects, 0, {}), 10)
+    assert checkpoints(table) == [10]
+    assert [one.name for one in folder.iterdir()] == ["new"]
 
 
 def test_what_is_published_while_a_checkpoint_is_made_is_in_the_next(

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from penstock.formats.delta.lines.difference import union
 from penstock.formats.delta.lines.line import Terms
-from penstock.formats.delta.lines.net import Net, Step, but_replacements_of, fold, fold_all, news, told_by
+from penstock.formats.delta.lines.net import Net, Step, fold, fold_all, told_by
+from penstock.formats.delta.lines.news import but_replacements_of, news
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from tests.formats.delta.logs import protocol
@@ -269,3 +270,11 @@ def test_a_net_change_that_read_a_batch_does_not_count_as_plain_files() -> None:
     assert net.only_adds
     terms = Terms(Reads(applications=frozenset({"etl"})))
     assert not msgspec.structs.replace(net, terms=terms).only_adds
+
+
+def test_what_nobody_can_tell_of_a_commit_makes_its_net_change_strict() -> None:
+    told, untold = Step(1, (add("a"),), ALL), Step(2, (remove("b"),), ALL, is_told=False)
+    assert not fold_all([told], SCHEMA).is_strict
+    both = fold_all([told, untold], SCHEMA)
+    assert both.is_strict
+    assert told_by(Net(adds=(add("a"),)), both).is_strict

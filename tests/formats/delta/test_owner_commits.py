@@ -160,3 +160,13 @@ def test_a_conflict_that_is_not_about_versions_is_told_as_it_is(lake: DeltaLake,
     with pytest.raises(CommitConflict) as caught:
         lake.owner.commit("main", [appended("nothing")])
     assert not isinstance(caught.value, TableConflict)
+
+
+def test_a_conflict_is_told_also_of_a_table_whose_time_no_calendar_has(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    with opened(store, publishes=False, clock=lambda: 2**60) as lake:
+        create(lake, tmp_path)
+        lake.append("t")
+        with pytest.raises(TableConflict, match=rf"now at      version 1 \({2**60 // 1000 + 1} ms\)"):
+            lake.owner.commit("main", [versioned("t", 1, "x.parquet")])

@@ -16,7 +16,9 @@ from penstock.errors import (
 from penstock.formats.delta.lines.line import Phase, with_line
 from penstock.formats.delta.owner.handover import Handover
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit
-from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.protocol.names import LOG, CommitName
+from penstock.kernel.bring import MergeOptions
+from penstock.model.commits import CommitMeta
 from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
 from penstock.model.operations import Put
@@ -24,13 +26,16 @@ from penstock.storage.places import Place
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.lakes import (
     DeltaLake,
+    Died,
     create,
     create_branch,
     data_file,
+    dying,
     foreign_append,
     foreign_ids,
     log_bytes,
     opened,
+    staged_names,
 )
 from tests.formats.delta.logs import add
 
@@ -209,35 +214,48 @@ def test_the_status_sees_what_another_process_published(store: MemoryStore, tmp_
         assert one.owner.status()[0].published == 7
 
 
-def test_the_status_of_a_long_backlog_is_told_by_few_looks(
-    lake: DeltaLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_status_is_right_for_a_log_that_was_cleaned_up(store: MemoryStore, tmp_path: Path) -> None:
+    with opened(store, publishes=False) as lake, opened(store, publishes=False) as other:
+        root = create(lake, tmp_path)
+        for _ in range(9):
+            lake.append("t")
+        other.owner.backfill("main", T, 7)
+        for version in range(6):
+            (root / str(CommitName(version))).unlink()
+        assert lake.owner.status()[0].published == 7
+
+
+@pytest.mark.parametrize("catches_up", [True, False])
+@pytest.mark.parametrize("version", [0, 2, 3])
+def test_the_status_does_not_count_a_foreign_file_as_published(
+    store: MemoryStore, tmp_path: Path, catches_up: bool, version: int
 ) -> None:
-    root = create(lake, tmp_path)
-    for _ in range(40):
-        lake.append("t")
-    for version in range(23):
-        (root / str(CommitName(version))).parent.mkdir(parents=True, exist_ok=True)
-        (root / str(CommitName(version))).write_bytes(b"")
-    place, looked = lake.places.at(str(root)), []
-    size = place.size
+    with opened(store, publishes=False) as lake:
+        root = create(lake, tmp_path)
+        for _ in range(3):
+            lake.append("t")
+        if version:
+            lake.owner.backfill("main", T, version - 1)
+    (root / LOG).mkdir(parents=True, exist_ok=True)
+    (root / str(CommitName(version))).write_bytes(b'{"commitInfo":{}}\n')
+    with opened(store, publishes=False) as lake:
+        if catches_up:
+            lake.owner.catch_up()
+            identity = lake.content("t").id
+            assert identity is not None
+            assert not lake.publisher.wait(identity, 3, 5)
+        (status,) = lake.owner.status()
+    assert (status.latest_version, status.published, status.backlog) == (3, version - 1, 4 - version)
+    assert "is not the commit that was ratified" in status.alarm
 
-    def counted(name: str) -> int | None:
-        looked.append(name)
-        return size(name)
 
-    monkeypatch.setattr(place, "size", counted)
-    assert lake.owner.status()[0].published == 22
-    assert len(looked) <= 7
-
-
-def test_the_status_is_right_for_a_log_that_was_cleaned_up(lake: DeltaLake, tmp_path: Path) -> None:
-    root = create(lake, tmp_path)
-    for _ in range(40):
-        lake.append("t")
-    for version in (36, 37):  # what was published before them is not kept any more
-        (root / str(CommitName(version))).parent.mkdir(parents=True, exist_ok=True)
-        (root / str(CommitName(version))).write_bytes(b"")
-    assert lake.owner.status()[0].published == 37
+def test_a_promise_to_adopt_is_not_counted_as_published(store: MemoryStore, tmp_path: Path) -> None:
+    foreign_append(tmp_path / "a", 1)
+    with opened(store, publishes=False, handover=dying("_put", before=True)) as lake:
+        with pytest.raises(Died):
+            lake.owner.adopt(str(tmp_path / "a"))
+        (status,) = lake.owner.status()
+    assert (status.phase, status.latest_version, status.published) == (Phase.ADOPTING, 1, 0)
 
 
 def test_the_status_tells_what_stands_against_publishing(lake: DeltaLake, tmp_path: Path) -> None:
@@ -260,3 +278,26 @@ def test_only_managed_tables_are_asked_about(lake: DeltaLake, tmp_path: Path) ->
     with pytest.raises(NotManaged):
         lake.owner.release(Key("iceberg"))
     assert tmp_path.is_dir()
+
+
+def test_of_a_long_backlog_only_the_commits_that_are_asked_for_get_files(
+    lake: DeltaLake, tmp_path: Path
+) -> None:
+    root = create(lake, tmp_path)
+    for _ in range(40):
+        lake.append("t")
+    (only,) = lake.owner.commits(T, lake.content("t"), 7, 7).commits
+    assert staged_names(root) == [Path(only.name).name]
+
+
+def test_a_version_of_a_branch_is_not_told_by_the_name_of_the_default_branchs(
+    lake: DeltaLake, tmp_path: Path
+) -> None:
+    lake.kernel.commit("main", [Put(Key("other"), IcebergTable(metadata_location="1"))])
+    create_branch(lake.kernel, "dev")
+    create(lake, tmp_path, branch="dev")
+    lake.kernel.merge(lake.tables.head("dev"), "main", CommitMeta(message="merge"), MergeOptions())
+    for _ in range(2):
+        lake.append("t")
+    lake.owner.backfill("main", T)
+    assert lake.append("t", branch="dev").name == ""

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.errors import Denied, Unavailable
+from penstock.errors import Denied, OutcomeUnknown, Unavailable
 from penstock.formats.delta.errors import ForeignCommit
 from penstock.formats.delta.protocol.names import LOG, CommitName
 from penstock.formats.delta.publishing.backfill import FRUITLESS_MAX
@@ -374,3 +374,56 @@ def test_who_lost_its_lease_stops_before_the_next_write(
     now_s[0] += here.good_s + 1
     assert publisher.publish(content) == 3
     assert table.log() == table.ratified(0, 3)
+
+
+class Unknowing(Disk):
+    """Answers to every write with a condition that it cannot do that, as some storage does."""
+
+    is_away = False
+
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+        if condition is not None or Unknowing.is_away:
+            raise Unanswered("the server answered 501 NotImplemented")
+        return await super().put(key, data)
+
+    async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
+        return await Bucket.put_all(self, items)
+
+
+@pytest.fixture
+def unknowing(tmp_path: Path) -> Iterator[Places]:
+    Unknowing.is_away = False
+    opened = Disks(Unknowing, tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_storage_that_knows_no_conditions_is_used_with_a_lease(unknowing: Places) -> None:
+    table = Ratified("s3://bucket/orders", unknowing)
+    content = ratify(table, 6)
+    assert not table.place.keeps_conditions
+    store = MemoryStore()
+    held = Leases(store).take(f"delta/{ID}")
+    assert held is not None
+    with pytest.raises(Unavailable, match="another process is publishing"):
+        publishing(table, unknowing, leases=Leases(store)).publish(content)
+    held.release()
+    publisher = publishing(table, unknowing, leases=Leases(store))
+    assert publisher.publish(content, 3) == 3
+    assert table.log() == table.ratified(0, 3)
+    names = publisher.materialise(content)
+    assert list(table.place.read(names.values())) == [table.bytes[version] for version in range(6)]
+    assert not table.place.create(str(CommitName(3)), b"another")
+    assert unknowing.at("s3://bucket").list("orders/_penstock/probe") == []
+
+
+def test_storage_that_is_away_is_not_taken_for_one_that_knows_no_conditions(unknowing: Places) -> None:
+    place = unknowing.at("s3://bucket/orders")
+    Unknowing.is_away = True
+    with pytest.raises(OutcomeUnknown):
+        place.create("a", b"1")
+    with pytest.raises(Unavailable):
+        assert place.keeps_conditions
+    Unknowing.is_away = False
+    assert place.create("a", b"1"), "it is found out when it is back"
+    assert not place.keeps_conditions

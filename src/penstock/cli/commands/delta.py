@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import click
 
 from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.delta_reading import delta_cat, delta_log
+from penstock.cli.commands.delta_recovery import delta_recover
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import (
     branch_option,
@@ -22,8 +22,8 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted
-from penstock.lake.delta_answers import RecoveredTable, TableMade, TableStatus, WrittenFile
-from penstock.model.keys import Key
+from penstock.errors import PenstockError
+from penstock.lake.delta_answers import TableMade, TableStatus, WrittenFile
 
 
 @group(
@@ -95,7 +95,7 @@ def delta_create(
         schema=StructType(tuple(fields)),
         partition_by=partition_by,
         properties=_properties(properties),
-        location=_absolute(location) if location is not None else None,
+        location=location,
         branch=branch,
         message=message,
         author=call.who,
@@ -169,7 +169,7 @@ def delta_adopt(
     commits go through the lake; programs that do not know this can read it, and are refused as writers.
     """
     made = call.open().delta.adopt(
-        _absolute(path),
+        path,
         key,
         sole_writer=sole_writer,
         message=message,
@@ -183,15 +183,13 @@ def _say_made(call: Call, made: TableMade, done: str) -> None:
     def text(screen: Screen) -> Iterator[str]:
         name, place = screen.paint(printable(str(made.key)), "strong"), printable(made.location)
         commit = screen.paint(short(made.commit), "id")
-        yield f"{done} {name} with version {made.version} (commit {commit})"
+        if made.repeated:
+            yield f"{name} is {done} already, and at version {made.version}"
+        else:
+            yield f"{done} {name} with version {made.version} (commit {commit})"
         yield f"  {place}"
 
     call.answer(lambda: shapes.DeltaTable.of(made), text)
-
-
-def _absolute(path: str) -> str:
-    """A place as the lake can find it from wherever it runs."""
-    return path if "://" in path else str(Path(path).absolute())
 
 
 # -- publishing --------------------------------------------------------------------------------------------
@@ -250,17 +248,23 @@ def _published(one: TableStatus) -> Cell:
 def delta_publish(call: Call, key: str | None) -> None:
     """Publish what is ratified: all Delta tables of the default branch, or KEY.
 
-    The lake does so by itself; this is for when it was interrupted, or storage was away.
+    The lake does so by itself; this is for when it was interrupted, or storage was away. What stands against
+    one table keeps no other from being published.
     """
-    lake = call.open()
-    tables = [one.key for one in lake.delta.status(key)]
-    for one in tables:
-        lake.delta.publish(one)
-    found = [status for one in tables for status in lake.delta.status(one)]
+    lake, problems = call.open(), list[PenstockError]()
+    if key is not None:
+        lake.delta.publish(key)
+    else:
+        problems = [one for _, one in lake.delta.publish_each() if isinstance(one, PenstockError)]
+    found = lake.delta.status(key)
     call.answer(
         lambda: shapes.DeltaPublished(tables=tuple(map(shapes.DeltaStatus.of, found))),
         lambda screen: _statuses(screen, found),
     )
+    for one in problems[1:]:
+        call.note(one.message)
+    if problems:
+        raise problems[0]
 
 
 # -- looking after the log ---------------------------------------------------------------------------------
@@ -314,64 +318,4 @@ def delta_clean(call: Call, key: str, dry_run: bool) -> None:
 
 delta.add_command(delta_log)
 delta.add_command(delta_cat)
-
-
-# -- after a loss ----------------------------------------------------------------------------------------
-
-
-@delta.command(
-    "recover",
-    prints="DeltaRecovery",
-    examples="""
-$ penstock root add ./lake/warehouse --lake ./other
-$ penstock delta recover ./lake/warehouse/visits --any --prefix web --lake ./other
-""",
-)
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--lost", metavar="ID", help="The id of the lake that was lost.")
-@click.option("--any", "any_lake", is_flag=True, help="Take tables of whatever lake they name.")
-@click.option("--prefix", metavar="KEY", shell_complete=complete_key, help="The namespace to put them in.")
-@pass_call
-def delta_recover(
-    call: Call, paths: tuple[str, ...], lost: str | None, any_lake: bool, prefix: str | None
-) -> None:
-    """Take back the Delta tables at each PATH, after the lake that owned them was lost for good.
-
-    They go on from their published versions. Files of commits after those are named: whether they were
-    ratified cannot be known any more. If the other lake is not lost after all, it will stop publishing there
-    with an alarm.
-    """
-    if (lost is None) == (not any_lake):
-        raise click.UsageError("say which lake was lost: --lost ID, or --any for whatever lake it was")
-    lake, found = call.open(), list[RecoveredTable]()
-    try:
-        for place in map(_absolute, paths):
-            key = Key(*Key.parse(prefix), Path(place).name) if prefix else None
-            found.append(lake.delta.recover(place, key, lost=lost))
-    finally:
-        if found:  # also if another one could not be taken back
-            _say_recovered(call, found)
-
-
-def _say_recovered(call: Call, found: Sequence[RecoveredTable]) -> None:
-    def shape() -> shapes.DeltaRecovery:
-        return shapes.DeltaRecovery(
-            tables=tuple(
-                shapes.DeltaRecovered(
-                    key=str(one.key), location=one.location, version=one.version, doubtful=one.doubtful
-                )
-                for one in found
-            )
-        )
-
-    call.answer(shape, lambda screen: _recovered(screen, found))
-
-
-def _recovered(screen: Screen, found: Sequence[RecoveredTable]) -> Iterator[str]:
-    for one in found:
-        name = screen.paint(printable(str(one.key)), "strong")
-        yield f"recovered {name} up to version {one.version}   {printable(one.location)}"
-        if one.doubtful:
-            count = counted(len(one.doubtful), "file")
-            yield f"  {count} of later commits, of which it cannot be known whether they were ratified:"
-            yield from (f"    {printable(name)}" for name in one.doubtful)
+delta.add_command(delta_recover)

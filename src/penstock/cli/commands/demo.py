@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -18,6 +19,7 @@ import click
 
 from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
+from penstock.cli.commands.demo_delta import tell_of_rows
 from penstock.cli.declaration import command
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
@@ -34,7 +36,7 @@ from penstock.model.operations import Put
 )
 @pass_call
 def demo(call: Call, directory: Path | None) -> None:
-    """See a lake, a branch, a conflict and a merge at work, in a few seconds.
+    """See a lake, a branch, a conflict, a merge and tables with rows at work, in a few seconds.
 
     Makes a lake in DIR, which must be empty or not exist; without it in a temporary directory, which is
     kept for you to play with.
@@ -44,6 +46,7 @@ def demo(call: Call, directory: Path | None) -> None:
     place = directory or Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     story = Story(place.absolute(), quiet=call.json)
     tell(story)
+    story.has_rows = tell_of_rows(story)
     call.answer(
         lambda: shapes.Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.farewell()
     )
@@ -67,8 +70,8 @@ def tell(story: Story) -> None:
     orders = "put sales.orders --type iceberg metadata_location=s3://demo/orders"
     story.say(
         f"A lake is made in {story.place}.",
-        "It is a catalogue: it says which tables there are, where, and in which state. This demo writes only",
-        "these entries; data files in the tables' own formats come with later versions of Penstock.",
+        "It is a catalogue: it says which tables there are, where, and in which state. The first tables here",
+        "are only such entries, of files that an engine would write.",
     )
     story.chapter("Four tables of four formats, in one commit")
     story.python(first_load)
@@ -107,6 +110,8 @@ class Story:
         self.place, self._quiet = place, quiet
         self._screen = Screen.of(sys.stdout)
         self._chapters = 0
+        self.has_rows = False
+        """Whether there are Delta tables to try something on."""
 
     def say(self, *lines: str) -> None:
         for line in lines:
@@ -118,14 +123,21 @@ class Story:
         self._print(self._screen.paint(f"{self._chapters}. {title}", "strong"))
         self._print("")
 
-    def python(self, step: Callable[[Lake], None]) -> None:
-        """Show what a function does, and have it done."""
+    def python(self, step: Callable[..., None], **libraries: str) -> None:
+        """Show what a function does with the lake and some libraries, and have it done."""
         _, _, body = inspect.getsource(step).partition("-> None:\n")
-        for line in dedent(body).splitlines():
+        imports = [
+            f"import {library}" if name == library else f"import {library} as {name}"
+            for name, library in libraries.items()
+        ]
+        for line in (*imports, *dedent(body).splitlines()):
             self._print(self._screen.paint(f"  {line}", "dim"))
         self._print("")
-        with open_lake(self.place, author="ada") as lake:
-            step(lake)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), open_lake(self.place, author="ada") as lake:
+            step(lake, **{name: import_module(library) for name, library in libraries.items()})
+        if printed.getvalue():
+            self._print(printed.getvalue())
 
     def run(self, line: str, status: int = 0) -> None:
         """Show a command, and run it on the lake."""
@@ -155,7 +167,7 @@ class Story:
         lake = f"{_program()} --lake {shlex.quote(str(self.place))}"
         return (
             f"{lake} log --table sales.orders",
-            f"{lake} diff main~2 fix-returns",
+            f"{lake} delta log shop.orders" if self.has_rows else f"{lake} diff main~2 fix-returns",
             f"{lake} doctor",
         )
 

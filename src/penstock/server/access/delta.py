@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
+from penstock.errors import KeyNotFound, NotManaged
 from penstock.lake import calls
 from penstock.lake.delta_answers import (
     PublishedTable,
@@ -30,9 +32,11 @@ from penstock.lake.delta_calls import (
     PublishTable,
     RecoverTable,
 )
+from penstock.lake.embedded import first
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
+from penstock.server.access.caller import Keys
 from penstock.server.access.locations import check_locations
 from penstock.server.access.rights import Rights
 
@@ -62,19 +66,17 @@ def write_log(rights: Rights, call: L) -> WrittenFile:
 
 
 def create_table(rights: Rights, call: CreateTable) -> TableMade:
+    """A place of its own goes with the key; any other may be somebody else's, as with ``adopt_table``."""
     _require_keys(rights, call.branch, (call.key,))
     _require_namespaces(rights, call)
-    if call.location is not None and not rights.caller.any_location:
-        check_locations((DeltaTable(location=call.location),), rights.do(calls.GetAbout()).roots)
+    if call.location is not None:
+        _require_place(rights, call.branch, call.location)
     return rights.do(call)
 
 
 def adopt_table(rights: Rights, call: AdoptTable) -> TableMade:
     """Whose table it is, its place does not tell. So it is for those who may change all of them."""
-    if not rights.caller.keys_everywhere(Role.WRITE).are_all:
-        rights.caller.require_all_keys(Role.WRITE, rights.named(call.branch))
-    if not rights.caller.any_location:
-        check_locations((DeltaTable(location=call.location),), rights.do(calls.GetAbout()).roots)
+    _require_place(rights, call.branch, call.location)
     return rights.do(call)
 
 
@@ -85,16 +87,43 @@ def recover_table(rights: Rights, call: RecoverTable) -> RecoveredTable:
 
 
 def get_table_status(rights: Rights, call: GetTableStatus) -> tuple[TableStatus, ...]:
-    _, keys = rights.read(None)
+    """Storage is looked at for tables only that the caller may see."""
+    at, keys = rights.read(None)
     if call.key is not None:
         rights.caller.require_key(keys, Role.READ, call.key)
-    return tuple(one for one in rights.do(call) if keys.covers(one.key))
+    if call.key is not None or keys.are_all:
+        return rights.do(call)
+    return tuple(first(_statuses(rights, _managed(rights, at, keys, call.after)), call.limit))
+
+
+def _statuses(rights: Rights, keys: Iterable[Key]) -> Iterator[TableStatus]:
+    for key in keys:
+        with suppress(KeyNotFound, NotManaged):  # it left the lake just now
+            yield from rights.do(GetTableStatus(key=key))
+
+
+def _managed(rights: Rights, at: str | None, keys: Keys, after: Key | None) -> Iterator[Key]:
+    """The managed Delta tables among some keys, in order."""
+    call = calls.ListEntries(at=at, prefix=keys.namespace, after=after, limit=calls.PAGE_MAX)
+    while page := rights.do(call):
+        for entry in page:
+            if isinstance(entry.content, DeltaTable) and entry.content.state and keys.covers(entry.key):
+                yield entry.key
+        call = msgspec.structs.replace(call, after=page[-1].key)
 
 
 def find_table(rights: Rights, call: FindTable) -> TablePlace | None:
     at, keys = rights.read(call.at, call.via)
     found = rights.do(msgspec.structs.replace(call, at=at))
     return found if found is not None and keys.covers(found.key) else None
+
+
+def _require_place(rights: Rights, branch: str | None, location: str) -> None:
+    """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
+    if not rights.caller.keys_everywhere(Role.WRITE).are_all:
+        rights.caller.require_all_keys(Role.WRITE, rights.named(branch))
+    if not rights.caller.any_location:
+        check_locations((DeltaTable(location=location),), rights.do(calls.GetAbout()).roots)
 
 
 def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) -> None:

@@ -146,9 +146,16 @@ def test_one_attempt_may_be_a_version_of_several_tables(owner: Owner) -> None:
 
 def test_a_writer_may_name_its_transaction_only_by_text(owner: Owner) -> None:
     owner.create()
-    uuid = uuid4()
-    owner.commit([CommitInfo({"txnId": 7, "inCommitTimestamp": 2**42}), add("a")], uuid=uuid, version=1)
+    uuid, ahead_ms = uuid4(), owner.clock() // 1000 + 60_000
+    owner.commit([CommitInfo({"txnId": 7, "inCommitTimestamp": ahead_ms}), add("a")], uuid=uuid, version=1)
     assert owner.info(1).transaction_id == str(uuid)
-    assert owner.info(1).in_commit_timestamp == 2**42
+    assert owner.info(1).in_commit_timestamp == ahead_ms
     owner.commit([add("b")])
-    assert owner.info(2).in_commit_timestamp == 2**42 + 1
+    assert owner.info(2).in_commit_timestamp == ahead_ms + 1
+
+
+def test_a_time_far_ahead_is_refused_before_all_later_ones_must_follow_it(owner: Owner) -> None:
+    owner.create()
+    with pytest.raises(InvalidContent, match="ahead of the owner's clock"):
+        owner.commit([CommitInfo({"inCommitTimestamp": 2**42}), add("a")], version=1)
+    assert owner.line().latest == 0

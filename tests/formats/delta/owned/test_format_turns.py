@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from penstock.errors import CommitConflict, InvalidContent
+from penstock.errors import CommitConflict, InvalidContent, InvalidLog, InvalidRequest
 from penstock.formats.delta.lines.format import DeltaFormat
 from penstock.formats.delta.lines.intents import Commit, FileBody, Release, Settle, change
 from penstock.formats.delta.owner.ownership import Before, release
-from penstock.formats.delta.protocol.actions import Action, CommitInfo, Remove, Txn, write_commit
+from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, Txn, write_commit
 from penstock.formats.delta.protocol.transaction import Reads
-from penstock.kernel.format import Table
+from penstock.kernel.batch import Outcome
+from penstock.kernel.format import Applied, PrepareAgain, Table
 from penstock.model.keys import Key
-from penstock.model.operations import Change, Delete
+from penstock.model.operations import Change, Delete, Put
 from penstock.stores.port import Store
+from penstock.testing.threads import at_once
 from tests.formats.delta.managed import KEY, Owner, add, days, remove, with_property
 
 
@@ -195,14 +200,40 @@ def test_a_commit_too_large_for_the_kernel_is_staged_once_whatever_comes_in_betw
     assert len(other.paths()) == 1001
 
 
-def test_a_replacement_too_large_for_the_kernel_goes_round_when_its_files_change(
+def test_a_replacement_too_large_for_the_kernel_takes_what_was_appended_meanwhile(
+    owner: Owner, other: Owner
+) -> None:
+    content = owner.create(partition_by=["day"])
+    owner.commit(large("old", "x"))
+    work = lambda: owner.commit([add("new", "x")], replaces=())  # noqa: E731
+    before = len(list((Path(content.location) / "_penstock/bodies").iterdir()))
+    assert rounds(owner, lambda: other.commit([add("late", "x")]), work) == 1
+    assert len(list((Path(content.location) / "_penstock/bodies").iterdir())) == before + 1
+    assert owner.paths() == other.paths() == {"new"}
+    assert {one.path for one in owner.published().files()} == {"new"}
+
+
+def test_a_replacement_too_large_for_the_kernel_goes_round_when_some_of_its_files_went(
+    owner: Owner, other: Owner
+) -> None:
+    owner.create(partition_by=["day"])
+    old = large("old", "x")
+    owner.commit(old)
+    first = old[0]
+    assert isinstance(first, Add)
+    work = lambda: owner.commit([add("new", "x")], replaces=())  # noqa: E731
+    assert rounds(owner, lambda: other.commit([remove(first.path, "x")]), work) == 2
+    assert owner.paths() == {"new"}
+    assert {one.path for one in owner.published().files()} == {"new"}
+
+
+def test_what_is_appended_to_a_large_replacement_may_be_too_much_to_be_held_beside_it(
     owner: Owner, other: Owner
 ) -> None:
     owner.create(partition_by=["day"])
     owner.commit(large("old", "x"))
     work = lambda: owner.commit([add("new", "x")], replaces=())  # noqa: E731
-    assert rounds(owner, lambda: other.commit([add("late", "x")]), work) == 2
-    assert owner.paths() == {"new"}
+    assert rounds(owner, lambda: other.commit(large("late", "x")), work) == 2
     assert {one.path for one in owner.published().files()} == {"new"}
 
 
@@ -235,6 +266,123 @@ def test_r12_a_table_that_was_created_anew_in_between_is_another_one(owner: Owne
 
     with pytest.raises(CommitConflict, match="not the same any more"):
         rounds(owner, between, lambda: owner.commit([add("a")]))
+
+
+class GoesRound(DeltaFormat):
+    """Sends the table ``b`` round until something has happened."""
+
+    arrived, go = Event(), Event()
+
+    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+        if str(table.key) == "b" and prepared is not None and not self.go.is_set():
+            self.arrived.set()
+            raise PrepareAgain
+        return super().apply(table, change, prepared)
+
+
+def test_a_table_that_was_created_anew_while_a_request_went_round_is_not_taken_for_the_old_one(
+    store: Store, other: Owner, tmp_path: Path
+) -> None:
+    owner = Owner(store, tmp_path, kind=GoesRound)
+    GoesRound.arrived, GoesRound.go = Event(), Event()
+    owner.create("a")
+    owner.create("b")
+    new = owner.create("c")
+    both = [change(key, Commit(actions=write_commit([add("f")]), uuid=uuid4())) for key in "ab"]
+
+    def meanwhile() -> None:
+        assert GoesRound.arrived.wait(30)
+        a, c = Key.parse("a"), Key.parse("c")
+        other.kernel.commit("main", [Delete(a), Delete(c), Put(a, new)])
+        GoesRound.go.set()
+
+    def ask() -> None:
+        with pytest.raises(CommitConflict, match="'a' is not the same any more"):
+            owner.kernel.commit("main", both)
+
+    at_once(ask, meanwhile)
+    assert (other.line("a").latest, other.line("b").latest) == (0, 0)
+    owner.close()
+
+
+def test_a_batch_that_was_done_on_a_line_that_the_branch_left_is_done_again(
+    owner: Owner, other: Owner
+) -> None:
+    owner.create()
+    owner.branch("dev")
+    before = owner.kernel.references.get("dev").head
+    batch: list[Action] = [add("a"), Txn(app_id="stream", version=1)]
+    owner.commit(batch, branch="dev")
+    again = lambda: owner.commit([add("b"), Txn(app_id="stream", version=1)], branch="dev")  # noqa: E731
+    assert rounds(owner, lambda: other.kernel.references.assign("dev", before), again) == 2
+    assert owner.paths(branch="dev") == {"b"}
+    owner.commit(batch, branch="dev")
+    assert owner.paths(branch="dev") == {"b"}
+
+
+class Holds(DeltaFormat):
+    """Holds the turn of one table, so that other requests gather behind it."""
+
+    arrived, go = Event(), Event()
+
+    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+        if str(table.key) == "held" and prepared is not None:
+            self.arrived.set()
+            assert self.go.wait(30)
+        return super().apply(table, change, prepared)
+
+
+def test_a_batch_that_is_found_done_in_the_same_swap_is_answered_with_the_head_after_it(
+    store: Store, tmp_path: Path
+) -> None:
+    owner = Owner(store, tmp_path, kind=Holds)
+    Holds.arrived, Holds.go = Event(), Event()
+    owner.create()
+    owner.create("held")
+    queue = owner.kernel._queue("main")
+
+    def stream(name: str) -> Outcome:
+        assert Holds.arrived.wait(30)
+        data = write_commit([add(name), Txn(app_id="stream", version=1)])
+        return owner.ask(Commit(actions=data, uuid=uuid4()))
+
+    def held() -> Outcome:
+        return owner.ask(Commit(actions=write_commit([add("h")]), uuid=uuid4()), key="held")
+
+    def let_go() -> Outcome:
+        assert Holds.arrived.wait(30)
+        while len(queue._waiting) < 3:
+            time.sleep(0.001)
+        Holds.go.set()
+        return Outcome((), b"")
+
+    _, *outcomes, _ = at_once(held, partial(stream, "a"), partial(stream, "b"), let_go)
+    assert sorted(len(one.commits) for one in outcomes) == [0, 1]
+    assert {one.head for one in outcomes} == {owner.kernel.references.get("main").head}
+    assert owner.line().latest == 1
+    owner.close()
+
+
+def test_a_body_that_its_writer_changes_after_it_was_ratified_is_found_out(
+    owner: Owner, other: Owner
+) -> None:
+    content = owner.create(partition_by=["day"])
+    data = write_commit([add("good", "x")])
+    owner.places.at(content.location).create("_penstock/mine.json", data)
+    owner.commit(FileBody("_penstock/mine.json", len(data), hashlib.sha256(data).digest()))
+    (Path(content.location) / "_penstock/mine.json").write_bytes(data.replace(b"good", b"evil"))
+    with pytest.raises(InvalidLog, match=r"_penstock/mine\.json .* has other bytes"):
+        other.paths()
+
+
+@pytest.mark.parametrize("reads", [Reads(whole_table=True), Reads(applications=frozenset({"stream"}))])
+def test_what_was_read_is_told_together_with_the_version_it_was_read_in(owner: Owner, reads: Reads) -> None:
+    owner.create()
+    with pytest.raises(InvalidRequest, match="give the version it read, too"):
+        owner.commit([add("a")], reads=reads)
+    assert owner.commit([add("a")], reads=reads, read_version=0) == 1
+    assert owner.commit([add("b")], reads=reads, version=2) == 2
+    assert owner.commit([add("c")], reads=Reads()) == 3
 
 
 @pytest.mark.parametrize("version", [None, 3], ids=["assigned", "given"])

@@ -15,8 +15,8 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.composing import bounded, first_line, line_id, stage, uuid_of
-from penstock.formats.delta.lines.line import Blobs, Entry, Held, Line, Terms, Tip, keep, line_of
+from penstock.formats.delta.lines.composing import bounded, first_line, line_id, stage
+from penstock.formats.delta.lines.line import Blobs, Entry, Held, Line, Terms, Tip, keep, line_of, uuid_of
 from penstock.formats.delta.lines.proposal import Proposal
 from penstock.formats.delta.lines.ratifying import check_files, declared_after, lint
 from penstock.formats.delta.protocol.actions import CommitInfo

@@ -13,15 +13,17 @@ from threading import Lock
 from typing import Final, TypeAlias
 from uuid import UUID
 
+import msgspec
+
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
-from penstock.formats.delta.lines.line import Entry, Line, Read, Terms, held_of, line_of
+from penstock.formats.delta.lines.line import Entry, Line, Read, Terms, held_of, is_named_after, line_of
 from penstock.formats.delta.lines.live import LiveFiles
 from penstock.formats.delta.lines.snapshots import Snapshots
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, parse_action, parse_commit
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
@@ -30,6 +32,19 @@ from penstock.storage.places import Places
 MEMORY_MAX_BYTES: Final = 64 * 1024 * 1024
 """How many bytes of commits are kept, of all tables together."""
 BLIND: Final = Terms(Reads())
+REPLACES: Final = "penstockReplaces"
+"""In a ``commitInfo``, a ``Replaces``. A published log has to tell it: the lake forgets what is published."""
+PICKING: Final = frozenset({"DELETE", "UPDATE", "MERGE", "OPTIMIZE", "REORG", "MERGE BRANCH", "RESTORE"})
+"""Operations that remove files which they have picked, unless they say otherwise."""
+
+
+class Replaces(msgspec.Struct, frozen=True):
+    """What a commit says of the files that it removed, whatever they were."""
+
+    partitions: tuple[Partitions, ...]
+    """Where they were; in the whole table for none."""
+    blindly: bool = False
+    """Nothing was read for it."""
 
 
 class Commits:
@@ -65,12 +80,12 @@ class Commits:
             raise _unreadable(location, version, entry, problem) from None
         return first if isinstance(first, CommitInfo) else None
 
-    def terms(self, table: Table, location: str, version: int, entry: Entry | None) -> Terms:
-        """On what a version rests. Of one that is published and forgotten, its ``commitInfo`` has to tell."""
+    def terms(self, table: Table, location: str, version: int, entry: Entry | None) -> Terms | None:
+        """On what a version rests. Of one that is published and forgotten, its ``commitInfo`` has to tell;
+        ``None`` if it does not."""
         if entry is not None:
             return held_of(entry, table.read).terms
-        info = self.info(table, location, version, None)
-        return BLIND if info is not None and info.is_blind_append else Terms()
+        return told_terms(self.info(table, location, version, None))
 
     def versions(
         self, table: Table, content: DeltaTable, after: int, line: Line | None = None
@@ -100,15 +115,16 @@ class Commits:
 
     def remember(self, location: str, version: int, entry: Entry, data: bytes) -> None:
         """Keep the bytes of a commit that was staged, or is about to be ratified, here."""
-        self._memory.put((location, version, entry.uuid), _Kept(data))
+        self._memory.put((location, version, entry.uuid, entry.line), _Kept(data))
 
     def landed(self, content: DeltaTable) -> None:
         """A line of the default branch: its newest version is the table's for ever, and found as such."""
         line = line_of(content)
         if line.entries and content.id is not None:
-            kept = self._memory.get((content.location, line.latest, line.entries[-1].uuid))
+            newest = line.entries[-1]
+            kept = self._memory.get((content.location, line.latest, newest.uuid, newest.line))
             if kept is not None:
-                self._memory.put((content.id, line.latest, b""), kept)
+                self._memory.put((content.id, line.latest, b"", b""), kept)
 
     def _versions(
         self, content: DeltaTable, after: int, read: Read
@@ -117,7 +133,9 @@ class Commits:
 
     def _kept(self, table: Table, location: str, version: int, entry: Entry | None) -> _Kept:
         identity = None if table.content is None else table.content.id
-        key = (identity or location, version, b"") if entry is None else (location, version, entry.uuid)
+        key: _Key = (identity or location, version, b"", b"")
+        if entry is not None:
+            key = (location, version, entry.uuid, entry.line)
         kept = self._memory.get(key)
         if kept is None:
             kept = _Kept(self._found(table, location, version, entry))
@@ -133,7 +151,17 @@ class Commits:
         if entry is None:
             return self._published(location, version)
         if held is not None and held.head is not None:
-            return held.head + self._read(location, version, (entry.body,), entry.size - len(held.head))
+            body = self._read(location, version, (entry.body,), entry.size - len(held.head))
+            if not is_named_after(version, entry, held.head, body):
+                raise InvalidLog(
+                    f"{entry.body} of the table {location} has other bytes than those that were ratified as"
+                    f" version {version}: somebody has written to it since\n"
+                    "  Bring the file back as it was.",
+                    table=location,
+                    file=entry.body,
+                    version=version,
+                )
+            return held.head + body
         names = (entry.name(version),) if entry.line else (entry.name(version), str(CommitName(version)))
         return self._read(location, version, names, entry.size)
 
@@ -181,9 +209,9 @@ class _Kept:
         self.actions: tuple[Action, ...] | None = None
 
 
-_Key: TypeAlias = tuple[UUID | str, int, bytes]
-"""Tells a commit from all others: where its file is, its version and its name. Of a published one the table
-counts and not its location, where there may be another table by now."""
+_Key: TypeAlias = tuple[UUID | str, int, bytes, bytes]
+"""Tells a commit from all others: where its file is, its version, its name and whose folder it is in. Of a
+published one the table counts and not its location, where there may be another table by now."""
 
 
 class _Memory:
@@ -216,6 +244,22 @@ _OVERHEAD_BYTES: Final = 512
 """What a commit takes beside its bytes, about."""
 _NOBODY: Final = Key.parse("table")
 """Stands for the key where nobody asks for it."""
+
+
+def told_terms(info: CommitInfo | None) -> Terms | None:
+    """On what a commit rests by its own words; ``None`` if these leave open whether it picked the files that
+    it removed, or replaced whatever was there."""
+    if info is None:
+        return None
+    if info.is_blind_append:
+        return BLIND
+    if REPLACES in info.fields:
+        try:
+            told = msgspec.convert(info.fields[REPLACES], Replaces)
+        except msgspec.ValidationError:
+            return None
+        return Terms(Reads(whole_table=not told.blindly), told.partitions)
+    return Terms() if (info.operation or "").upper() in PICKING else None
 
 
 def _every(line: Line, after: int, read: Read) -> Iterator[tuple[int, Entry | None]]:

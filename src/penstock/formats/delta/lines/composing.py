@@ -12,9 +12,11 @@ import hashlib
 from typing import Final, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from penstock.errors import InvalidContent, OutcomeUnknown, Unavailable
-from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.line import FOLDER, Blobs, Entry, Held, Line, Terms, keep
+from penstock.formats.delta.lines.commits import REPLACES, Commits, Replaces
+from penstock.formats.delta.lines.line import FOLDER, Blobs, Entry, Held, Line, Terms, keep, uuid_of
 from penstock.formats.delta.protocol.actions import CommitInfo, write_action
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.format import PrepareAgain, Table
@@ -55,17 +57,21 @@ def compose(
     terms: Terms,
     info: CommitInfo,
     now_ms: int,
+    between: bytes = b"",
 ) -> Composed:
     """The next version of a line, on the branch of ``table``: ``info`` with its time, then the lines.
 
     ``content`` tells the table's id and location; ``lines`` hold no ``commitInfo``. ``PrepareAgain`` if they
-    are too many to be held and no body of them was put while storage might be touched.
+    are too many to be held and no body of them was put while storage might be touched. Lines ``between`` are
+    held in any case: they are what a body lacks that was put earlier.
     """
     version, time_ms = line.latest + 1, max(now_ms, line.timestamp_ms + 1)
-    head = first_line(info, time_ms)
+    terms = bounded(terms)
+    head = first_line(telling(info, terms), time_ms) + between
     if isinstance(lines, bytes) and len(head) + len(lines) > HELD_MAX_BYTES:
         lines = stage_body(table, commits, content.location, lines)
-    terms = bounded(terms)
+    if len(head) > HELD_MAX_BYTES:
+        raise PrepareAgain
     if isinstance(lines, Body):
         name = digest("delta", version.to_bytes(8, "big"), head, lines.sha256)
         return _composed(table, content, name, time_ms, Held(terms, head), lines)
@@ -74,6 +80,14 @@ def compose(
     composed = _composed(table, content, name, time_ms, Held(terms, data), None)
     commits.remember(content.location, version, composed.entry, data)
     return composed
+
+
+def telling(info: CommitInfo, terms: Terms) -> CommitInfo:
+    """What stands first in a commit that rests on such terms: the log has to say what it replaced."""
+    fields = {name: value for name, value in info.fields.items() if name != REPLACES}
+    if terms.replaces is not None:
+        fields[REPLACES] = msgspec.to_builtins(Replaces(terms.replaces, terms.reads.nothing))
+    return CommitInfo(fields)
 
 
 def first_line(info: CommitInfo, time_ms: int) -> bytes:
@@ -137,11 +151,6 @@ def _composed(
         body="" if body is None else body.name,
     )
     return Composed(entry, {one: data}, held.head if body is None else None)
-
-
-def uuid_of(digest: bytes) -> bytes:
-    """A UUID for a file whose name is made of a hash."""
-    return UUID(bytes=digest[:16], version=5).bytes
 
 
 def bounded(terms: Terms) -> Terms:

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.composing import HELD_MAX_BYTES, line_id, stage_body, uuid_of
+from penstock.formats.delta.lines.composing import HELD_MAX_BYTES, line_id, stage_body
 from penstock.formats.delta.lines.intents import Adopt, Create, Release, Settle
 from penstock.formats.delta.lines.line import (
     Blobs,
@@ -26,14 +26,17 @@ from penstock.formats.delta.lines.line import (
     declared_of,
     keep,
     line_of,
+    uuid_of,
     with_line,
 )
 from penstock.formats.delta.lines.proposal import refused
 from penstock.formats.delta.lines.ratifying import state_of
+from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_commit
 from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS
 from penstock.formats.delta.protocol.lint import Rules, State, check_bytes
 from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Applied, Refused, Table
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import encode
@@ -41,10 +44,15 @@ from penstock.model.encoding import encode
 Custody: TypeAlias = Create | Adopt | Settle | Release
 
 
-def prepare_custody(table: Table, commits: Commits, intent: Custody) -> None:
-    """Check what can be checked before the turn, and put what is too large for the kernel to storage."""
+def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: OwnerIdentity) -> None:
+    """Check what can be checked before the turn, and put what is too large for the kernel to storage.
+
+    ``InvalidRequest`` if a table that is to come would not name this lake as its owner.
+    """
     if isinstance(intent, Settle):
         return
+    if isinstance(intent, Create | Adopt):
+        _check_named(table, intent, owner)
     if isinstance(intent, Create):
         _lint(table, intent.actions, State(), Rules())
         if table.content is None:
@@ -69,6 +77,17 @@ def apply_custody(table: Table, commits: Commits, intent: Custody) -> Applied:
     return _release(table, commits, content, intent)
 
 
+def _check_named(table: Table, intent: Create | Adopt, owner: OwnerIdentity) -> None:
+    actions = [line.action for line in parse_commit(intent.actions)]
+    protocol, metadata = last(actions, Protocol), last(actions, Metadata)
+    if protocol is None or metadata is None:
+        raise InvalidRequest(
+            f"the first commit that the lake makes to '{table.key}' lacks protocol or metadata"
+        )
+    if not owner.owns(owner_of(protocol, metadata, str(table.key))):
+        raise InvalidRequest(f"the first commit to '{table.key}' does not name this lake as its owner")
+
+
 def _check_unused(commits: Commits, intent: Create) -> None:
     """Refuse a location that has a log: of a table that this very request created, and that is dropped."""
     first, second = commits.places.at(intent.location).read([str(CommitName(0)), str(CommitName(1))])
@@ -88,10 +107,8 @@ def _begin(table: Table, commits: Commits, intent: Create | Adopt) -> Applied:
             raise Refused("can be adopted on the default branch only")
     content = _new(intent)
     first = _ratified(table, commits, content, intent.actions)
-    if first.protocol is None or first.metadata is None:
-        raise InvalidRequest(
-            f"the first commit that the lake makes to '{table.key}' lacks protocol or metadata"
-        )
+    assert first.protocol is not None  # it was prepared
+    assert first.metadata is not None
     declared, packed = keep(Declared(first.protocol, first.metadata))
     empty = Line(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
     line, runs = empty.followed_by(first.entry)
@@ -125,12 +142,12 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
             found=f"version {line.latest}",
         )
     _lint(table, intent.actions, state_of(table, line), Rules(droppable=frozenset({MANAGED_COMMITS})))
-    last = _ratified(table, commits, content, intent.actions)
+    final = _ratified(table, commits, content, intent.actions)
     was = declared_of(line, table.read)
-    declared, packed = keep(Declared(last.protocol or was.protocol, last.metadata or was.metadata))
-    after, runs = line.followed_by(last.entry, declared)
+    declared, packed = keep(Declared(final.protocol or was.protocol, final.metadata or was.metadata))
+    after, runs = line.followed_by(final.entry, declared)
     released = msgspec.structs.replace(after, phase=Phase.RELEASED)
-    return Applied(with_line(content, released), {declared: packed, **last.blobs, **runs}, _short(intent))
+    return Applied(with_line(content, released), {declared: packed, **final.blobs, **runs}, _short(intent))
 
 
 class _Whole(NamedTuple):

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.formats.delta.lines.line import Terms
 from penstock.formats.delta.lines.net import Net
+from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -111,22 +112,6 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     def _domain(self, name: str) -> DomainMetadata:
         gone = DomainMetadata(domain=name, configuration="", removed=True)
         return self.wanted_domains.get(name, gone)
-
-
-def removal(add: Add, now_ms: int) -> Remove:
-    """The action that takes a file out of the table."""
-    return Remove(
-        path=add.path,
-        data_change=True,
-        deletion_timestamp=now_ms,
-        extended_file_metadata=True,
-        partition_values=add.partition_values,
-        size=add.size,
-        tags=add.tags,
-        deletion_vector=add.deletion_vector,
-        base_row_id=add.base_row_id,
-        default_row_commit_version=add.default_row_commit_version,
-    )
 
 
 def union(one: Protocol, other: Protocol) -> Protocol:

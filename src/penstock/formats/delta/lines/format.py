@@ -12,14 +12,14 @@ from penstock.formats.delta.errors import NotManaged
 from penstock.formats.delta.lines import merging
 from penstock.formats.delta.lines.attempt import Attempt, attempt, is_ratified, ratify_attempt
 from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.custody import apply_custody, prepare_custody
-from penstock.formats.delta.lines.intents import NAME, Commit, decode_intent
+from penstock.formats.delta.lines.custody import Custody, apply_custody, prepare_custody
+from penstock.formats.delta.lines.intents import NAME, Commit, Release, Settle, decode_intent
 from penstock.formats.delta.lines.line import Line, Phase, line_of, with_line
 from penstock.formats.delta.lines.proposal import Proposal
 from penstock.formats.delta.lines.ratifying import Checked, bring, check, known, ratify
-from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of
+from penstock.formats.delta.owner.ownership import Owner, OwnerIdentity, owner_of
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.kernel.format import Applied, Format, Refused, Table
+from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Table
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent, DeltaTable
 from penstock.model.encoding import ObjectId, encode
@@ -58,12 +58,16 @@ class DeltaFormat(Format):
         intent = decode_intent(change.intent)
         now_ms = self._now_ms()
         if not isinstance(intent, Commit):
-            return prepare_custody(table, self.commits, intent)
+            self._check_custody(table, intent)
+            return prepare_custody(table, self.commits, intent, self._owner)
         content = self._writable(table)
-        proposal = table.notes.get(("proposal", table.key))
-        if proposal is None:
-            proposal = Proposal(table.key, intent, self.commits.places, content.location)
-            table.notes["proposal", table.key] = proposal
+        noted = table.notes.get(("proposal", table.key))
+        if noted is None:
+            noted = content.id, Proposal(table.key, intent, self.commits.places, content.location)
+            table.notes["proposal", table.key] = noted
+        identity, proposal = noted
+        if content.id != identity:
+            raise _replaced()
         if intent.version is not None:
             return content.id, attempt(table, self.commits, content, proposal, now_ms)
         return content.id, check(table, self.commits, content, proposal, now_ms)
@@ -79,13 +83,24 @@ class DeltaFormat(Format):
             )
         line = line_of(content)
         check_phase(line)
-        about = known(table, line.declared)
-        owner = owner_of(about.protocol, about.metadata, str(table.key))
+        self._check_owner(table, line)
+        return content
+
+    def _check_owner(self, table: Table, line: Line) -> None:
+        """Refuse to extend a line whose table names another owner, as all do in a copy of their lake."""
+        owner = _owner_named(table, line)
         if not self._owner.owns(owner):
             raise NotManaged(
                 f"'{table.key}' names {owner} as its owner, so this lake only reads it", table=str(table.key)
             )
-        return content
+
+    def _check_custody(self, table: Table, intent: Custody) -> None:
+        """The same, before a table is settled or released. One that is released names no owner any more."""
+        content = table.content
+        if not isinstance(intent, Settle | Release) or not isinstance(content, DeltaTable):
+            return
+        if content.state and (line := line_of(content)).phase is not Phase.RELEASED:
+            self._check_owner(table, line)
 
     # -- at its turn -----------------------------------------------------------------------------------
 
@@ -94,11 +109,12 @@ class DeltaFormat(Format):
             intent = decode_intent(change.intent)
             if isinstance(intent, Commit):
                 raise InvalidRequest(f"a commit to '{table.key}' was not prepared")
+            self._check_custody(table, intent)
             return apply_custody(table, self.commits, intent)
         identity, checked = prepared
         content = table.content
         if not isinstance(content, DeltaTable) or content.id != identity:
-            raise Refused("is not the same any more: it was dropped or created anew")
+            raise _replaced()
         line = line_of(content)
         check_phase(line)
         if isinstance(checked, Attempt):
@@ -113,6 +129,8 @@ class DeltaFormat(Format):
 
     def _apply_checked(self, table: Table, content: DeltaTable, line: Line, checked: Checked) -> Applied:
         now_ms = self._now_ms()
+        if checked.is_done and not checked.tip.is_on(line, table.read):
+            raise PrepareAgain  # the branch was moved, and its batches may be others now
         if not checked.is_done:
             checked = bring(table, self.commits, content, line, checked, now_ms)
         if checked.is_done:
@@ -149,19 +167,26 @@ class DeltaFormat(Format):
         source: AnyContent | None,
         intents: Sequence[bytes] | None,  # noqa: ARG002
     ) -> Applied:
-        return merging.merge(table, self.commits, _own(base), _own(source), self._now_ms())
+        sides = _own(base), _own(source)
+        return merging.merge(table, self.commits, *sides, self._now_ms(), self._extend)
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        return merging.restore(table, self.commits, _own(wanted), self._now_ms())
+        return merging.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
+
+    def _extend(self, table: Table, content: DeltaTable, line: Line) -> Line:
+        """A line that a merge is about to extend, if that is this lake's to do."""
+        self._check_owner(table, line)
+        return self._shortened(table, content, line)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None:
             raise Refused("is a table that the lake owns, whose state is not put but committed")
-        if isinstance(table.content, DeltaTable) and table.content.state:
-            phase = line_of(table.content).phase
-            if phase is Phase.ADOPTING:
+        # Elsewhere nobody is told how it ends, and nothing but the key goes.
+        if isinstance(table.content, DeltaTable) and table.content.state and table.is_default:
+            line = line_of(table.content)
+            if line.phase is Phase.ADOPTING and self._owner.owns(_owner_named(table, line)):
                 raise Refused("is being adopted; see how that ends first: penstock delta status")
-            if phase is Phase.RELEASED:
+            if line.phase is Phase.RELEASED:
                 raise Refused("is being released, and goes by itself once its log is complete")
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
@@ -170,12 +195,16 @@ class DeltaFormat(Format):
         if before.id != after.id or not before.state or not after.state:
             return "would become another table; merge the branch instead"
         was, becomes = line_of(before), line_of(after)
+        if was.phase is not becomes.phase:
+            return f"is {was.phase}, and would be {becomes.phase} again"
         if becomes.tail is not None:
             return "has versions of another branch; merge that branch instead"
         if becomes.latest < was.latest:
             return (
                 f"would fall back from version {was.latest} to {becomes.latest}; revert the commits instead"
             )
+        if not _goes_on(was, becomes):
+            return f"would get another version {was.latest}; merge the branch instead"
         return None
 
     # -- after the swap --------------------------------------------------------------------------------
@@ -204,6 +233,28 @@ def check_phase(line: Line) -> None:
         raise Refused("was handed back to the file system: commit to its log, or adopt it again")
     if line.phase is Phase.ADOPTING:
         raise Refused("is being adopted, and it is not known yet whether that came about: try again")
+
+
+def _owner_named(table: Table, line: Line) -> Owner | None:
+    about = known(table, line.declared)
+    return owner_of(about.protocol, about.metadata, str(table.key))
+
+
+def _goes_on(was: Line, becomes: Line) -> bool:
+    """Whether a line has another's latest version: the default branch only goes on from there.
+
+    It is among the newest of both, or both know it from the log. Where that cannot be seen, the lines are
+    not taken for one.
+    """
+    back = becomes.latest - was.latest
+    newest = becomes.entries[-1 - back] if back < len(becomes.entries) else None
+    if newest is None or not was.entries:
+        return newest is None and not was.entries and becomes.published >= was.latest
+    return newest.uuid == was.entries[-1].uuid
+
+
+def _replaced() -> Refused:
+    return Refused("is not the same any more: it was dropped or created anew")
 
 
 def _own(content: AnyContent | None) -> DeltaTable | None:

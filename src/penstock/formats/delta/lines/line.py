@@ -11,6 +11,7 @@ costs the same however long the line is.
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -24,7 +25,7 @@ from penstock.formats.delta.protocol.names import StagedName
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.format import blob
 from penstock.model.content import DeltaTable
-from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.encoding import ObjectId, decoder, digest, encode
 
 RUN_MAX: Final = 16
 """So many entries, or runs of the same level, become one run."""
@@ -192,17 +193,34 @@ class Tip(NamedTuple):
     version: int
     uuid: bytes
     """Nothing for a version of the default branch, of which there is one."""
+    line: bytes = b""
+    """Whose version it is: a writer may use the id of an attempt on several branches."""
 
     @classmethod
     def of(cls, line: Line) -> Tip:
-        return cls(line.latest, b"" if line.tail is None else line.entries[-1].uuid)
+        if line.tail is None:
+            return cls(line.latest, b"")
+        return cls(line.latest, line.entries[-1].uuid, line.entries[-1].line)
 
     def is_on(self, line: Line, read: Read) -> bool:
         """Whether a line has this very version. The default branch only moves forward (M1)."""
         if not self.uuid:
             return self.version <= line.fork
         entry = line.at(self.version, read)
-        return entry is not None and entry.uuid == self.uuid
+        return entry is not None and (entry.uuid, entry.line) == (self.uuid, self.line)
+
+
+def uuid_of(hashed: bytes) -> bytes:
+    """A UUID for a file whose name is made of a hash."""
+    return UUID(bytes=hashed[:16], version=5).bytes
+
+
+def is_named_after(version: int, entry: Entry, head: bytes, body: bytes) -> bool:
+    """Whether an entry got its name from these very bytes, as every one does that has a body."""
+    composed = digest("delta", version.to_bytes(8, "big"), head, hashlib.sha256(body).digest())
+    whole = hashlib.sha256(head)  # of a commit that was given as a whole, and only kept in two parts
+    whole.update(body)
+    return entry.uuid in (uuid_of(composed), uuid_of(whole.digest()))
 
 
 def line_folder(line: bytes) -> str:

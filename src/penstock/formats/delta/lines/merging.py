@@ -29,17 +29,9 @@ from penstock.formats.delta.lines.line import (
     line_of,
     with_line,
 )
-from penstock.formats.delta.lines.net import (
-    RESTORE,
-    Net,
-    Step,
-    but_replacements_of,
-    fold,
-    fold_all,
-    news,
-    told_by,
-)
-from penstock.formats.delta.lines.next_versions import WAY_OUT, NextVersions, seeing_blobs, stamp
+from penstock.formats.delta.lines.net import RESTORE, Net, Step, fold, fold_all, told_by
+from penstock.formats.delta.lines.news import but_replacements_of, news
+from penstock.formats.delta.lines.next_versions import WAY_OUT, Extend, NextVersions, seeing_blobs, stamp
 from penstock.formats.delta.lines.ratifying import Known, known
 from penstock.formats.delta.lines.standing import Standing, begin, noted, steps, versions
 from penstock.formats.delta.protocol.actions import Add, Remove, write_action
@@ -55,37 +47,49 @@ MERGED: Final = {"operation": "MERGE BRANCH", "operationParameters": {}}
 
 
 def merge(
-    table: Table, commits: Commits, base: DeltaTable | None, source: DeltaTable | None, now_ms: int
+    table: Table,
+    commits: Commits,
+    base: DeltaTable | None,
+    source: DeltaTable | None,
+    now_ms: int,
+    extend: Extend,
 ) -> Applied:
-    """The table after a source's changes since a base.
+    """The table after a source's changes since a base; ``extend`` is asked before a line gets versions.
 
     ``Refused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told without
     table storage.
     """
     target = _managed(table)
     if source is None:
-        return _drop(target, base)
+        return _drop(table, target, base)
     _check_phase(source, "on the other side ")
     if target is None:
-        return _arrive(table, commits, base, source, now_ms)
+        return _arrive(table, commits, base, source, now_ms, extend)
+    if _is_left_behind(table, target):
+        return Applied(source)
     _check_phase(target)
     _check_same(target, source)
     begin(table, target.location, target)
-    return _Merging(table, commits, base, target, source, now_ms).result()
+    return _Merging(table, commits, base, target, source, now_ms, extend).result()
 
 
-def restore(table: Table, commits: Commits, wanted: DeltaTable | None, now_ms: int) -> Applied:
+def restore(
+    table: Table, commits: Commits, wanted: DeltaTable | None, now_ms: int, extend: Extend
+) -> Applied:
     """The table in a wanted state, by a new version: a log does not go back. Raises as ``merge``."""
     target = _managed(table)
-    if target is not None:
+    was = table.last if target is None and isinstance(table.last, DeltaTable) else target
+    is_left_behind = was is not None and _is_left_behind(table, was)
+    if target is not None and not is_left_behind:
         _check_phase(target)
     if wanted is None:
         return Applied(None)
-    if target is None and isinstance(table.last, DeltaTable):
-        target = with_line(table.last, line_of(table.last))
-    if target is None:
+    if was is None or is_left_behind:
         _check_phase(wanted, "on the other side ")
-        return _arrive(table, commits, None, wanted, now_ms)
+        return Applied(wanted) if is_left_behind else _arrive(table, commits, None, wanted, now_ms, extend)
+    if target is None:
+        _check_phase(was)
+        target = with_line(was, line_of(was))
     _check_same(target, wanted)
     line, tip = line_of(target), Tip.of(line_of(wanted))
     if Tip.of(line) == tip:
@@ -98,15 +102,15 @@ def restore(table: Table, commits: Commits, wanted: DeltaTable | None, now_ms: i
     is_now = known(table, line.declared)
     net = difference.net(is_now.protocol, is_now.metadata, with_batches=False)
     told = {"operation": RESTORE, "operationParameters": {"version": str(tip.version)}}
-    return NextVersions(table, commits, target, line, now_ms, told).all([net])
+    return NextVersions(table, commits, target, line, now_ms, extend, told).all([net])
 
 
 # --- one side has no table --------------------------------------------------------------------------------
 
 
-def _drop(target: DeltaTable | None, base: DeltaTable | None) -> Applied:
+def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> Applied:
     """The source has dropped the table, or given it another name."""
-    if target is None:
+    if target is None or _is_left_behind(table, target):
         return Applied(None)
     _check_phase(target)
     if base is None or base.id != target.id or Tip.of(line_of(base)) != Tip.of(line_of(target)):
@@ -119,7 +123,12 @@ def _drop(target: DeltaTable | None, base: DeltaTable | None) -> Applied:
 
 
 def _arrive(
-    table: Table, commits: Commits, base: DeltaTable | None, source: DeltaTable, now_ms: int
+    table: Table,
+    commits: Commits,
+    base: DeltaTable | None,
+    source: DeltaTable,
+    now_ms: int,
+    extend: Extend,
 ) -> Applied:
     """The source has a table that is not here."""
     line = line_of(source)
@@ -131,7 +140,7 @@ def _arrive(
             f" become {line.latest} there; bring it back with the mode 'force', or leave it with 'drop'"
         )
     if isinstance(table.last, DeltaTable):
-        return restore(table, commits, source, now_ms)
+        return restore(table, commits, source, now_ms, extend)
     if not table.is_default or line.tail is None:
         return Applied(source)
     schema_string = known(table, line.declared).metadata.schema_string
@@ -139,7 +148,7 @@ def _arrive(
     start, blobs = _until_fork(table, commits, source)
     seeing = seeing_blobs(table, blobs)
     begin(seeing, source.location, None if line.fork < 0 else with_line(source, start))
-    return NextVersions(seeing, commits, source, start, now_ms, MERGED, blobs).all(nets)
+    return NextVersions(seeing, commits, source, start, now_ms, extend, MERGED, blobs).all(nets)
 
 
 def _until_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Line, Blobs]:
@@ -183,8 +192,9 @@ class _Merging:
         target: DeltaTable,
         source: DeltaTable,
         now_ms: int,
+        extend: Extend,
     ) -> None:
-        self._table, self._commits, self._now_ms = table, commits, now_ms
+        self._table, self._commits, self._now_ms, self._extend = table, commits, now_ms, extend
         self._base = base if base is not None and base.id == target.id else None
         self._base_tip = Tip(-1, b"") if self._base is None else Tip.of(line_of(self._base))
         self._target, self._source = target, source
@@ -214,7 +224,7 @@ class _Merging:
             if net.doubtful:
                 net = net.settled(self._live_before(comes, net))
             landing.append(self._checked(stays, after, since, net, mine, standing))
-        return NextVersions(self._table, self._commits, stays, line, self._now_ms, MERGED).all(
+        return NextVersions(self._table, self._commits, stays, line, self._now_ms, self._extend, MERGED).all(
             landing, standing
         )
 
@@ -228,6 +238,9 @@ class _Merging:
         if self._base_tip.is_on(line, self._table.read):
             since = max(parted, self._base_tip.version)
             brought = steps(self._table, self._commits, comes, since, line.latest)
+            if any(step.terms.replaces is not None for step in brought):
+                theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
+                brought = but_replacements_of(theirs, brought)
             known_to_both = steps(self._table, self._commits, comes, parted, since)
             return since, fold(brought, declared.metadata.schema_string), known_to_both
         base = self._base
@@ -350,11 +363,20 @@ def _check_same(target: DeltaTable, source: DeltaTable) -> None:
         )
 
 
+def _is_left_behind(table: Table, target: DeltaTable) -> bool:
+    """Whether a branch left while a table was being adopted, and knows nothing of how that ended.
+
+    Nobody can have committed to it there, so that the other side's state, whatever it is, can be taken.
+    """
+    return not table.is_default and line_of(target).phase is Phase.ADOPTING
+
+
 def _check_phase(content: DeltaTable, where: str = "") -> None:
     phase = line_of(content).phase
     if phase is Phase.RELEASED:
         raise Refused(
-            f"{where}was handed back to the file system, and changes no more; leave it out with 'drop'"
+            f"{where}was handed back to the file system, and changes no more; leave it out with 'drop', and"
+            " adopt the table again if the lake is to own it"
         )
     if phase is Phase.ADOPTING:
         raise Refused(f"{where}is being adopted, and it is not known yet whether that came about; try again")

@@ -10,7 +10,7 @@ wrote a table anew would merge to both their files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -40,6 +40,9 @@ class Step(NamedTuple):
     version: int
     actions: tuple[Action, ...]
     terms: Terms
+    is_told: bool = True
+    """Whether the terms say if it picked the files that it removed, or replaced whatever there was. If not,
+    nobody may land it where files came that it would have removed."""
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,22 +127,8 @@ def told_by(difference: Net, folded: Net) -> Net:
     If they replaced files it is strict: whether what came meanwhile should go too, a person has to say.
     """
     if folded.terms.replaces is None:
-        return msgspec.structs.replace(difference, terms=folded.terms)
+        return msgspec.structs.replace(difference, terms=folded.terms, is_strict=folded.is_strict)
     return msgspec.structs.replace(difference, is_strict=True)
-
-
-def but_replacements_of(theirs: Iterable[Step], steps: Iterable[Step]) -> list[Step]:
-    """Commits without the replacements that came from the other side, which are not to be done there again.
-
-    They are told by their files. One that left no file counts as come from there: in doubt nothing goes.
-    """
-    added = {one.key for step in theirs for one in step.actions if isinstance(one, Add)}
-    return [
-        step
-        if any(isinstance(one, Add) and one.key not in added for one in step.actions)
-        else step._replace(terms=msgspec.structs.replace(step.terms, replaces=None))
-        for step in steps
-    ]
 
 
 class _Replacement(NamedTuple):
@@ -177,6 +166,7 @@ class _Folding:
         self._terms = Terms(Reads(), changes_data=False)
         self._is_written_anew = False
         self._replacements: list[_Replacement] = []
+        self._is_told = True
         self._is_mixed = False
         """A file with new rows was rewritten, as if there had been none: what is left brings them."""
 
@@ -193,12 +183,14 @@ class _Folding:
             terms=self._terms,
             doubtful=tuple(map(self._telling, self._doubtful.values())),
             after=steps[0].version - 1 if steps else -1,
+            is_strict=not self._is_told,
         )
 
     def _telling(self, action: FileActionT) -> FileActionT:
         return msgspec.structs.replace(action, data_change=True) if self._is_mixed else action
 
     def _take(self, step: Step) -> None:
+        self._is_told &= step.is_told
         if step.terms.replaces is not None:
             before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew
             files = [one for one in step.actions if isinstance(one, Add | Remove)]
@@ -304,98 +296,3 @@ def _both_replace(
     if one is None or other is None:
         return other if one is None else one
     return () if () in (one, other) else (*one, *(new for new in other if new not in one))
-
-
-# --- what is news to a branch -----------------------------------------------------------------------------
-
-
-class News(NamedTuple):
-    """What came meanwhile, as far as it is news to a branch."""
-
-    winners: list[Step]
-    shared: frozenset[FileKey]
-    """Files of the branch's net change that are there already: the same change came another way."""
-
-
-def news(winners: Sequence[Step], known: Iterable[Step], net: Net) -> News:
-    """The winners without what the branch has itself, in commits known to both sides or in the net change.
-
-    Also without files that winners both added and removed: at the end of the line they are as they were.
-    """
-    passed = _Passed.of(known)
-    left = [step._replace(actions=tuple(passed.unknown(step.actions))) for step in winners]
-    adds, removes = {one.key for one in net.adds}, {one.key for one in net.removes}
-    shared: set[FileKey] = set()
-    for number, step in enumerate(left):
-        files = [one for one in step.actions if isinstance(one, Add | Remove)]
-        same = {one.key for one in files if isinstance(one, Add) and one.key in adds}
-        # New files have names that nobody else gives: whoever adds the same ones repeats the same change.
-        if same and all(one.key in (adds if isinstance(one, Add) else removes) for one in files):
-            same |= {one.key for one in files}
-        shared |= same
-        left[number] = step._replace(actions=tuple(_but_files(step.actions, same)))
-    return News(_lasting(left), frozenset(shared))
-
-
-class _Passed(NamedTuple):
-    """What commits of a branch did that have been merged before."""
-
-    added: set[FileKey]
-    removed: set[FileKey]
-    state: list[Action]
-
-    @classmethod
-    def of(cls, steps: Iterable[Step]) -> _Passed:
-        actions = [action for step in steps for action in step.actions]
-        return cls(
-            {one.key for one in actions if isinstance(one, Add)},
-            {one.key for one in actions if isinstance(one, Remove)},
-            [one for one in actions if not isinstance(one, Add | Remove | CommitInfo)],
-        )
-
-    def unknown(self, actions: Iterable[Action]) -> Iterator[Action]:
-        for action in actions:
-            match action:
-                case Add():
-                    is_known = action.key in self.added
-                case Remove():
-                    is_known = action.key in self.removed
-                case _:
-                    is_known = action in self.state
-            if not is_known:
-                yield action
-
-
-def _lasting(steps: Sequence[Step]) -> list[Step]:
-    """Commits without the files that came and went, or went and came back."""
-    gone: dict[FileKey, int] = {}
-    added: dict[FileKey, int] = {}
-    dropped: set[tuple[int, FileKey]] = set()
-    for number, step in enumerate(steps):
-        removes = [action for action in step.actions if isinstance(action, Remove)]
-        for remove in removes:
-            if (when := added.pop(remove.key, None)) is not None:
-                dropped |= {(when, remove.key), (number, remove.key)}
-            else:
-                gone[remove.key] = number
-        for action in step.actions:
-            if not isinstance(action, Add):
-                continue
-            if (when := gone.pop(action.key, None)) is not None:
-                dropped |= {(when, action.key), (number, action.key)}
-            elif action.data_change:  # else it may have been there before
-                added[action.key] = number
-    return [
-        step._replace(
-            actions=tuple(
-                one
-                for one in step.actions
-                if not isinstance(one, Add | Remove) or (number, one.key) not in dropped
-            )
-        )
-        for number, step in enumerate(steps)
-    ]
-
-
-def _but_files(actions: Iterable[Action], keys: set[FileKey]) -> Iterator[Action]:
-    return (one for one in actions if not isinstance(one, Add | Remove) or one.key not in keys)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -37,6 +37,10 @@ WAY_OUT: Final = (
 )
 
 
+Extend: TypeAlias = Callable[[Table, DeltaTable, Line], Line]
+"""Whether a line of a table may get versions, and the line as they go on from it: it raises if not."""
+
+
 class NextVersions:
     """The versions that net changes become, on top of a line."""
 
@@ -47,12 +51,14 @@ class NextVersions:
         content: DeltaTable,
         line: Line,
         now_ms: int,
+        extend: Extend,
         told: Mapping[str, Any],
         blobs: Blobs | None = None,
     ) -> None:
         self._blobs: Blobs = dict(blobs or {})
         self._table, self._commits = seeing_blobs(table, self._blobs), commits
         self._content, self._line, self._now_ms, self._told = content, line, now_ms, told
+        self._extend = extend
 
     def all(self, nets: Iterable[Net], standing: Standing | None = None) -> Applied:
         """The table with all of them."""
@@ -69,6 +75,7 @@ class NextVersions:
         actions = self._actions(net, was, standing)
         if not actions:
             return
+        line = self._extend(table, self._content, line)
         time_ms = max(self._now_ms, line.timestamp_ms + 1)
         is_blind = net.terms.reads.nothing and not any(isinstance(one, Remove) for one in actions)
         info = CommitInfo(

@@ -8,7 +8,6 @@ from importlib.metadata import version as version_of
 from typing import Any, Final
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.formats.delta.errors import MalformedAction
 from penstock.formats.delta.lines.composing import Body
 from penstock.formats.delta.lines.intents import Commit, FileBody
 from penstock.formats.delta.lines.line import FOLDER, Terms
@@ -21,17 +20,19 @@ from penstock.formats.delta.protocol.actions import (
     Protocol,
     Remove,
     Txn,
-    commit_lines,
-    parse_action,
 )
 from penstock.formats.delta.protocol.lint import Problem
-from penstock.formats.delta.protocol.lint_files import Numbered
+from penstock.formats.delta.protocol.lint_files import Fault, Numbered
+from penstock.formats.delta.protocol.lint_lines import read_lines
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.model.keys import Key
 from penstock.storage.places import Place, Places
 
 MAINTENANCE: Final = frozenset({"OPTIMIZE", "REORG", "COMPUTE STATS"})
 """Operations that never change rows, by the words that writers have for them."""
+
+BODY_MAX_BYTES: Final = 1 << 30
+"""How large a file with actions may be. All of it is read before a commit is decided about."""
 
 
 class Proposal:
@@ -57,16 +58,13 @@ class Proposal:
 
     def _read(self, data: bytes) -> list[bytes]:
         raws: list[bytes] = []
-        for number, raw in commit_lines(data):
-            try:
-                action = parse_action(raw, number)
-            except MalformedAction as problem:
-                self.problems.append(Problem(number, "", problem.details["reason"]))
-                continue
+        faults: list[Fault] = []
+        for number, raw, action in read_lines(data, faults):
             if isinstance(action, CommitInfo):
-                if raws or self.info is not None or self.body is not None:
-                    misplaced = "it stands first in a commit, or not at all"
-                    self.problems.append(Problem(number, "commitInfo", misplaced))
+                is_misplaced = raws or self.info is not None or self.body is not None
+                if is_misplaced and len(self.problems) < _KEPT:
+                    where = "it stands first in a commit, or not at all"
+                    self.problems.append(Problem(number, "commitInfo", where))
                 self.info, self.info_line = action, raw
                 continue
             raws.append(raw)
@@ -74,6 +72,7 @@ class Proposal:
                 self.actions.append((number, action))
             if isinstance(action, Protocol | Metadata):
                 self.raw[type(action)] = raw
+        self.problems += (Problem(number, "", reason) for number, reason in faults)
         return raws
 
     @cached_property
@@ -163,6 +162,7 @@ def refused(key: Key, problems: list[Problem] | tuple[Problem, ...]) -> InvalidC
 
 _SHOWN: Final = 20
 _KEPT: Final = 1000
+_NAME_MAX: Final = 500
 
 
 @lru_cache(maxsize=1)
@@ -173,14 +173,28 @@ def engine_info() -> str:
 
 def _read_body(key: Key, place: Place, body: FileBody) -> bytes:
     """The actions that a writer put into a file. They stay there, as a part of the commit."""
-    steps = body.name.split("/")
-    if not body.name.startswith(FOLDER) or {"", ".", ".."} & set(steps):
+    shown = body.name if len(body.name) <= _NAME_MAX else f"{body.name[:60]}…"
+    if not _is_body_name(body.name):
         raise InvalidRequest(
-            f"the actions for '{key}' must be in a file below {FOLDER}, not in {body.name!r}"
+            f"the actions for '{key}' must be in a file below {FOLDER} with a plain name of at most "
+            f"{_NAME_MAX} characters, not in {shown!r}"
         )
-    (data,) = place.read([body.name])
-    if data is None:
-        raise InvalidRequest(f"the actions for '{key}' should be in {body.name}, which does not exist")
-    if len(data) != body.size or hashlib.sha256(data).digest() != body.sha256:
+    if not 0 < body.size <= BODY_MAX_BYTES:
+        raise InvalidRequest(
+            f"{body.name} is said to have {body.size} bytes; the actions for '{key}' have from 1 to "
+            f"{BODY_MAX_BYTES}"
+        )
+    size = place.size(body.name)
+    if size is None:
+        raise InvalidRequest(f"the actions for '{key}' should be in {body.name}, which is no file")
+    # No more is read than was said, even if the file grows meanwhile.
+    data = place.read_range(body.name, 0, body.size) if size == body.size else None
+    if data is None or len(data) != body.size or hashlib.sha256(data).digest() != body.sha256:
         raise InvalidRequest(f"{body.name} does not hold what its size and SHA-256 say; write it anew")
     return data
+
+
+def _is_body_name(name: str) -> bool:
+    if not name.startswith(FOLDER) or len(name) > _NAME_MAX or not name.isprintable() or "\\" in name:
+        return False
+    return not {"", ".", ".."}.intersection(name.split("/"))

@@ -20,9 +20,11 @@ from penstock.formats.delta.lines.composing import (
     HELD_MAX_BYTES,
     Body,
     Composed,
+    bounded,
     compose,
     first_line,
     stage_body,
+    telling,
 )
 from penstock.formats.delta.lines.line import Blobs, Declared, Line, Tip, declared_of, keep, line_of, unpacked
 from penstock.formats.delta.lines.proposal import Proposal, refused
@@ -41,8 +43,8 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.conflicts import Conflict, check_winner, rebase
 from penstock.formats.delta.protocol.features import unwritable
 from penstock.formats.delta.protocol.isolation import isolation_for, table_isolation
-from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, State, check_commit
-from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
+from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, Rules, State, check_commit
+from penstock.formats.delta.protocol.transaction import Reads, Transaction, Winner, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
@@ -57,6 +59,13 @@ class Known(msgspec.Struct, frozen=True):
     """Whether it was found to be one that Penstock writes."""
 
 
+class Staged(msgspec.Struct, frozen=True):
+    """Lines of a proposal that were put to storage, with the files replaced that were there then."""
+
+    body: Body
+    replaced: Replaced | None
+
+
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """A proposal that may be ratified on top of ``tip``."""
 
@@ -68,8 +77,10 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     live: dict[str, str | None] | None = None
     """Of the files that it speaks of, those that are in the table."""
     replaced: Replaced | None = None
+    staged: Staged | None = None
+    """Where it is too large to be held."""
     is_done: bool = False
-    """The table has its batches already."""
+    """The table has its batches already, up to the tip."""
 
 
 def check(table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int) -> Checked:
@@ -82,6 +93,9 @@ def check(table: Table, commits: Commits, content: DeltaTable, proposal: Proposa
         raise InvalidRequest(
             f"the commit to '{table.key}' changes the table's protocol or metadata: give the version it read"
         )
+    looked = intent.reads is not None and intent.reads != Reads()
+    if intent.read_version is None and looked:
+        raise InvalidRequest(f"the commit to '{table.key}' tells what it read: give the version it read, too")
     checked = check_files(table, commits, content, proposal, now_ms)
     if proposal.batches:
         batches = commits.snapshot(content, table.read).transactions
@@ -95,22 +109,24 @@ def check(table: Table, commits: Commits, content: DeltaTable, proposal: Proposa
         replaced = Replaced.of(commits.snapshot(content, table.read), intent.replaces, now_ms)
         checked = msgspec.structs.replace(checked, replaced=replaced)
     lint(table, line, checked, now_ms)
-    _stage(table, commits, content, line, checked, now_ms)
-    return checked
+    staged = _stage(table, commits, content, line, checked, now_ms)
+    return msgspec.structs.replace(checked, staged=staged)
 
 
 def _stage(
     table: Table, commits: Commits, content: DeltaTable, line: Line, checked: Checked, now_ms: int
-) -> None:
+) -> Staged | None:
     """Put what will be too large for the kernel to storage, while that may be done."""
-    head = first_line(checked.proposal.told, max(now_ms, line.timestamp_ms + 1))
+    told = telling(checked.proposal.told, bounded(checked.proposal.terms))
+    head = first_line(told, max(now_ms, line.timestamp_ms + 1))
     if len(head) > HELD_MAX_BYTES:
         raise InvalidRequest(
             f"the 'commitInfo' for '{table.key}' has {len(head)} bytes; at most {HELD_MAX_BYTES} are taken"
         )
     lines = lines_of(checked)
     if isinstance(lines, bytes) and len(head) + len(lines) + _MARGIN_BYTES > HELD_MAX_BYTES:
-        stage_body(table, commits, content.location, lines)
+        return Staged(stage_body(table, commits, content.location, lines), checked.replaced)
+    return None
 
 
 def check_files(
@@ -207,9 +223,22 @@ def ratify(
     table: Table, commits: Commits, content: DeltaTable, line: Line, checked: Checked, now_ms: int
 ) -> tuple[Line, Blobs]:
     """The line with a checked proposal as its next version, and the objects that it takes to keep it."""
-    proposal = checked.proposal
+    proposal, staged = checked.proposal, checked.staged
+    lines, between = None, b""
+    if staged is not None and checked.replaced is not None and staged.replaced is not None:
+        # What came to be replaced since goes into what is held, and the body stays as it was put.
+        more = checked.replaced.lines_since(staged.replaced)
+        lines, between = (staged.body, more) if more is not None else (None, b"")
     composed: Composed = compose(
-        table, commits, content, line, lines_of(checked), proposal.terms, proposal.told, now_ms
+        table,
+        commits,
+        content,
+        line,
+        lines_of(checked) if lines is None else lines,
+        proposal.terms,
+        proposal.told,
+        now_ms,
+        between,
     )
     declared, blobs = declared_after(table, line, proposal)
     after, runs = line.followed_by(composed.entry, declared)
@@ -264,7 +293,7 @@ def lint(table: Table, line: Line, checked: Checked, now_ms: int, *, info: Commi
     replaced = () if checked.replaced is None else checked.replaced.clashing(proposal.unnumbered)
     actions = [(1, head), *proposal.actions, *((WHOLE_COMMIT, remove) for remove in replaced)]
     owners = _owners(proposal, known(table, line.declared).metadata)
-    problems = (*proposal.problems, *check_commit(actions, state), *owners)
+    problems = (*proposal.problems, *check_commit(actions, state, Rules(now_ms=now_ms)), *owners)
     if problems:
         raise refused(table.key, sorted(problems))
 

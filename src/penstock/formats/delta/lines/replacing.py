@@ -36,12 +36,18 @@ class Replaced(msgspec.Struct, frozen=True):
             )
         region = Region(snapshot.metadata.schema_string, tuple(partitions) or (Partitions(),))
         adds = (add for add in snapshot.files() if region.holds(add.partition_values))
-        return _replaced(region, {add.key: _removed(add, now_ms) for add in adds})
+        return _replaced(region, {add.key: removal(add, now_ms) for add in adds})
 
     def clashing(self, actions: Iterable[Action]) -> list[Remove]:
         """One of the removes, and those of files that the commit adds: it cannot say both."""
         added = (self.files.get(action.key) for action in actions if isinstance(action, Add))
         return list({id(one): one for one in (*self.removes[:1], *added) if one is not None}.values())
+
+    def lines_since(self, earlier: Replaced) -> bytes | None:
+        """The removes that an earlier state of it lacks, as lines; ``None`` if that has others, too."""
+        if not earlier.files.keys() <= self.files.keys():
+            return None
+        return write_commit(one for key, one in self.files.items() if key not in earlier.files)
 
     def after(self, actions: Iterable[Action], now_ms: int) -> Replaced:
         """The same after a further commit: what it added there goes too, what it removed is gone already."""
@@ -52,7 +58,7 @@ class Replaced(msgspec.Struct, frozen=True):
                 files.pop(action.key, None)
         for action in later:
             if isinstance(action, Add) and self.region.holds(action.partition_values):
-                files[action.key] = _removed(action, now_ms)
+                files[action.key] = removal(action, now_ms)
         return self if files == self.files else _replaced(self.region, files)
 
 
@@ -61,7 +67,8 @@ def _replaced(region: Region, files: dict[FileKey, Remove]) -> Replaced:
     return Replaced(region, files, removes, write_commit(removes))
 
 
-def _removed(add: Add, now_ms: int) -> Remove:
+def removal(add: Add, now_ms: int) -> Remove:
+    """The action that takes a file out of the table."""
     return Remove(
         path=add.path,
         data_change=True,

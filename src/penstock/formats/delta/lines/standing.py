@@ -38,7 +38,7 @@ def noted(table: Table, key: tuple[object, ...], read: Callable[[], _Read]) -> _
 def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last: int) -> list[Step]:
     """The commits of a line after a version and up to another, oldest first. ``PrepareAgain`` as above."""
     return [
-        Step(version, *_noted_step(table, commits, content.location, version, entry))
+        _noted_step(table, commits, content.location, version, entry)
         for version, entry in versions(line_of(content), after, last, table.read)
     ]
 
@@ -53,17 +53,18 @@ def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[in
         yield version, entry
 
 
-def _noted_step(
-    table: Table, commits: Commits, location: str, version: int, entry: Entry | None
-) -> tuple[tuple[Action, ...], Terms]:
-    key = ("delta step", location, version, b"" if entry is None else entry.uuid)
+def _noted_step(table: Table, commits: Commits, location: str, version: int, entry: Entry | None) -> Step:
+    named = (b"", b"") if entry is None else (entry.uuid, entry.line)
+    key = ("delta step", location, version, *named)
     if key in table.notes:
-        found: tuple[tuple[Action, ...], Terms] = table.notes[key]
+        found: Step = table.notes[key]
         return found
     actions = commits.actions(table, location, version, entry)
     terms = commits.terms(table, location, version, entry)
-    table.notes[key] = actions, terms
-    return actions, terms
+    removes = any(isinstance(action, Remove) for action in actions)
+    step = Step(version, actions, terms or Terms(), is_told=terms is not None or not removes)
+    table.notes[key] = step
+    return step
 
 
 def begin(table: Table, location: str, content: DeltaTable | None) -> None:

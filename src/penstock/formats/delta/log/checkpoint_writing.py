@@ -144,7 +144,7 @@ class _Making:
             sidecars.append(Sidecar(path=path, size_in_bytes=len(data), modification_time=self._now_ms))
         name = str(UuidName(version, uuid4(), "parquet"))
         state: list[Action] = [CheckpointMetadata(version=version), *self._state(), *sidecars]
-        return name if self._place.create(name, self._parquet(STATE_V2, state)) else None
+        return name if self._place.create(name, self._parquet((*STATE_V2, *FILES), state)) else None
 
     def _state(self) -> Iterator[Action]:
         yield self._snapshot.protocol

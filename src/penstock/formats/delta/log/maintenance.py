@@ -3,7 +3,8 @@
 A table gets one when enough versions were published since the last, and none while one is made: what was
 published in the meantime is in the next. Making checkpoints never takes more than about a tenth of the time,
 however large a table is and however often it changes. Nobody waits for one, and nobody is told that one
-failed but the log: readers of a table without checkpoints only read more commits.
+failed but the log: readers of a table without checkpoints only read more commits. With a checkpoint goes what
+interrupted writes left on a disk.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 from penstock.errors import PenstockError
 from penstock.formats.delta.lines.line import Read, declared_of, line_of
 from penstock.formats.delta.log.checksum import write_checksum
+from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.segments import find_segment
 from penstock.formats.delta.log.snapshot import load_snapshot
@@ -153,6 +155,7 @@ class Maintenance:
         if wish.published - table.checkpoint >= interval:
             checkpoint(place, wish.published, self._clock() // 1000)
             table.checkpoint = wish.published
+            place.tidy(self._clock() - GRACE_MS * 1000)
 
     def _remember(self, table_id: UUID, table: _Table) -> None:
         with self._changed:

@@ -16,10 +16,18 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from penstock.errors import CommitConflict, InvalidRequest, OutcomeUnknown, TableConflict, TableNotFound
+from penstock.errors import (
+    CommitConflict,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    TableConflict,
+    TableNotFound,
+    Unavailable,
+)
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.intents import Adopt, Create, Release, Settle, change
-from penstock.formats.delta.lines.line import Phase, line_of
+from penstock.formats.delta.lines.line import FOLDER, Phase, line_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
 from penstock.formats.delta.owner.ownership import (
@@ -179,6 +187,7 @@ class Handover:
         return Made(key=key, id=identity, location=location, version=line.latest, commit=head)
 
     def _promise(self, key: Key, intent: Adopt, asked: Asked) -> Made:
+        self._check_writable(self._places.at(intent.location))
         return self._finish(key, self._tables.commit([change(key, intent)], asked), asked)
 
     def _finish(self, key: Key, outcome: Outcome, asked: Asked) -> Made:
@@ -256,6 +265,8 @@ class Handover:
         if line.phase is Phase.ADOPTING:
             if not self._identity.owns(owner_of(*self._tables.declared(line), content.location)):
                 return content
+            if not self._is_in(Phase.ADOPTING, key, identity):
+                return self._tables.current(key, identity)  # somebody has noted already how it ended
             if self._is_ours(key, content):
                 self._settle(key, Settle(id=identity, owned=True), Phase.ADOPTING, f"{key} is adopted", by)
             else:
@@ -278,7 +289,7 @@ class Handover:
             if there is not None:
                 return there == data
             if _is_past(place, line.latest):
-                return False
+                return self._is_named(place, content)
             try:
                 if self._put(place, name, data):
                     return True
@@ -291,6 +302,12 @@ class Handover:
                         "penstock delta status",
                         **problem.details,
                     ) from None
+
+    def _is_named(self, place: Place, content: DeltaTable) -> bool:
+        """Whether a log whose promised commit was cleaned up went on from it: then its table says so."""
+        snapshot = load_snapshot(PlaceFiles(place))
+        owner = owner_of(snapshot.protocol, snapshot.metadata, place.url)
+        return owner is not None and self._identity.owns(owner) and owner.table == content.id
 
     def _put(self, place: Place, name: str, data: bytes) -> bool:
         """The instant at which a table becomes the lake's."""
@@ -330,6 +347,19 @@ class Handover:
                 location=place.url,
             )
         return place
+
+    def _check_writable(self, place: Place) -> None:
+        """Raise unless a file can be put at a place: a promise that cannot be kept would stand for ever.
+
+        It may still become so afterwards; then whoever meets the promise keeps it once storage lets them.
+        """
+        name = f"{FOLDER}{uuid4()}.{uuid4()}.probe"  # as long as any that the table's log needs
+        try:
+            place.create(name, b"")
+        except OutcomeUnknown as problem:
+            raise Unavailable(f"{place.url} cannot be written just now: {problem.message}") from None
+        with suppress(PenstockError):  # an empty file beside the log harms nobody
+            place.delete([name])
 
     def _now_ms(self) -> int:
         return self._tables.kernel.clock() // 1000

@@ -8,6 +8,7 @@ the lake and out of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -88,6 +89,7 @@ class DeltaOwner:
         identity: OwnerIdentity,
         check_location: CheckLocation | None = None,
     ) -> None:
+        publisher.publish_for(identity)
         self.tables = Tables(kernel)
         self.handover = Handover(self.tables, places, publisher, commits, identity)
         self._recovery = Recovery(self.tables, places, self.handover, identity)
@@ -143,11 +145,10 @@ class DeltaOwner:
             return GotCommits(latest_version=line.latest - 1, published=line.latest - 1, commits=())
         first = max(0 if start is None else start, line.published + 1)
         last = line.latest if end is None else min(end, line.latest)
-        names = self._publisher.materialise(content, first - 1) if first <= last else {}
+        names = self._publisher.materialise(content, first - 1, last) if first <= last else {}
+        entries = takewhile(lambda one: one[0] <= last, line.since(first - 1, self.tables.read))
         found = tuple(
-            GotCommit(version, names[version], entry.size, entry.timestamp_ms)
-            for version, entry in line.since(first - 1, self.tables.read)
-            if version <= last
+            GotCommit(version, names[version], entry.size, entry.timestamp_ms) for version, entry in entries
         )
         return GotCommits(latest_version=line.latest, published=line.published, commits=found)
 
@@ -176,6 +177,11 @@ class DeltaOwner:
             )
         return published
 
+    def check_owned(self, content: DeltaTable) -> None:
+        """``ManagedElsewhere`` for a table of another lake, as a copy of a lake has: to be asked before
+        anything is changed where the table is."""
+        self._publisher.check_owned(content)
+
     def _ratified(self, outcome: Outcome, changes: Sequence[Change]) -> Ratified:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         parent = None
@@ -199,7 +205,7 @@ class DeltaOwner:
         name = ""
         if given is not None and entry is not None:
             name = entry.name(version)
-        elif version <= self._publisher.published(identity) and not line.tail:
+        elif version <= self._publisher.published(identity) and line.tail is None:
             name = str(CommitName(version))
         return RatifiedTable(
             key=change.key,

@@ -13,9 +13,16 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.errors import InvalidRequest
+from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.delta.errors import InvalidTable, ManagedElsewhere, UnsupportedFeature
-from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, write_commit
+from penstock.formats.delta.lines.line import Line, Read, declared_of
+from penstock.formats.delta.protocol.actions import (
+    CommitInfo,
+    Metadata,
+    Protocol,
+    parse_action,
+    write_commit,
+)
 from penstock.formats.delta.protocol.feature_table import FEATURES, IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import (
     READER_FEATURES_VERSION,
@@ -109,6 +116,15 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
         raise InvalidTable(
             f"{table} is invalid: the property '{OWNER_CONF}' is no JSON map of text: {problem}", table=table
         ) from None
+
+
+def owner_of_line(line: Line, read: Read, table: str = "the table") -> Owner | None:
+    """The owner that a table names at the end of a line. Raises as ``owner_of``."""
+    declared = declared_of(line, read)
+    protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
+    if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
+        raise Damaged(f"the lake does not know the protocol and metadata of {table} any more")
+    return owner_of(protocol, metadata, table)
 
 
 def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:

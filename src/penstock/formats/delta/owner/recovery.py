@@ -58,8 +58,9 @@ class Recovery:
     ) -> Recovered:
         """Own a table that names the lost lake, from its published part on.
 
-        ``lost`` is that lake's id; with ``any_lake``, whatever lake the table names counts as lost. If it is
-        not lost after all, it will find a version in the table's log that is not its own, and stop.
+        Either ``lost`` is that lake's id, or with ``any_lake`` whatever lake the table names counts as lost;
+        ``InvalidRequest`` tells the id if neither is said, or both are. If the lake is not lost after all, it
+        will find a version in the table's log that is not its own, and stop.
         """
         place = self._places.at(location)
         snapshot = load_snapshot(PlaceFiles(place))
@@ -78,10 +79,14 @@ class Recovery:
                 location=location,
             )
         self._check_gone(location, owner.table if self._identity.owns(owner) else None)
-        if lost is None and not any_lake:
+        if (lost is None) == (not any_lake):
+            asked = "say which lake was lost, or that any may be" + (", not both" if any_lake else "")
             raise InvalidRequest(
-                f"{location} belongs to {owner}; name that lake as lost, or say that any is: --any",
+                f"{location} belongs to {owner}: {asked}\n  penstock delta recover {location} "
+                + (f"--lost {owner.lake}" if owner.lake else "--any"),
                 location=location,
+                owner=owner.name,
+                lake=owner.lake,
             )
         if not owner.lake or (not any_lake and owner.lake != lost):
             raise ManagedElsewhere(

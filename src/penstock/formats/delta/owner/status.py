@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import msgspec
 
 from penstock.errors import PenstockError, ReferenceNotFound
+from penstock.formats.delta.errors import ForeignCommit
 from penstock.formats.delta.lines.line import Line, Phase, line_of
-from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.owner.handover import Handover
-from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of
+from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of_line
 from penstock.formats.delta.owner.tables import Tables, line_at
-from penstock.formats.delta.protocol.names import CommitName, before_version, parse_name
+from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT
@@ -63,7 +63,7 @@ class Overview:
         """
         told = 0
         for key, content in self._all():
-            try:
+            with self._logged(key, content):
                 line = line_of(content)
                 if not self._owns(content, line):
                     continue
@@ -71,9 +71,39 @@ class Overview:
                 if found is not None and line.latest > line.published:
                     self._publisher.told(key, found, is_default=True)
                     told += 1
-            except PenstockError as problem:
-                logger.warning("'%s' at %s waits: %s", key, content.location, problem.message)
+        for key, content in self._all_dropped():
+            with self._logged(key, content):
+                if self._is_unfinished(content):
+                    self._publisher.told(key, content, is_default=True)
+                    told += 1
         return told
+
+    @contextmanager
+    def _logged(self, key: Key, content: DeltaTable) -> Iterator[None]:
+        try:
+            yield
+        except PenstockError as problem:
+            logger.warning("'%s' at %s waits: %s", key, content.location, problem.message)
+
+    def _is_unfinished(self, content: DeltaTable) -> bool:
+        """Whether a dropped table has versions that are not in its log, and the log is there to go on with.
+
+        What was ratified is not lost with the key. But who has deleted the table's files, or has given its
+        log to another owner, does not want them.
+        """
+        line = line_of(content)
+        if line.phase is not Phase.OWNED or line.fork <= line.published or not self._owns(content, line):
+            return False
+        place = self._places.at(content.location)
+        if place.size(str(CommitName(line.fork))) is not None:
+            return False  # whoever wrote it, nothing is left to be written: most are answered so
+        try:
+            published = self._publisher.look(content)
+        except ForeignCommit:
+            return False
+        if published == line.fork:
+            return False
+        return bool(place.list("")) if published < 0 else place.size(str(CommitName(published))) is not None
 
     def status(self, key: Key | None = None) -> tuple[Status, ...]:
         """The tables of the default branch, by key, or one of them. Nothing is changed."""
@@ -88,15 +118,24 @@ class Overview:
             if head != NO_COMMIT:
                 yield from self._tables.all(head)
 
+    def _all_dropped(self) -> Iterator[tuple[Key, DeltaTable]]:
+        with suppress(ReferenceNotFound):
+            head = self._tables.head()
+            if head != NO_COMMIT:
+                yield from self._tables.all_dropped(head)
+
     def _status(self, key: Key, content: DeltaTable) -> Status:
         line, identity = line_at(content)
-        published = max(line.published, self._publisher.published(identity))
-        problems = {one.id: one.problem for one in self._publisher.backlog() if one.problem is not None}
-        alarm = problems[identity].message if identity in problems else ""
+        alarm = ""
         try:
-            published = self._looked_up(content.location, published, line.latest)
+            published = line.latest - 1  # what comes of the promise, the log has yet to tell
+            if line.phase is not Phase.ADOPTING:
+                published = self._publisher.look(content)
         except PenstockError as problem:
-            alarm = alarm or problem.message
+            published = max(line.published, self._publisher.published(identity))
+            alarm = problem.message
+        if not alarm and (known := self._publisher.problem(identity)) is not None:
+            alarm = known.message
         oldest_s = None
         if published < line.latest and (entry := line.at(published + 1, self._tables.read)) is not None:
             oldest_s = max(0.0, self._tables.kernel.clock() / 1e6 - entry.timestamp_ms / 1e3)
@@ -110,23 +149,7 @@ class Overview:
             alarm=alarm,
         )
 
-    def _looked_up(self, location: str, known: int, latest: int) -> int:
-        """How far a log reaches, by looks at few of its files: one is there only if those before it are,
-        unless they were cleaned up."""
-        place = self._places.at(location)
-        low, high = known, latest
-        while low < high:
-            middle = high if high == latest else (low + high + 1) // 2  # most logs have all of it
-            if place.size(str(CommitName(middle))) is not None:
-                low = middle
-            else:
-                high = middle - 1
-        if known < low or low == latest:
-            return low
-        found = (parse_name(one.name) for one in PlaceFiles(place).list(before_version(known + 1)))
-        return max((one.version for one in found if isinstance(one, CommitName)), default=known)
-
     def _owns(self, content: DeltaTable, line: Line) -> bool:
         """Whether a table names this lake, or has ceased to: in a copy of a lake, it names the other one."""
-        owner = owner_of(*self._tables.declared(line), content.location)
+        owner = owner_of_line(line, self._tables.read, content.location)
         return self._identity.owns(owner) or line.phase is Phase.RELEASED

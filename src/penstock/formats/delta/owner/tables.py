@@ -13,10 +13,10 @@ from penstock.kernel.batch import Outcome
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import LEDGER, find_table, last_content
+from penstock.kernel.ledger import LEDGER, find_table, last_content, whereabouts
 from penstock.kernel.state import prefix_end
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent, DeltaTable, decode_content
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.objects import Blob, Holder
@@ -100,11 +100,26 @@ class Tables:
     def all(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table of a commit, from the ledger: other keys are not looked at."""
         look = self._look(commit)
-        for stored, _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
-            key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
+        for identity in self._identities(commit):
+            key = find_table(look, identity)
             content = None if key is None else look(key.encode())
             if key is not None and isinstance(content, DeltaTable) and content.state:
                 yield key, content
+
+    def all_dropped(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
+        """Every managed Delta table that is not there any more, with the key and the content it had last."""
+        look = self._look(commit)
+        for identity in self._identities(commit):
+            found = whereabouts(look, identity)
+            if found is None or found.dropped is None:
+                continue
+            content = decode_content(found.dropped)
+            if isinstance(content, DeltaTable) and content.state:
+                yield Key.decode(found.key), content
+
+    def _identities(self, commit: ObjectId) -> Iterator[UUID]:
+        for stored, _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
+            yield UUID(hex=stored.removeprefix(LEDGER).decode())
 
     def commit(self, operations: Sequence[Operation], asked: Asked, branch: str | None = None) -> Outcome:
         """Carry out operations on a branch, with the namespaces that they need."""

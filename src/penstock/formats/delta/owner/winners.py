@@ -92,7 +92,7 @@ def _text(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConfl
     for key, (content, read) in overtaken.items():
         line = line_of(content)
         why = next((one.why for one in conflict.conflicts if one.key == key and one.why), "")
-        at = utc(line.timestamp_ms * 1000).strftime("%H:%M:%S")
+        at = _time_of_day(line.timestamp_ms)
         lines += [
             f"'{key}' changed while you were writing",
             f"  you read    version {read}",
@@ -102,3 +102,11 @@ def _text(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConfl
         ]
     others = [str(one) for one in conflict.conflicts if one.key not in overtaken]
     return "\n".join((*lines, *(f"  also        {one}" for one in others)))
+
+
+def _time_of_day(timestamp_ms: int) -> str:
+    """For people; a time that no calendar has is told as the number that it is."""
+    try:
+        return utc(timestamp_ms * 1000).strftime("%H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"

@@ -9,13 +9,20 @@ Paths stand here as they do in the log, percent-encoded. Times are milliseconds 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
 
 from penstock.formats.delta.errors import MalformedAction
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+
+Long: TypeAlias = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
+"""The numbers of the protocol have 64 bits, and no reader takes more."""
 
 Values: TypeAlias = dict[str, str | None]
 """Text by name, for partition values and tags. As a partition value, ``""`` means the same as ``None``."""
@@ -36,9 +43,9 @@ class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     storage_type: str
     """``u``: a file named by a UUID, ``p``: a file by its address, ``i``: inline."""
     path_or_inline_dv: str
-    size_in_bytes: int
-    cardinality: int
-    offset: int | None = None
+    size_in_bytes: Long
+    cardinality: Long
+    offset: Long | None = None
 
     @property
     def unique_id(self) -> str:
@@ -51,14 +58,14 @@ class Add(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 
     path: str
     partition_values: Values
-    size: int
-    modification_time: int
+    size: Long
+    modification_time: Long
     data_change: bool
     stats: str | None = None
     tags: Values | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
     clustering_provider: str | None = None
 
     @property
@@ -76,15 +83,15 @@ class Remove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     path: str
     data_change: bool
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Long | None = None
     extended_file_metadata: bool | None = None
     partition_values: Values | None = None
-    size: int | None = None
+    size: Long | None = None
     stats: str | None = None
     tags: Values | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
 
     @property
     def key(self) -> FileKey:
@@ -96,7 +103,7 @@ class Cdc(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 
     path: str
     partition_values: Values
-    size: int
+    size: Long
     data_change: bool
     tags: Values | None = None
 
@@ -105,8 +112,8 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     """The last batch of an application that is in the table."""
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Long
+    last_updated: Long | None = None
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,14 +133,14 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     configuration: dict[str, str] = {}
     name: str | None = None
     description: str | None = None
-    created_time: int | None = None
+    created_time: Long | None = None
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What a client must understand to read, and to write, the table."""
 
-    min_reader_version: int
-    min_writer_version: int
+    min_reader_version: Long
+    min_writer_version: Long
     reader_features: tuple[str, ...] | None = None
     writer_features: tuple[str, ...] | None = None
 
@@ -149,7 +156,7 @@ class DomainMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Says in a checkpoint of the second version which version of the table it holds."""
 
-    version: int
+    version: Long
     tags: Values | None = None
 
 
@@ -157,8 +164,8 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """Names, in a checkpoint of the second version, a file with a part of its file actions."""
 
     path: str
-    size_in_bytes: int
-    modification_time: int
+    size_in_bytes: Long
+    modification_time: Long
     tags: Values | None = None
 
 
@@ -240,15 +247,12 @@ def parse_commit(data: bytes) -> Iterator[Line]:
 
 def commit_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
     """The lines of a commit that hold anything, with their numbers from 1."""
-    start, number = 0, 0
-    while start < len(data):
-        end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        number += 1
-        raw = data[start:end].strip()
-        if raw:
-            yield number, raw
-        start = end + 1
+    number, counted = 1, 0
+    for found in _HOLDS_ANYTHING.finditer(data):
+        start = found.start()
+        number += data.count(b"\n", counted, start)
+        counted = start
+        yield number, found[0].rstrip(b" \t\r")
 
 
 def parse_action(raw: bytes | memoryview, number: int = 1) -> Action | None:
@@ -324,6 +328,8 @@ class _AnyAction(msgspec.Struct, rename="camel", gc=False):
     sidecar: Sidecar | None = None
 
 
+_HOLDS_ANYTHING: Final = re.compile(rb"[^ \t\r\n][^\n]*")
+"""What JSON calls blank, and nothing else, is."""
 _DECODER: Final = msgspec.json.Decoder(_AnyAction)
 _ENCODER: Final = msgspec.json.Encoder()
 

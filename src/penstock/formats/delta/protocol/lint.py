@@ -7,9 +7,9 @@ wrong is told, with its line, not just the first. Nothing is read from storage h
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from penstock.formats.delta.errors import MalformedAction
 from penstock.formats.delta.protocol.actions import (
     ACTION_NAMES,
     Action,
+    Add,
     CheckpointMetadata,
     CommitInfo,
     DomainMetadata,
@@ -26,18 +27,24 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Sidecar,
     Txn,
-    commit_lines,
-    parse_action,
 )
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import in_use, protocol_faults, supported, unwritable
 from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
+from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
+from penstock.formats.delta.protocol.lint_metadata import metadata_faults
 from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema
 
 OWNER_NAME: Final = "delta.managedCommitOwnerName"
 TIMESTAMPS: Final = "delta.enableInCommitTimestamps"
 ENABLED_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 ENABLED_TIMESTAMP: Final = "delta.inCommitTimestampEnablementTimestamp"
+
+AHEAD_MAX_MS: Final = 60 * 60 * 1000
+"""How far a writer's clock may be ahead of the owner's: its time is the least that all later commits have."""
+
+PROBLEMS_MAX: Final = 1000
+"""Who has so many to mend does not need more, and finding them takes time that others wait."""
 
 WHOLE_COMMIT: Final = 0
 """The line of what is wrong with a commit as a whole."""
@@ -61,6 +68,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What is not the same for all commits."""
 
     absolute_paths: bool = False
+    now_ms: int | None = None
+    """The owner's clock. A commit that comes from far ahead of it is refused; ``None``: from anywhere."""
     droppable: frozenset[str] = frozenset()
     """Features that this commit may drop: that of managed commits, when a table is handed back."""
 
@@ -85,16 +94,10 @@ def check_bytes(data: bytes, before: State, rules: Rules = Rules()) -> tuple[Pro
 
     Where a line cannot be read, rules that depend on the whole commit may tell of what only that line lacks.
     """
-    unread: list[Problem] = []
-    actions: list[Numbered] = []
-    for number, raw in commit_lines(data):
-        try:
-            action = parse_action(raw, number)
-        except MalformedAction as problem:
-            unread.append(Problem(number, "", problem.details["reason"]))
-        else:
-            if action is not None:
-                actions.append((number, action))
+    faults: list[Fault] = []
+    lines = read_lines(data, faults)
+    actions = [(line.number, line.action) for line in lines if line.action is not None]
+    unread = (Problem(number, "", reason) for number, reason in faults)
     return tuple(sorted((*unread, *check_commit(actions, before, rules))))
 
 
@@ -105,8 +108,14 @@ def check_commit(actions: Iterable[Numbered], before: State, rules: Rules = Rule
     ratified, as far as its actions tell; that the data files exist and hold what is said is not known here.
     """
     commit = _Commit(tuple(actions), before, rules)
+    faults: set[Fault] = set()
+    for rule in _RULES:
+        faults.update(islice(rule(commit), PROBLEMS_MAX))
+    if not faults:
+        return ()
+    if len(faults) >= PROBLEMS_MAX:
+        faults.add((WHOLE_COMMIT, f"of the problems of each kind only the first {PROBLEMS_MAX} are told"))
     names = {line: ACTION_NAMES[type(action)] for line, action in commit.actions}
-    faults = {fault for rule in _RULES for fault in rule(commit)}
     return tuple(sorted(Problem(line, names.get(line, ""), reason) for line, reason in faults))
 
 
@@ -191,32 +200,15 @@ def _unlisted(commit: _Commit, metadata: Metadata) -> Iterator[Fault]:
 
 
 def _metadata(commit: _Commit) -> Iterator[Fault]:
-    metadata, line = commit.metadata, commit.metadata_line
-    if metadata is None or not line:
-        return
-    if metadata.format.provider != "parquet":
-        yield line, f"the files' format is '{metadata.format.provider}', and Delta tables hold 'parquet'"
-    if metadata.created_time is not None and metadata.created_time < 0:
-        yield line, f"the time of creation is {metadata.created_time}, and times are never negative"
-    if not metadata.id:
-        yield line, "the table's id is empty"
-    try:
-        schema = parse_schema(metadata.schema_string)
-    except MalformedAction as problem:
-        yield line, problem.details["reason"]
-        return
-    for name in _repeated(field.name.lower() for field in schema.fields):
-        yield line, f"the schema has the column '{name}' more than once, if case is set aside"
-    for name in _repeated(metadata.partition_columns):
-        yield line, f"the partition column '{name}' is named more than once"
-    for name in metadata.partition_columns:
-        field = next((one for one in schema.fields if one.name == name), None)
-        if field is None:
-            yield line, f"the partition column '{name}' is not in the schema"
-        elif not isinstance(field.type, str):
-            yield line, f"the partition column '{name}' is of a type that holds others"
-    if schema.fields and len(set(metadata.partition_columns)) == len(schema.fields):
-        yield line, "every column is a partition column, so that files would have none"
+    if commit.metadata is not None and commit.metadata_line:
+        for reason in metadata_faults(commit.metadata, commit.before.metadata):
+            yield commit.metadata_line, reason
+
+
+def _infos(commit: _Commit) -> Iterator[Fault]:
+    for line, info in commit.of(CommitInfo)[:1]:  # a second one is a fault itself
+        for reason in info_faults(info):
+            yield line, reason
 
 
 def _timestamps(commit: _Commit) -> Iterator[Fault]:
@@ -238,8 +230,19 @@ def _timestamps(commit: _Commit) -> Iterator[Fault]:
         yield line, f"'inCommitTimestamp' is {time}, and times are never negative"
     elif previous is not None and time <= previous:
         yield line, f"'inCommitTimestamp' is {time}, and must be later than {previous}"
+    elif _is_ahead(time, previous, commit.rules.now_ms):
+        ahead = f"more than an hour ahead of the owner's clock, which says {commit.rules.now_ms}"
+        mend = "set the writer's clock, or leave the time to the owner"
+        yield line, f"'inCommitTimestamp' is {time}, {ahead}: {mend}"
     else:
         yield from _enabled(commit, time)
+
+
+def _is_ahead(time: int, previous: int | None, now_ms: int | None) -> bool:
+    """A table that is ahead itself, from the time before it had this owner, leaves its writers no choice."""
+    if now_ms is None:
+        return False
+    return time > max(now_ms, (previous or 0) + 1) + AHEAD_MAX_MS
 
 
 def _enabled(commit: _Commit, time: int) -> Iterator[Fault]:
@@ -282,6 +285,9 @@ def _append_only(commit: _Commit) -> Iterator[Fault]:
 
 
 def _files(commit: _Commit) -> Iterator[Fault]:
+    if commit.schema is not None and not commit.schema.fields:
+        for line, _ in commit.of(Add):
+            yield line, "the table has no columns yet, so it can hold no file"
     expected = Expected(
         partitions=_partitions(commit.metadata),
         partitions_before=_partitions(commit.before.metadata),
@@ -289,7 +295,7 @@ def _files(commit: _Commit) -> Iterator[Fault]:
         absolute_paths=commit.rules.absolute_paths,
         live=commit.before.live,
     )
-    return file_faults(commit.actions, expected)
+    yield from file_faults(commit.actions, expected)
 
 
 _RULES: Final = (
@@ -297,6 +303,7 @@ _RULES: Final = (
     _begins_a_table,
     _protocol,
     _metadata,
+    _infos,
     _timestamps,
     _managed,
     _domains,
@@ -324,7 +331,3 @@ def _schema(text: str) -> StructType | None:
         return parse_schema(text)
     except MalformedAction:
         return None
-
-
-def _repeated(names: Iterable[str]) -> list[str]:
-    return sorted(name for name, times in Counter(names).items() if times > 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
@@ -19,6 +20,7 @@ Numbered: TypeAlias = tuple[int, Action]
 Fault: TypeAlias = tuple[int, str]
 """The line of an action, and what is wrong with it."""
 
+_INT32_MAX: Final = 2**31 - 1
 _VECTOR_NAME_MIN: Final = 20
 """The length of a UUID in a deletion vector, which a prefix may precede."""
 
@@ -135,13 +137,18 @@ def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterato
         yield "it has a deletion vector, for which the table would need the feature 'deletionVectors'"
     if vector.size_in_bytes < 0 or vector.cardinality < 0 or (vector.offset or 0) < 0:
         yield "the deletion vector has a negative size, cardinality or offset"
+    if vector.size_in_bytes > _INT32_MAX or (vector.offset or 0) > _INT32_MAX:
+        yield "the deletion vector has a size or an offset that does not fit into 32 bits"
     match vector.storage_type:
         case "i":
             if vector.offset is not None:
                 yield "the deletion vector is inline, and has an offset in a file"
         case "u":
-            if len(vector.path_or_inline_dv) < _VECTOR_NAME_MIN:
-                yield f"the deletion vector's name {vector.path_or_inline_dv!r} is too short for a UUID"
+            name = vector.path_or_inline_dv
+            if len(name) < _VECTOR_NAME_MIN:
+                yield f"the deletion vector's name {name!r} is too short for a UUID"
+            elif (prefix := name[:-_VECTOR_NAME_MIN]) and (reason := path_fault(quote(prefix))):
+                yield f"before the deletion vector's name, {reason}"
         case "p":
             if not expected.absolute_paths:
                 yield "the deletion vector's path is absolute; keep it below the table"

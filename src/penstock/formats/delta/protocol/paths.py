@@ -8,6 +8,11 @@ from urllib.parse import unquote
 
 from penstock.formats.delta.protocol.names import LOG
 
+PATH_MAX: Final = 4096
+"""Characters of an address; file systems take no more either."""
+
+_NOT_FOR_DATA: Final = frozenset({LOG.rstrip("/"), "_penstock"})
+"""Folders of a table, be it this one or one below it, for what is no data."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _ROOT: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*:)?/*")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -24,6 +29,8 @@ def path_fault(path: str, *, absolute_allowed: bool = False) -> str | None:
     """
     if not path:
         return "the path is empty"
+    if len(path) > PATH_MAX:
+        return f"the path {path[:60]!r}… has {len(path)} characters; at most {PATH_MAX} are taken"
     if found := _NOT_IN_A_URI.search(path):
         return f"the path {path!r} holds {found[0]!r}, which must be percent-encoded"
     if _BAD_ESCAPE.search(path):
@@ -41,6 +48,6 @@ def path_fault(path: str, *, absolute_allowed: bool = False) -> str | None:
     steps = _ROOT.sub("", decoded, count=1).split("/") if absolute else decoded.split("/")
     if wrong := {"", ".", ".."}.intersection(steps):
         return f"the path {path!r} holds the step {min(wrong)!r}; give the shortest path there is"
-    if not absolute and decoded.startswith(LOG):
-        return f"the path {path!r} lies in the table's log"
+    if kept := _NOT_FOR_DATA.intersection(steps):
+        return f"the path {path!r} lies in '{min(kept)}', which is not for data files"
     return None

@@ -9,6 +9,9 @@ import msgspec
 
 from penstock.formats.delta.errors import MalformedAction
 
+DEPTH_MAX: Final = 60
+"""How deep types may hold others; readers that use Arrow follow them for 64 levels."""
+
 Type: TypeAlias = "str | StructType | ArrayType | MapType"
 """A name such as ``integer`` or ``decimal(10,2)``, or one of the types that hold others."""
 
@@ -56,14 +59,37 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 def parse_schema(text: str) -> StructType:
     """The schema that a ``schemaString`` holds. ``MalformedAction`` if it is none."""
     try:
-        return _DECODER.decode(text)
+        schema = _DECODER.decode(text)
+        if _is_deep(schema):
+            raise ValueError(f"its types are nested more than {DEPTH_MAX} deep")
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         reason = f"the schema cannot be understood: {problem}"
         raise MalformedAction(reason, reason=reason) from None
+    return schema
 
 
 def write_schema(schema: StructType) -> str:
     return _ENCODER.encode(schema).decode()
+
+
+def _is_deep(schema: StructType) -> bool:
+    """Whether types are nested too deep to be walked; level by level, so that this ends itself."""
+    level: list[Type] = [schema]
+    for _ in range(DEPTH_MAX):
+        level = [inner for one in level for inner in _held_by(one)]
+        if not level:
+            return False
+    return True
+
+
+def _held_by(kind: Type) -> Iterator[Type]:
+    match kind:
+        case StructType():
+            yield from (field.type for field in kind.fields)
+        case ArrayType():
+            yield kind.element_type
+        case MapType():
+            yield from (kind.key_type, kind.value_type)
 
 
 def _inside(kind: Type) -> Iterator[Field]:

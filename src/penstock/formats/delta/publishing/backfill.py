@@ -9,7 +9,8 @@ processes. What keeps them from doing harm:
 3. The bytes of a ratified version never change.
 
 By 1, the newest version in the log that has the right bytes tells that all before it were right when they
-were published. So whoever does not know how far a log is published looks at one file.
+were published. So whoever does not know how far a log is published looks at one file. What is missing before
+the first file of a log, or behind a checkpoint, was published once and cleaned up: it is not written again.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from typing import Final, NamedTuple
 
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
-from penstock.formats.delta.lines.line import Entry, Read, held_of, line_of
+from penstock.formats.delta.lines.line import Entry, Read, held_of, is_named_after, line_of
 from penstock.formats.delta.protocol.names import (
     END_OF_VERSIONS,
     LOG,
     START_OF_VERSIONS,
+    ClassicName,
     CommitName,
+    PartName,
+    UuidName,
     parse_name,
 )
 from penstock.model.content import DeltaTable
@@ -43,21 +47,37 @@ Guard = Callable[[], None]
 """Called before every write where storage itself keeps nobody apart; raises if another may be writing."""
 
 
-def look(place: Place, content: DeltaTable, read: Read) -> int:
+class Looked(NamedTuple):
+    """What a look at a log tells."""
+
+    published: int
+    """Versions up to this one are in it as they were ratified, or were and are cleaned up."""
+    problem: ForeignCommit | None = None
+    """The first file after that which is not what was ratified."""
+
+
+def look(place: Place, content: DeltaTable, read: Read) -> Looked:
     """How far a table's log is published, by looking at it. Versions that the line does not have are ignored.
 
-    ``ForeignCommit`` if a file there is not what was ratified.
+    ``InvalidLog`` if bytes that are needed to compare are gone.
     """
     line = line_of(content)
-    listed = _listed(place, line.published, line.fork)
-    if not listed:
-        return line.published
-    entries = [(version, entry) for version, entry in line.since(line.published, read) if version in listed]
-    newest = entries[-1:]
-    if all(listed[version] == entry.size for version, entry in entries):
-        entries = newest
-    _compare(place, content, entries, read)
-    return _end_of_run(listed)
+    listed = _list(place, line.published, line.fork)
+    if not listed.commits:
+        # A line that somebody held on to for so long that the log begins behind it has nothing to publish.
+        begins_behind = listed.is_past and not _has(place, line.published)
+        return Looked(line.fork if begins_behind else line.published)
+    entries = [one for one in line.since(line.published, read) if one[0] in listed.commits]
+    end = _end_of_run(listed.commits)
+    sizes_fit = all(listed.commits[version] == entry.size for version, entry in entries)
+    if sizes_fit and _first_other(place, content, entries[-1:], read) is None:
+        return Looked(end)
+    other = _first_other(place, content, entries, read)
+    if other is None:
+        return Looked(end)
+    # The first file of a log tells that those before it were right only if it is right itself.
+    is_first = other == entries[0][0]
+    return Looked(line.published if is_first else min(end, other - 1), foreign(content, other))
 
 
 def backfill(
@@ -125,6 +145,8 @@ def bytes_of(
         data = (head or b"") + rest
         if len(data) != entry.size:
             raise _invalid(content, version, name, f"has {len(data)} bytes instead of {entry.size}")
+        if head is not None and entry.body and not is_named_after(version, entry, head, rest):
+            raise _invalid(content, version, name, "has other bytes than those that were ratified")
         yield Ratified(version, entry, data)
 
 
@@ -174,18 +196,43 @@ def _count_same(place: Place, content: DeltaTable, wanted: Sequence[Ratified]) -
     return len(wanted)
 
 
-def _compare(place: Place, content: DeltaTable, entries: Sequence[tuple[int, Entry]], read: Read) -> None:
+def _first_other(
+    place: Place, content: DeltaTable, entries: Sequence[tuple[int, Entry]], read: Read
+) -> int | None:
+    """The first of some published versions whose file is not what was ratified."""
     for some in batches(entries):
-        _count_same(place, content, list(bytes_of(place, content, some, read)))
+        try:
+            _count_same(place, content, list(bytes_of(place, content, some, read)))
+        except ForeignCommit as problem:
+            return int(problem.details["version"])
+    return None
 
 
-def _listed(place: Place, after: int, last: int) -> dict[int, int]:
-    """The published versions of a log after one, up to another, in order, with their sizes."""
+class _Listed(NamedTuple):
+    commits: dict[int, int]
+    """Published versions, in order, with their sizes."""
+    is_past: bool
+    """Whether the log goes on after the last version that was asked for, and has a checkpoint there."""
+
+
+def _list(place: Place, after: int, last: int) -> _Listed:
+    """What a log has of versions after one, up to another."""
     start = str(CommitName(after)) if after >= 0 else START_OF_VERSIONS
-    found = ((parse_name(entry.key), entry.size) for entry in place.list(LOG, start, END_OF_VERSIONS))
-    return {
-        name.version: size for name, size in found if isinstance(name, CommitName) and name.version <= last
-    }
+    commits: dict[int, int] = {}
+    goes_on = has_checkpoint = False
+    for entry in place.list(LOG, start, END_OF_VERSIONS):
+        match parse_name(entry.key):
+            case CommitName(version) if version <= last:
+                commits[version] = entry.size
+            case CommitName():
+                goes_on = True
+            case ClassicName(version) | PartName(version) | UuidName(version) if version >= last:
+                has_checkpoint = has_checkpoint or entry.size > 0
+    return _Listed(commits, goes_on and has_checkpoint)
+
+
+def _has(place: Place, version: int) -> bool:
+    return version >= 0 and place.size(str(CommitName(version))) is not None
 
 
 def _end_of_run(versions: dict[int, int]) -> int:

@@ -1,14 +1,15 @@
 """The backlog: lines whose versions are to be published, and the threads that work on it.
 
 Every table has one job, every branch's own files of a table another. A job is worked on by one thread at a
-time, for the newest line that it was told. What fails is tried again later and later, and then not before
-something is told again; what an administrator must mend, not before somebody asks for it.
+time, for the newest line that it was told. What fails is tried again later and later, and at last every half
+minute for as long as the process lives; what an administrator must mend, not before somebody asks for it. A
+job that is done is forgotten, but for how far it came.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
@@ -24,10 +25,12 @@ from penstock.model.keys import Key
 from penstock.storage.announcements import elapsed_s
 
 THREADS_MAX: Final = 4
-TRIES_MAX: Final = 14
 PAUSE_MIN_S: Final = 0.1
 PAUSE_MAX_S: Final = 30.0
-"""In all longer than it takes to inherit a lease."""
+DOUBLINGS_MAX: Final = 16
+"""Of a pause; far beyond the longest."""
+KNOWN_MAX: Final = 10_000
+"""Of how many jobs that are done is remembered how far they came."""
 UNKNOWN: Final = -1
 
 logger = logging.getLogger("penstock")
@@ -48,18 +51,28 @@ class Told:
 class Job:
     """What is known of a table's log, and what is to be done. Changed only with the backlog's lock held."""
 
-    def __init__(self, id: JobId) -> None:  # noqa: A002
+    def __init__(self, id: JobId, published: int, seen_s: float) -> None:  # noqa: A002
         self.id = id
         self.told: Told | None = None
         """The newest."""
         self.done: Told | None = None
         """The last that was worked on with success."""
-        self.published = UNKNOWN
+        self.published = published
         """Versions up to this one are surely done."""
+        self.seen_s = seen_s
+        """When that was last seen to be so, by ``elapsed_s``."""
         self.problem: PenstockError | None = None
         self.tries = 0
         """That failed, since the last that did not."""
         self.is_taken = self.is_queued = False
+        self.waiting = 0
+        """How many threads wait for their turn."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody has to do with it any more."""
+        is_done = self.problem is None and not self.is_behind
+        return is_done and not (self.is_taken or self.is_queued or self.waiting)
 
     @property
     def is_behind(self) -> bool:
@@ -83,6 +96,8 @@ class Backlog:
         self.changed = Condition()
         """To be held to look at jobs or to change them; notified when one changed."""
         self.jobs: dict[JobId, Job] = {}
+        """Those that are not done."""
+        self._known: OrderedDict[JobId, tuple[int, float]] = OrderedDict()
         self._work, self._after, self._background = work, after, background
         self._ready: deque[Job] = deque()
         self._later: list[tuple[float, int, Job]] = []
@@ -94,15 +109,33 @@ class Backlog:
 
     def job(self, id: JobId) -> Job:  # noqa: A002
         """The job, made if need be. With the lock held."""
-        return self.jobs.setdefault(id, Job(id))
+        found = self.jobs.get(id)
+        if found is None:
+            found = self.jobs[id] = Job(id, *self._known.get(id, (UNKNOWN, 0.0)))
+        return found
+
+    def published(self, id: JobId) -> int:  # noqa: A002
+        """How far a job is surely done. With the lock held."""
+        job = self.jobs.get(id)
+        return self._known.get(id, (UNKNOWN, 0.0))[0] if job is None else job.published
+
+    def forget_idle(self, job: Job) -> None:
+        """Forget a job if there is nothing more to do, but for how far it is done. With the lock held."""
+        if not job.is_idle or self.jobs.get(job.id) is not job:
+            return
+        del self.jobs[job.id]
+        self._known[job.id] = job.published, job.seen_s
+        self._known.move_to_end(job.id)
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
 
     def want(self, job: Job) -> None:
         """Let a job be done soon. With the lock held."""
-        if job.is_queued or job.is_taken or job.told is None or self.is_closed:
+        if job.is_queued or job.is_taken or job.told is None or self.is_closed or not self._background:
             return  # whoever has it looks again when it is done
         job.is_queued = True
         self._ready.append(job)
-        if self._background and len(self._ready) > self._idle and len(self._threads) < THREADS_MAX:
+        if len(self._ready) > self._idle and len(self._threads) < THREADS_MAX:
             thread = Thread(target=self._run, name="penstock-publisher", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -113,7 +146,9 @@ class Backlog:
         """A job for this thread alone."""
         with self.changed:
             job = self.job(id)
+            job.waiting += 1
             self.changed.wait_for(lambda: not job.is_taken)
+            job.waiting -= 1
             job.is_taken = True
         try:
             yield job
@@ -123,7 +158,8 @@ class Backlog:
     def do_here(self, id: JobId) -> None:  # noqa: A002
         """Do a job in this thread, if there is anything to do. What fails is noted in the job."""
         with self.changed:
-            told = self.job(id).told
+            found = self.jobs.get(id)
+            told = None if found is None else found.told
         if told is not None:
             with self.turn(id) as job:
                 before = job.published
@@ -203,6 +239,11 @@ class Backlog:
         job.tries = 0
         self.changed.notify_all()
 
+    def reached(self, job: Job, published: int) -> None:
+        """Note that versions up to one were seen to be done. With the lock held."""
+        job.published, job.seen_s = max(job.published, published), elapsed_s()
+        self.changed.notify_all()
+
     def hurry(self) -> None:
         """Whatever waits for its next try has it now. With the lock held."""
         self._ready.extend(job for _, _, job in self._later)
@@ -215,12 +256,13 @@ class Backlog:
             job.is_taken = False
             if job.told is not job.done and not job.is_stuck:
                 self._want_later(job) if job.tries else self.want(job)
+            self.forget_idle(job)
             self.changed.notify_all()
 
     def _want_later(self, job: Job) -> None:
-        if job.is_queued or self._is_closing or job.tries >= TRIES_MAX:
+        if job.is_queued or self._is_closing or not self._background:
             return
         job.is_queued = True
-        pause_s = min(PAUSE_MIN_S * 2 ** (job.tries - 1), PAUSE_MAX_S)
+        pause_s = min(PAUSE_MIN_S * 2 ** min(job.tries - 1, DOUBLINGS_MAX), PAUSE_MAX_S)
         heappush(self._later, (elapsed_s() + pause_s, next(self._numbers), job))
         self.changed.notify_all()

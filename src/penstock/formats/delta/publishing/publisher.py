@@ -2,38 +2,46 @@
 
 On the default branch the version is written into the table's log, after all those before it. On other
 branches its file is written where the branch keeps its own. Neither changes anything in the lake: it may be
-done late, by another process, or twice.
+done late, by another process, or twice. Only tables that name the lake as their owner are published: a copy
+of a lake has the same tables, and they are not its own.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from itertools import takewhile
 from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-from penstock.errors import AdministratorError, OutcomeUnknown, PenstockError, Unavailable
-from penstock.formats.delta.errors import ForeignCommit, InvalidLog
-from penstock.formats.delta.lines.line import Entry, Line, Phase, Read, held_of, line_of
+from penstock.errors import AdministratorError, PenstockError, Unavailable
+from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
+from penstock.formats.delta.lines.line import Line, Phase, Read, line_of
+from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of_line
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import Guard, backfill, batches, bytes_of, look
-from penstock.formats.delta.publishing.backlog import TRIES_MAX, UNKNOWN, Backlog, Job, Told
+from penstock.formats.delta.publishing.backfill import Guard, backfill, look
+from penstock.formats.delta.publishing.backlog import UNKNOWN, Backlog, Job, Told
+from penstock.formats.delta.publishing.line_files import LineFiles
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Place, Places
 
-NAMES_MAX: Final = 20_000
-"""How many names of files are remembered that surely exist."""
+SEEN_MAX_S: Final = 60.0
+"""What was seen of a log longer ago is looked up again before anything is written: it may be cleaned up."""
+OWNED_MAX: Final = 256
+"""Of how many tables is remembered that what they declare names the lake."""
+MEASURE_S: Final = 1.0
+MEASURED_MAX: Final = 16
+"""With more tables that wait, the figures are worked out no more often than that."""
 
 logger = logging.getLogger("penstock")
 
@@ -80,15 +88,40 @@ class Publisher:
         self._places, self._read, self._wait_s = places, read, wait_s
         self._meter, self._clock, self._leases = meter, clock, leases
         self._background = background
+        self._identity: OwnerIdentity | None = None
+        self._owned: set[ObjectId] = set()
+        self._measured_s = 0.0
         self._backlog = Backlog(self._work, self._done, background=background)
         self._changed = self._backlog.changed
-        self._files = _Names(NAMES_MAX)
+        self._files = LineFiles(places, read)
+
+    def publish_for(self, identity: OwnerIdentity) -> None:
+        """From now on publish only what belongs to this lake. Before that, whatever is told is published."""
+        self._identity, self._owned = identity, set()
+
+    def check_owned(self, content: DeltaTable) -> None:
+        """``ManagedElsewhere`` unless a table belongs to the lake that is published for."""
+        line = line_of(content)
+        if self._identity is None or line.phase is Phase.RELEASED:
+            return
+        if line.declared in self._owned:
+            return
+        owner = owner_of_line(line, self._read, content.location)
+        if self._identity.owns(owner):
+            self._owned = {line.declared, *(self._owned if len(self._owned) < OWNED_MAX else ())}
+        else:
+            raise ManagedElsewhere(
+                f"{content.location} belongs to {owner or 'the file system'}, and can only be read here\n"
+                "  Whatever changes its log has to be asked for there.",
+                table=content.location,
+                owner=owner.name if owner else "",
+                lake=owner.lake if owner else "",
+            )
 
     def published(self, table_id: UUID) -> int:
         """Up to which version a table's log is surely published; -1 if this process does not know."""
         with self._changed:
-            job = self._backlog.jobs.get((table_id, b""))
-            return UNKNOWN if job is None else job.published
+            return self._backlog.published((table_id, b""))
 
     def told(self, key: Key, content: DeltaTable, *, is_default: bool) -> None:
         """A newer line of a table landed: it is published soon. Quick, and never raises."""
@@ -97,6 +130,12 @@ class Publisher:
         except PenstockError as problem:
             logger.error("'%s' is not published: %s", key, problem)
             return
+        try:
+            self.check_owned(content)
+        except ManagedElsewhere:
+            return
+        except PenstockError:
+            pass  # it cannot be said now: whoever works on it asks again
         own = b"" if is_default else _own_line(line)
         if line.phase is Phase.ADOPTING or own is None:
             return  # whether it is the lake's, its log tells; or the branch has no files of its own
@@ -107,9 +146,10 @@ class Publisher:
             if own and line.latest <= job.published:
                 job.published = line.fork  # the branch was set back, and has other versions now
             job.told = Told(key, content, line)
-            if job.tries >= TRIES_MAX:
-                job.tries = 0
-            if not job.is_stuck:
+            if is_default and not job.is_behind:
+                job.done = job.told
+                self._backlog.forget_idle(job)
+            elif not job.is_stuck:
                 self._backlog.want(job)
 
     def poke(self, table_id: UUID | None = None) -> None:
@@ -130,30 +170,30 @@ class Publisher:
         if not self._background:
             self._backlog.do_here((table_id, b""))
         with self._changed:
-            job = self._backlog.job((table_id, b""))
-            while job.published < version:
+            while self._backlog.published((table_id, b"")) < version:
+                job = self._backlog.jobs.get((table_id, b""))
                 left_s = deadline_s - elapsed_s()
-                if job.is_stuck or self._backlog.is_closed or left_s <= 0:
+                if self._backlog.is_closed or left_s <= 0 or (job is not None and job.is_stuck):
                     return False
                 self._changed.wait(left_s)
             return True
 
     def look(self, content: DeltaTable) -> int:
-        """How far a table's log is published: what is known, or else what is there now.
+        """How far the log of a table of the lake is published, by what is there now; nothing is written.
 
-        Raises as ``publish``.
+        ``ForeignCommit`` if a file is not what was ratified: ``published`` tells how far it is right before
+        that. ``ManagedElsewhere`` for a table of another lake. Raises else as ``publish``.
         """
-        known = self.published(_id(content))
-        if known == UNKNOWN:
-            with self._backlog.turn((_id(content), b"")) as job:
-                known = self._start(job, content)
-        return max(known, line_of(content).published)
+        self.check_owned(content)
+        return self._look(content, line_of(content).fork)
 
     def publish(self, content: DeltaTable, version: int | None = None) -> int:
         """Publish a line now, in this thread, or only up to a version; say how far its log is published.
 
-        Raises ``ForeignCommit``, ``InvalidLog``, ``Denied`` or ``Unavailable`` if it cannot be.
+        Raises ``ForeignCommit``, ``InvalidLog``, ``Denied`` or ``Unavailable`` if it cannot be, and
+        ``ManagedElsewhere`` for a table of another lake.
         """
+        self.check_owned(content)
         with self._backlog.turn((_id(content), b"")) as job:
             before = job.published
             try:
@@ -168,28 +208,27 @@ class Publisher:
             self._done(job, Told(told.key, content, line_of(content)), before)
         return done
 
-    def materialise(self, content: DeltaTable, after: int = -1) -> dict[int, str]:
-        """Have a file for every version of a line after one, and give their names below the table's root.
+    def materialise(self, content: DeltaTable, after: int = -1, last: int | None = None) -> dict[int, str]:
+        """Have a file for every version of a line after one, up to another, and give their names below the
+        table's root.
 
         Published ones that the line has forgotten are left out. Raises as ``publish``.
         """
         line = line_of(content)
-        entries = list(line.since(after, self._read))
-        published = self.look(content) if any(not entry.line for _, entry in entries) else line.published
-        names: dict[int, str] = {}
-        missing: list[tuple[int, Entry]] = []
-        for version, entry in entries:
-            names[version] = entry.name(version)
-            if entry.line:
-                if (_id(content), names[version]) not in self._files:
-                    missing.append((version, entry))
-            elif version <= published:
-                names[version] = str(CommitName(version))
-            else:
-                missing.append((version, entry))
-        for some in batches(missing):
-            names |= self._have_files(content, some)
-        return names
+        end = line.latest if last is None else last
+        entries = list(takewhile(lambda one: one[0] <= end, line.since(after, self._read)))
+        published = line.published
+        if any(not entry.line for _, entry in entries):
+            published = self._look(content, published)
+        in_log = [version for version, entry in entries if not entry.line and version <= published]
+        names = {version: str(CommitName(version)) for version in in_log}
+        return names | self._files.have(content, [one for one in entries if one[0] not in names])
+
+    def problem(self, table_id: UUID) -> PenstockError | None:
+        """Why a table is not published, as far as is known here."""
+        with self._changed:
+            job = self._backlog.jobs.get((table_id, b""))
+            return None if job is None or job.told is None else job.problem
 
     def backlog(self) -> tuple[Behind, ...]:
         """The tables that are not published to their latest version, by key."""
@@ -216,24 +255,39 @@ class Publisher:
         """What a thread of the background does: the newest line of a table, or of a branch's own files."""
         _, own = job.id
         try:
+            self.check_owned(told.content)
             if own:
                 self.materialise(told.content, max(job.published, told.line.fork))
                 done = told.line.latest
             else:
                 done = self._publish(job, told.content)
+        except ManagedElsewhere:
+            with self._changed:
+                job.told = job.problem = None
+            return
         except PenstockError as problem:
             self._report(job, problem)
             raise
         finally:
-            self.measure()
+            self._measure_at_times()
         with self._changed:
             self._backlog.succeeded(job, done)
+
+    def _measure_at_times(self) -> None:
+        with self._changed:
+            is_small = len(self._backlog.jobs) <= MEASURED_MAX
+            if not is_small and elapsed_s() < self._measured_s + MEASURE_S:
+                return
+            self._measured_s = elapsed_s()
+        self.measure()
 
     def _publish(self, job: Job, content: DeltaTable, version: int | None = None) -> int:
         """In the table's turn."""
         place, fork = self._places.at(content.location), line_of(content).fork
         goal = fork if version is None else min(version, fork)
-        done = self._start(job, content)
+        done = max(job.published, line_of(content).published)
+        if done < goal and (job.published == UNKNOWN or elapsed_s() > job.seen_s + SEEN_MAX_S):
+            done = self._look(content, goal)
         if done < goal:
             with self._guard(place, content) as guard:
                 done = backfill(
@@ -247,10 +301,21 @@ class Publisher:
                 )
         return done
 
-    def _start(self, job: Job, content: DeltaTable) -> int:
-        if job.published == UNKNOWN:
-            self._note_progress(job, look(self._places.at(content.location), content, self._read), 0)
-        return max(job.published, line_of(content).published)
+    def _look(self, content: DeltaTable, goal: int) -> int:
+        """How far a log is published now. A file that is not what was ratified is raised before the goal."""
+        line = line_of(content)
+        known = max(self.published(_id(content)), line.published)
+        if known >= line.fork:
+            return known
+        found = look(self._places.at(content.location), content, self._read)
+        with self._changed:
+            job = self._backlog.job((_id(content), b""))
+            self._backlog.reached(job, found.published)
+            self._backlog.forget_idle(job)
+            known = max(job.published, line.published)
+        if found.problem is not None and known < goal:
+            raise found.problem
+        return known
 
     def _done(self, job: Job, told: Told, before: int) -> None:
         """Tell what is published by now, if it is more than before."""
@@ -264,8 +329,7 @@ class Publisher:
 
     def _note_progress(self, job: Job, published: int, written: int) -> None:
         with self._changed:
-            job.published = max(job.published, published)
-            self._changed.notify_all()
+            self._backlog.reached(job, published)
         if written:
             self._meter.count(metrics.DELTA_PUBLISHED, written)
 
@@ -326,54 +390,6 @@ class Publisher:
             yield guard
         finally:
             lease.release()
-
-    def _have_files(self, content: DeltaTable, entries: Sequence[tuple[int, Entry]]) -> dict[int, str]:
-        """Write the files that can be made of held bytes, and see that the others are there."""
-        place = self._places.at(content.location)
-        held = [one for one in entries if held_of(one[1], self._read).head is not None]
-        staged = [one for one in entries if one not in held]
-        names = {version: entry.name(version) for version, entry in entries}
-        items = [(names[one.version], one.data) for one in bytes_of(place, content, held, self._read)]
-        try:
-            created = place.create_each(items)
-        except OutcomeUnknown:  # doing it twice does no harm
-            created = place.create_each(items)
-        there = [one for one, is_new in zip(held, created, strict=True) if not is_new] + staged
-        sizes = place.sizes([names[version] for version, _ in there])
-        for (version, entry), size in zip(there, sizes, strict=True):
-            if size == entry.size:
-                continue
-            if size is not None or entry.line or place.size(str(CommitName(version))) != entry.size:
-                raise InvalidLog(
-                    f"{content.location}/{names[version]} is "
-                    + ("gone" if size is None else f"{size} bytes long instead of {entry.size}"),
-                    location=content.location,
-                    version=version,
-                    name=names[version],
-                )
-            names[version] = str(CommitName(version))
-        self._files.add((_id(content), name) for name in names.values())
-        return names
-
-
-class _Names:
-    """Some names of files that are there for good, the newest of those that were seen."""
-
-    def __init__(self, names_max: int) -> None:
-        self._max = names_max
-        self._names: OrderedDict[tuple[UUID, str], None] = OrderedDict()
-        self._lock = Lock()
-
-    def __contains__(self, one: object) -> bool:
-        return one in self._names
-
-    def add(self, some: Iterable[tuple[UUID, str]]) -> None:
-        with self._lock:
-            for one in some:
-                self._names[one] = None
-                self._names.move_to_end(one)
-            while len(self._names) > self._max:
-                self._names.popitem(last=False)
 
 
 def _id(content: DeltaTable) -> UUID:

@@ -1,0 +1,214 @@
+"""The part of the check of a commit that looks at what the table is: its columns and its properties.
+
+What a table had before does no new harm, and is let be: one that is adopted may be older than these rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidContent, InvalidRequest
+from penstock.formats.delta.errors import MalformedAction
+from penstock.formats.delta.protocol.actions import INT64_MAX, Metadata
+from penstock.formats.delta.protocol.durations import (
+    LOG_RETENTION,
+    TOMBSTONE_RETENTION,
+    TRANSACTION_RETENTION,
+    duration_ms,
+)
+from penstock.formats.delta.protocol.isolation import ISOLATION_PROPERTY, table_isolation
+from penstock.formats.delta.protocol.schema import ArrayType, MapType, StructType, Type, parse_schema
+
+PRECISION_MAX: Final = 38
+NAME_MAX: Final = 1000
+
+_NUMBERS: Final = frozenset({"long", "integer", "short", "byte", "float", "double"})
+_TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
+_PLAIN: Final = _NUMBERS | _TIMES | {"string", "binary", "boolean", "variant"}
+_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,3})\s*,\s*([0-9]{1,3})\s*\)")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def metadata_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str]:
+    """Everything that is wrong with a table's metadata, in itself and as the successor of another one."""
+    if metadata.format.provider != "parquet":
+        yield f"the files' format is '{metadata.format.provider}', and Delta tables hold 'parquet'"
+    if metadata.created_time is not None and metadata.created_time < 0:
+        yield f"the time of creation is {metadata.created_time}, and times are never negative"
+    if not metadata.id:
+        yield "the table's id is empty"
+    elif before is not None and metadata.id != before.id:
+        yield f"the table's id is '{before.id}' and stays so; it cannot become '{metadata.id}'"
+    yield from _property_faults(metadata, before)
+    try:
+        schema = parse_schema(metadata.schema_string)
+    except MalformedAction as problem:
+        yield problem.details["reason"]
+        return
+    if before is None or before.schema_string != metadata.schema_string:
+        yield from _column_faults(schema, before)
+        for name in _bare_fields(msgspec.json.decode(metadata.schema_string)):
+            yield f"the column {name[:60]!r} lacks 'metadata', which is an empty object if there is none"
+    yield from _partition_faults(schema, metadata.partition_columns)
+
+
+def _partition_faults(schema: StructType, columns: tuple[str, ...]) -> Iterator[str]:
+    for name in _repeated(columns):
+        yield f"the partition column '{name}' is named more than once"
+    for name in columns:
+        field = next((one for one in schema.fields if one.name == name), None)
+        if field is None:
+            yield f"the partition column '{name}' is not in the schema"
+        elif not isinstance(field.type, str):
+            yield f"the partition column '{name}' is of a type that holds others"
+    if schema.fields and len(set(columns)) == len(schema.fields):
+        yield "every column is a partition column, so that files would have none"
+
+
+def _column_faults(schema: StructType, before: Metadata | None) -> Iterator[str]:
+    if not schema.fields:
+        # A table may be created before it is known what it will hold.
+        if before is not None:
+            yield "the schema has no columns any more"
+        return
+    yield from _struct_faults(schema, "the schema")
+
+
+def _struct_faults(struct: StructType, where: str) -> Iterator[str]:
+    if not struct.fields:
+        yield f"{where} has no fields, which no data file can hold"
+    for name in _repeated(field.name.lower() for field in struct.fields):
+        yield f"{where} has the column '{name}' more than once, if case is set aside"
+    for field in struct.fields:
+        if not field.name:
+            yield f"{where} has a column without a name"
+        elif len(field.name) > NAME_MAX:
+            yield f"{where} has a column whose name has {len(field.name)} characters; at most {NAME_MAX} do"
+        elif _CONTROL.search(field.name):
+            yield f"{where} has the column {field.name!r}, whose name holds a control character"
+        else:
+            yield from _type_faults(field.type, f"'{field.name}'")
+
+
+def _bare_fields(kind: Any) -> Iterator[str]:
+    """Fields of a well-formed schema without metadata: lenient readers do not miss it, strict ones fail."""
+    if isinstance(kind, dict):
+        for field in kind.get("fields", ()):
+            if "metadata" not in field:
+                yield field["name"]
+            yield from _bare_fields(field["type"])
+        for name in ("elementType", "keyType", "valueType"):
+            yield from _bare_fields(kind.get(name))
+
+
+def _type_faults(kind: Type, where: str) -> Iterator[str]:
+    match kind:
+        case StructType():
+            yield from _struct_faults(kind, where)
+        case ArrayType():
+            yield from _type_faults(kind.element_type, where)
+        case MapType():
+            yield from _type_faults(kind.key_type, where)
+            yield from _type_faults(kind.value_type, where)
+        case str() if (found := _DECIMAL.fullmatch(kind)) is not None:
+            precision, scale = int(found[1]), int(found[2])
+            if not 1 <= precision <= PRECISION_MAX or scale > precision:
+                yield (
+                    f"{where} is a {kind}; decimals have from 1 to {PRECISION_MAX} digits, "
+                    "of which no more than all follow the point"
+                )
+        case str() if kind not in _PLAIN:
+            yield f"{where} is of the type {kind[:60]!r}, which does not exist"
+
+
+def _property_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str]:
+    """Properties with a meaning must have a value that has one. All others are free."""
+    had = {} if before is None else before.configuration
+    for name, value in metadata.configuration.items():
+        if name in _PROPERTIES and value != had.get(name):
+            reason = _PROPERTIES[name](name, value)
+            if reason is not None:
+                yield reason
+
+
+_Judge = Callable[[str, str], str | None]
+
+
+def _boolean(name: str, value: str) -> str | None:
+    if value.lower() in {"true", "false"}:
+        return None
+    return f"the property '{name}' is {value[:60]!r}, and must be 'true' or 'false'"
+
+
+def _number(least: int, most: int) -> _Judge:
+    def judge(name: str, value: str) -> str | None:
+        if re.fullmatch(r"-?[0-9]{1,19}", value) and least <= int(value) <= most:
+            return None
+        return f"the property '{name}' is {value[:60]!r}, and must be a number from {least} to {most}"
+
+    return judge
+
+
+def _one_of(*words: str) -> _Judge:
+    def judge(name: str, value: str) -> str | None:
+        if value.lower() in words:
+            return None
+        return f"the property '{name}' is {value[:60]!r}, and must be one of {', '.join(words)}"
+
+    return judge
+
+
+def _duration(name: str, value: str) -> str | None:
+    try:
+        duration_ms({name: value[:200]}, name)
+    except InvalidRequest as problem:
+        return problem.message.replace("\n  ", ". ")
+    return None
+
+
+def _isolation(name: str, value: str) -> str | None:
+    asking = Metadata(id="", schema_string="", partition_columns=(), configuration={name: value[:60]})
+    try:
+        table_isolation(asking)
+    except InvalidContent as problem:
+        return problem.message
+    return None
+
+
+_INT_MAX: Final = 2**31 - 1
+_SWITCHES: Final = (
+    "delta.appendOnly",
+    "delta.checkpoint.writeStatsAsJson",
+    "delta.checkpoint.writeStatsAsStruct",
+    "delta.enableChangeDataFeed",
+    "delta.enableDeletionVectors",
+    "delta.enableExpiredLogCleanup",
+    "delta.enableIcebergCompatV1",
+    "delta.enableIcebergCompatV2",
+    "delta.enableInCommitTimestamps",
+    "delta.enableRowTracking",
+    "delta.enableTypeWidening",
+    "delta.randomizeFilePrefixes",
+)
+_PROPERTIES: Final[Mapping[str, _Judge]] = {
+    **dict.fromkeys(_SWITCHES, _boolean),
+    **dict.fromkeys((LOG_RETENTION, TOMBSTONE_RETENTION, TRANSACTION_RETENTION), _duration),
+    ISOLATION_PROPERTY: _isolation,
+    "delta.checkpointInterval": _number(1, _INT_MAX),
+    "delta.checkpointPolicy": _one_of("classic", "v2"),
+    "delta.columnMapping.maxColumnId": _number(0, INT64_MAX),
+    "delta.columnMapping.mode": _one_of("none", "name", "id"),
+    "delta.dataSkippingNumIndexedCols": _number(-1, _INT_MAX),
+    "delta.inCommitTimestampEnablementTimestamp": _number(0, INT64_MAX),
+    "delta.inCommitTimestampEnablementVersion": _number(0, INT64_MAX),
+    "delta.randomPrefixLength": _number(1, _INT_MAX),
+}
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return sorted(name for name, times in Counter(names).items() if times > 1)

@@ -1,0 +1,90 @@
+"""The files of versions that are in no log, or not yet: for readers who are told their names.
+
+The file of a version has one name, and one name has the same bytes for ever. So whoever needs one writes it
+if it is not there, and what was seen to be there is not looked for again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import Final
+
+from penstock.errors import OutcomeUnknown
+from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.lines.line import Entry, Read, held_of
+from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.publishing.backfill import batches, bytes_of
+from penstock.model.content import DeltaTable
+from penstock.storage.places import Places
+
+NAMES_MAX: Final = 20_000
+"""How many names of files are remembered that surely exist."""
+
+
+class LineFiles:
+    """Has the files of versions written. May be used by many threads. ``read`` reads kernel objects."""
+
+    def __init__(self, places: Places, read: Read) -> None:
+        self._places, self._read = places, read
+        self._seen = _Names(NAMES_MAX)
+
+    def have(self, content: DeltaTable, entries: Sequence[tuple[int, Entry]]) -> dict[int, str]:
+        """Have a file for each of some versions of a line, and give their names below the table's root.
+
+        ``InvalidLog`` if one has other bytes than were ratified, or can be made of nothing that is there.
+        """
+        names = {version: entry.name(version) for version, entry in entries}
+        missing = [one for one in entries if (content.location, names[one[0]]) not in self._seen]
+        for some in batches(missing):
+            names |= self._have(content, some)
+        return names
+
+    def _have(self, content: DeltaTable, entries: Sequence[tuple[int, Entry]]) -> dict[int, str]:
+        """Write the files that can be made of held bytes, and see that the others are there."""
+        place = self._places.at(content.location)
+        held = [one for one in entries if held_of(one[1], self._read).head is not None]
+        staged = [one for one in entries if one not in held]
+        names = {version: entry.name(version) for version, entry in entries}
+        items = [(names[one.version], one.data) for one in bytes_of(place, content, held, self._read)]
+        try:
+            created = place.create_each(items)
+        except OutcomeUnknown:  # doing it twice does no harm
+            created = place.create_each(items)
+        there = [one for one, is_new in zip(held, created, strict=True) if not is_new] + staged
+        sizes = place.sizes([names[version] for version, _ in there])
+        for (version, entry), size in zip(there, sizes, strict=True):
+            if size == entry.size:
+                continue
+            if size is not None or entry.line or place.size(str(CommitName(version))) != entry.size:
+                raise InvalidLog(
+                    f"{content.location}/{names[version]} is "
+                    + ("gone" if size is None else f"{size} bytes long instead of {entry.size}"),
+                    location=content.location,
+                    version=version,
+                    name=names[version],
+                )
+            names[version] = str(CommitName(version))
+        self._seen.add((content.location, name) for name in names.values())
+        return names
+
+
+class _Names:
+    """Some names of files that are there for good, the newest of those that were seen."""
+
+    def __init__(self, names_max: int) -> None:
+        self._max = names_max
+        self._names: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._lock = Lock()
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._names
+
+    def add(self, some: Iterable[tuple[str, str]]) -> None:
+        with self._lock:
+            for one in some:
+                self._names[one] = None
+                self._names.move_to_end(one)
+            while len(self._names) > self._max:
+                self._names.popitem(last=False)

@@ -1,0 +1,71 @@
+"""Where a Delta table may be: apart from all others, so that no file is a part of two tables.
+
+A table that lies inside another could be damaged by looking after that one, and whoever may write to it could
+write the other's log. So a place that somebody names is compared with those of all tables before it is taken.
+The refusal does not say whose place it is: not everybody who asks may know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from penstock.errors import LocationRefused
+from penstock.formats.delta.lines.line import FOLDER
+from penstock.formats.delta.protocol.names import LOG
+from penstock.model.keys import Key
+from penstock.storage.locations import is_under, normalise
+
+KEPT_FOLDERS: Final = (LOG.strip("/"), FOLDER.strip("/"))
+"""What a table keeps its own records in."""
+
+
+def check_new_place(location: str, warehouse: str, roots: Iterable[str]) -> None:
+    """``LocationRefused`` for a place at which no table may be created: a root, or one that a lake gives."""
+    if any(is_under(root, location) for root in roots):
+        raise _refused(location, "is a root of the lake, or lies above one; name a folder below it")
+    if warehouse and is_under(location, warehouse) and _is_given(_below(location, warehouse)[0]):
+        raise _refused(location, "is among the places that the lake gives to tables; name another")
+
+
+def check_apart(
+    location: str, key: Key | None, others: Iterable[tuple[Key, str]], warehouse: str = ""
+) -> None:
+    """``LocationRefused`` for a place inside or above that of another table, or inside its records.
+
+    The very place of another table is refused too, unless ``key`` is left out: then the table is to be looked
+    at, and what is found there says whose it is.
+    """
+    where = normalise(location)
+    if any(part in KEPT_FOLDERS for part in where.split("/")):
+        raise _refused(location, f"lies in a folder that a table keeps its records in ({KEPT_FOLDERS[0]})")
+    if warehouse:
+        if is_under(warehouse, where):
+            raise _refused(location, "is the lake's warehouse, or lies above it; name a folder below it")
+        below = _below(where, warehouse) if is_under(where, warehouse) else []
+        if len(below) > 1 and _is_given(below[0]):
+            raise _refused(location, "lies inside the place of a table; name another")
+    for other, place in others:
+        if normalise(place) == where:
+            if key is not None and other != key:
+                raise _refused(location, "is the place of another table of the lake; name another")
+        elif is_under(where, place) or is_under(place, where):
+            raise _refused(location, "lies inside or above the place of another table; name another")
+
+
+def _below(location: str, root: str) -> list[str]:
+    """The parts of a location below a root; one that is empty, if it is the root."""
+    return normalise(location).removeprefix(normalise(root)).strip("/").split("/")
+
+
+def _is_given(name: str) -> bool:
+    """Whether a lake names places so, on whatever branch the table is."""
+    try:
+        return str(UUID(name)) == name.lower()
+    except ValueError:
+        return False
+
+
+def _refused(location: str, why: str) -> LocationRefused:
+    return LocationRefused(f"{location} {why}", location=location)

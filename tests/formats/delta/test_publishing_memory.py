@@ -1,0 +1,265 @@
+"""What a publisher remembers, for how long, and what it does not take on trust."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from uuid import UUID
+
+import pytest
+
+from penstock.errors import Unavailable
+from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.protocol.names import LOG, ClassicName, CommitName
+from penstock.formats.delta.publishing import backlog, publisher
+from penstock.model.encoding import ObjectId
+from penstock.storage.local import LocalBucket
+from penstock.storage.places import Place, Places
+from tests.formats.delta.ratified import BRANCH, ID, KEY, WAIT_S, Disk, Disks, Ratified, publishing, ratify
+
+
+@pytest.fixture
+def places() -> Iterator[Places]:
+    opened = Places()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def table(tmp_path: Path, places: Places) -> Ratified:
+    return Ratified(str(tmp_path), places)
+
+
+def cleaned_up(table: Ratified, first: int) -> None:
+    """As the log is after a clean-up that leaves a checkpoint and all from there on."""
+    table.place.create(str(ClassicName(first)), b"all that was before")
+    table.place.delete([str(CommitName(version)) for version in range(first)])
+
+
+# --- jobs ---
+
+
+def test_a_job_that_is_done_is_forgotten_but_for_how_far_it_came(table: Ratified, places: Places) -> None:
+    working = publishing(table, places, background=True)
+    working.told(KEY, ratify(table, 3), is_default=True)
+    table.held(line=BRANCH)
+    working.told(KEY, table.held(line=BRANCH), is_default=False)
+    working.close(WAIT_S)
+    assert working._backlog.jobs == {}
+    assert working.published(ID) == 2
+    assert table.place.size(table.name(4)) is not None
+
+
+def test_a_line_that_is_published_already_makes_no_work(table: Ratified, places: Places) -> None:
+    idle = publishing(table, places)
+    content = ratify(table, 3)
+    idle.publish(content)
+    idle.told(KEY, content, is_default=True)
+    assert idle._backlog.jobs == {}
+
+
+def test_of_jobs_that_are_done_only_so_many_are_remembered(
+    tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "KNOWN_MAX", 1)
+    first, second = (Ratified(str(tmp_path / name), places, id=UUID(name * 32)) for name in "12")
+    objects: dict[ObjectId, Ratified] = {}
+    for one in (first, second):
+        one.held()
+        objects |= dict.fromkeys(one.objects, one)
+    working = publisher.Publisher(places, lambda one: objects[one].read(one), background=False)
+    for one in (first, second):
+        assert working.publish(one.content) == 0
+    assert first.content.id is not None
+    assert second.content.id is not None
+    assert working.published(first.content.id) == -1, "it is looked up when it is needed again"
+    assert working.published(second.content.id) == 0
+
+
+def test_who_waits_for_a_version_sees_it_though_an_earlier_job_was_forgotten(
+    table: Ratified, places: Places
+) -> None:
+    working = publishing(table, places, background=True)
+    begun = Event()
+
+    def wait() -> bool:
+        begun.set()
+        return working.wait(ID, 5, WAIT_S)
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(wait)
+        assert begun.wait(WAIT_S)
+        working.told(KEY, ratify(table, 3), is_default=True)
+        assert working.wait(ID, 2, WAIT_S)
+        working.told(KEY, ratify(table, 3), is_default=True)
+        assert waiting.result(WAIT_S)
+    working.close(WAIT_S)
+
+
+@pytest.mark.parametrize("failures", [20, 1100])
+def test_storage_that_is_away_for_long_is_tried_until_it_is_back(
+    tmp_path: Path, failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "PAUSE_MAX_S", 0.0)
+    left = iter(range(failures))
+
+    class Away(LocalBucket):
+        async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
+            if items[0][0].startswith(f"{LOG}0") and next(left, None) is not None:
+                raise Unavailable("away")
+            return await super().put_all(items)
+
+    places = Disks(Away)
+    table = Ratified(str(tmp_path), places)
+    working = publishing(table, places, background=True)
+    working.told(KEY, table.held(), is_default=True)
+    assert working.wait(ID, 0, WAIT_S), "though nothing more was told"
+    working.close(WAIT_S)
+    assert next(left, None) is None
+    places.close()
+
+
+def test_what_fails_for_long_is_tried_at_a_slow_pace(
+    table: Ratified, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "elapsed_s", lambda: 0.0)
+    failing = publishing(table, places, background=True)._backlog
+    job = failing.job((ID, b""))
+    pauses = []
+    for tries in (1, 2, 14, 15, 10_000):
+        with failing.changed:
+            job.tries, job.is_queued = tries, False
+            failing._want_later(job)
+            pauses.append(failing._later.pop()[0])
+    assert pauses == [0.1, 0.2, 30.0, 30.0, 30.0]
+
+
+# --- logs that were cleaned up ---
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["who knew it once", "who knows nothing"])
+def test_versions_before_the_first_that_is_kept_are_not_written_again(
+    table: Ratified, places: Places, knows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = ratify(table, 6)
+    slow = publishing(table, places)
+    if knows:
+        slow.publish(stale, 2)
+    publishing(table, places).publish(ratify(table, 6))
+    cleaned_up(table, 9)
+    monkeypatch.setattr(publisher, "SEEN_MAX_S", -1.0)
+    assert slow.publish(stale) == 5
+    assert sorted(table.log()) == [9, 10, 11]
+
+
+def test_a_line_that_ends_where_the_log_begins_is_published_to_its_end(
+    table: Ratified, places: Places
+) -> None:
+    publishing(table, places).publish(ratify(table, 10))
+    cleaned_up(table, 8)
+    assert publishing(table, places).publish(ratify(table, 2)) == 11
+    assert table.log() == table.ratified(8, 11)
+
+
+def test_a_checkpoint_of_others_keeps_no_version_from_being_published(
+    table: Ratified, places: Places
+) -> None:
+    publishing(table, places).publish(ratify(table, 3))
+    table.forget(2)
+    content = table.held()
+    table.place.create(str(ClassicName(7)), b"of nobody knows what")
+    table.place.create(str(CommitName(7)), b"a version that nobody ratified")
+    assert publishing(table, places).publish(content) == 3
+    assert table.log() == table.ratified(0, 3)
+
+
+# --- bytes that are not what was ratified ---
+
+
+def test_a_body_that_changed_is_not_published(table: Ratified, places: Places) -> None:
+    table.held()
+    content = table.held('{"add":{"path":"a"}}', body=True)
+    (body,) = (entry.body for _, entry in table.line.since(0, table.read))
+    (good,) = table.place.read([body])
+    assert good is not None
+    table.place.put(body, good.replace(b'"a"', b'"b"'))
+    careful = publishing(table, places)
+    careful.told(KEY, content, is_default=True)
+    with pytest.raises(InvalidLog, match="has other bytes than those that were ratified") as problem:
+        careful.publish(content)
+    assert (problem.value.details["version"], problem.value.details["name"]) == (1, body)
+    assert table.log() == table.ratified(0, 0)
+    with pytest.raises(InvalidLog):
+        careful.materialise(content)
+    assert [one.problem is None for one in careful.backlog()] == [False]
+    table.place.put(body, good)
+    assert careful.publish(content) == 1
+    assert table.log() == table.ratified(0, 1)
+
+
+# --- files for readers ---
+
+
+class Counting(Place):
+    calls = 0
+
+    def __getattribute__(self, name: str) -> object:
+        if name in ("create_each", "sizes", "size", "read"):
+            Counting.calls += 1
+        return super().__getattribute__(name)
+
+
+def counted(place: Place, work: Callable[[], object]) -> int:
+    """How often storage is asked for files one by one."""
+    before, place.__class__ = Counting.calls, Counting
+    try:
+        work()
+    finally:
+        place.__class__ = Place
+    return Counting.calls - before
+
+
+def test_only_the_files_that_are_asked_for_are_written(table: Ratified, places: Places) -> None:
+    content = ratify(table, 40)
+    serving = publishing(table, places)
+    assert serving.materialise(content, 29, 30) == {30: table.name(30)}
+    there = [version for version in range(40) if table.place.size(table.name(version)) is not None]
+    assert [version for version in there if version % 3 != 1] == [30], "all others, their writers wrote"
+
+
+def test_files_that_were_seen_are_not_looked_for_again(table: Ratified, places: Places) -> None:
+    content = ratify(table, 6)
+    serving = publishing(table, places)
+    first = serving.materialise(content)
+    assert counted(table.place, lambda: serving.materialise(content)) == 0
+    assert serving.materialise(content) == first
+    publishing(table, places).publish(content)
+    table.place.delete(list(first.values()))
+    assert serving.materialise(content) == {version: str(CommitName(version)) for version in range(6)}
+
+
+def test_who_asks_for_files_does_not_wait_for_what_is_being_published(tmp_path: Path) -> None:
+    stopped, go_on = Event(), Event()
+
+    class Slow(Disk):
+        def at(self, step: str) -> None:
+            if step == f"link {CommitName(1)}":
+                stopped.set()
+                assert go_on.wait(WAIT_S)
+
+    places = Disks(Slow)
+    table = Ratified(str(tmp_path), places)
+    working = publishing(table, places, background=True)
+    content = ratify(table, 4)
+    working.told(KEY, content, is_default=True)
+    assert stopped.wait(WAIT_S)
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(working.materialise, content, 1, 3)
+        assert asked.result(WAIT_S) == {2: table.name(2), 3: table.name(3)}
+        assert working.look(content) == 0
+    go_on.set()
+    assert working.wait(ID, 3, WAIT_S)
+    working.close(WAIT_S)
+    places.close()

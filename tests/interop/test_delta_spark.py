@@ -1,0 +1,255 @@
+"""Spark with Delta and a lake: each reads the tables of the other, and only one of them writes to a table."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+from penstock.errors import TableConflict, UnsupportedFeature
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.formats.delta.owner.handover import Handover
+from penstock.formats.delta.rows.scan import to_arrow
+from penstock.lake.table import Table
+from penstock.stores.memory import MemoryStore
+from tests.formats.delta.lakes import doing_before_the_put, opened
+from tests.interop.delta.homes import Home, home_on
+from tests.interop.delta.session import DeltaSpark, SparkError
+from tests.interop.delta.stories import SCHEMA, Story, rows_of
+from tests.servers.process import Missing
+
+KEY = "orders"
+SPARK_STEPS = 4
+"""Spark takes its time to put a version together, so not all are read."""
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltaSpark]:
+    try:
+        started = DeltaSpark(tmp_path_factory.mktemp("spark"))
+    except Missing as missing:
+        pytest.skip(str(missing))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest) -> Home:
+    return home_on("disk", request)
+
+
+@pytest.fixture
+def bucket(request: pytest.FixtureRequest, spark: DeltaSpark) -> Home:
+    home = home_on("bucket", request)
+    assert home.bucket is not None
+    spark.use(home.bucket)
+    return home
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def home(request: pytest.FixtureRequest) -> Home:
+    found: Home = request.getfixturevalue(request.param)
+    return found
+
+
+def test_the_versions_of_a_lakes_table_are_the_same_to_spark(spark: DeltaSpark, home: Home) -> None:
+    with home.lake() as lake:
+        story = Story(lake, seed=1).tell()
+        name = f"delta.`{story.table.snapshot().location}`"
+        columns = ", ".join(SCHEMA.names)
+        newest = len(story.versions) - 1
+        for version in (*range(0, newest, SPARK_STEPS), newest):
+            found = spark.sql(f"SELECT {columns} FROM {name} VERSION AS OF {version}")
+            found_rows = rows_of(dict(zip(SCHEMA.names, row, strict=True)) for row in found)
+            assert found_rows == story.versions[version]
+
+
+TABLES = {
+    "plain": (
+        "",
+        "INSERT INTO {table} SELECT id, concat('n', id) FROM range(20)",
+        "UPDATE {table} SET name = 'ü' WHERE id = 3",
+    ),
+    "partitioned": (
+        "PARTITIONED BY (name)",
+        "INSERT INTO {table} VALUES (1, 'a b'), (2, 'ü/%=:?#&'), (3, NULL), (4, '100%')",
+        "DELETE FROM {table} WHERE name = 'a b'",
+    ),
+    "deletion vectors": (
+        "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+        "INSERT INTO {table} SELECT id, concat('n', id) FROM range(50)",
+        "DELETE FROM {table} WHERE id % 3 = 0",
+        "DELETE FROM {table} WHERE id % 7 = 1",
+    ),
+    "checkpoints of version 2": (
+        "TBLPROPERTIES ('delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2')",
+        "INSERT INTO {table} VALUES (1, 'a')",
+        "INSERT INTO {table} VALUES (2, 'b')",
+        "DELETE FROM {table} WHERE id = 1",
+    ),
+    "a feed of changes": (
+        "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+        "INSERT INTO {table} VALUES (1, 'a'), (2, 'b')",
+        "UPDATE {table} SET name = 'c' WHERE id = 2",
+    ),
+}
+"""What Spark makes of a table with two columns: how it is declared, and what happens to it."""
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_of_spark_comes_into_the_lake_with_all_its_rows(
+    spark: DeltaSpark, disk: Home, kind: str
+) -> None:
+    check_adoption(spark, disk, kind)
+
+
+def test_a_table_of_spark_in_a_bucket_comes_into_the_lake_with_all_its_rows(
+    spark: DeltaSpark, bucket: Home
+) -> None:
+    check_adoption(spark, bucket, "deletion vectors")
+
+
+def check_adoption(spark: DeltaSpark, home: Home, kind: str) -> None:
+    """Spark makes a table, the lake takes it over and writes to it, and Spark only reads it from then on."""
+    location = f"{home.tables}/{KEY}"
+    name = f"delta.`{location}`"
+    clause, *statements = TABLES[kind]
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, name STRING) USING delta {clause}")
+    for statement in statements:
+        spark.sql(statement.format(table=name))
+    before = spark_rows(spark, name)
+    assert before
+    with home.lake() as lake:
+        adopted = lake.delta.adopt(location)
+        table = lake.table(KEY)
+        assert lake_rows(table) == before
+        more = pa.table({"id": pa.array([1000], pa.int64()), "name": ["one more"]})
+        assert table.append(more).version == adopted.version + 1
+        lake.delta.checkpoint(KEY)
+        after = before + Counter(['[1000, "one more"]'])
+        assert lake_rows(table) == after
+        past = spark_rows(spark, f"{name} VERSION AS OF {adopted.version - 2}")
+        assert lake_rows(table, adopted.version - 2) == past
+        for statement in (
+            f"INSERT INTO {name} VALUES (-1, 'x')",
+            f"ALTER TABLE {name} UNSET TBLPROPERTIES ('delta.managedCommitOwnerName')",
+        ):
+            with pytest.raises(SparkError, match=r"UNSUPPORTED_FEATURES_FOR_WRITE.*managedCommits"):
+                spark.sql(statement)
+        assert table.get_commits().latest_version == adopted.version + 1
+        assert lake_rows(table) == spark_rows(spark, name) == after
+
+
+def spark_rows(spark: DeltaSpark, name: str) -> Counter[str]:
+    return Counter(json.dumps(row) for row in spark.sql(f"SELECT id, name FROM {name}"))
+
+
+def lake_rows(table: Table, version: int | None = None) -> Counter[str]:
+    rows = table.snapshot(version).to_arrow(["id", "name"]).to_pylist()
+    return Counter(json.dumps([row["id"], row["name"]]) for row in rows)
+
+
+def test_a_table_with_mapped_columns_is_read_but_not_taken_over(spark: DeltaSpark, disk: Home) -> None:
+    location = f"{disk.tables}/{KEY}"
+    name = f"delta.`{location}`"
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, title STRING, gone STRING) USING delta "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a', 'x')")
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN title TO name")
+    spark.sql(f"ALTER TABLE {name} DROP COLUMN gone")
+    with disk.lake() as lake:
+        with pytest.raises(UnsupportedFeature, match="columnMapping"):
+            lake.delta.adopt(location)
+        spark.sql(f"INSERT INTO {name} VALUES (2, 'b')")
+        place = lake.places.at(location)
+        rows = to_arrow(load_snapshot(PlaceFiles(place)), place).to_pylist()
+    assert sorted(rows, key=itemgetter("id")) == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    assert spark_rows(spark, name) == Counter(['[1, "a"]', '[2, "b"]'])
+
+
+def test_spark_goes_on_with_a_table_that_is_handed_back_and_it_can_come_again(
+    spark: DeltaSpark, home: Home
+) -> None:
+    with home.lake() as lake:
+        rows = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"]})
+        table = lake.create_table(KEY, data=rows)
+        location = table.snapshot().location
+        name = f"delta.`{location}`"
+        with pytest.raises(SparkError, match="managedCommits"):
+            spark.sql(f"INSERT INTO {name} VALUES (3, 'c')")
+        lake.delta.release(KEY)
+        spark.sql(f"INSERT INTO {name} VALUES (3, 'c')")
+        spark.sql(f"DELETE FROM {name} WHERE id = 1")
+        lake.delta.adopt(location, KEY)
+        assert lake_rows(table) == spark_rows(spark, name) == Counter(['[2, "b"]', '[3, "c"]'])
+
+
+def test_a_write_of_spark_that_was_under_way_when_a_lake_took_the_table_over_is_refused(
+    spark: DeltaSpark, disk: Home
+) -> None:
+    location = f"{disk.tables}/{KEY}"
+    name = f"delta.`{location}`"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, name STRING) USING delta")
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a')")
+    gate = disk.directory / "gate"
+    os.mkfifo(gate)
+    slow = f"SELECT TRANSFORM(id) USING 'cat {gate}' AS (id STRING) FROM range(1)"
+    with disk.lake() as lake, ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(
+            spark.sql, f"INSERT INTO {name} SELECT CAST(id AS BIGINT), 'late' FROM ({slow})"
+        )
+        with open_when_read(gate, writing) as rows:
+            lake.delta.adopt(location)
+            rows.write("2\n")
+        with pytest.raises(SparkError, match=r"managedCommits|PROTOCOL_CHANGED"):
+            writing.result()
+        table = lake.table(KEY)
+        table.append(pa.table({"id": pa.array([3], pa.int64()), "name": ["c"]}))
+        assert lake_rows(table) == spark_rows(spark, name) == Counter(['[1, "a"]', '[3, "c"]'])
+
+
+def open_when_read(gate: Path, reader: Future[Any]) -> TextIO:
+    """A pipe, as soon as Spark reads from its other side, which it does in the middle of a transaction."""
+    while not reader.done():
+        try:
+            return os.fdopen(os.open(gate, os.O_WRONLY | os.O_NONBLOCK), "w")
+        except OSError as problem:
+            if problem.errno != errno.ENXIO:  # that nobody reads yet
+                raise
+            time.sleep(0.02)
+    raise AssertionError(f"Spark did not get to the pipe: {reader.exception()}")
+
+
+def test_a_write_of_spark_that_lands_while_a_lake_takes_the_table_over_is_kept(
+    spark: DeltaSpark, disk: Home
+) -> None:
+    location = f"{disk.tables}/{KEY}"
+    name = f"delta.`{location}`"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, name STRING) USING delta")
+
+    def write() -> None:
+        spark.sql(f"INSERT INTO {name} VALUES (1, 'a')")
+
+    with opened(MemoryStore(), handover=doing_before_the_put(write)) as lake:
+        with pytest.raises(TableConflict, match="not this lake's"):
+            lake.owner.adopt(location)
+        assert not lake.has(KEY)
+        spark.sql(f"INSERT INTO {name} VALUES (2, 'b')")
+        lake.use(Handover)
+        assert lake.owner.adopt(location).version == 3
+        with pytest.raises(SparkError, match="managedCommits"):
+            spark.sql(f"INSERT INTO {name} VALUES (3, 'c')")
+    assert spark_rows(spark, name) == Counter(['[1, "a"]', '[2, "b"]'])

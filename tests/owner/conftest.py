@@ -1,0 +1,15 @@
+"""The rules are in modules of their own, and their assertions are to be explained like any test's."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "tests.owner.orders",
+    "tests.owner.rules_of_commits",
+    "tests.owner.rules_of_readers",
+    "tests.owner.rules_of_publishing",
+    "tests.owner.rules_of_handover",
+    "tests.owner.rules_of_upkeep",
+    "tests.owner.rules_of_metadata",
+)
