@@ -1,4 +1,4 @@
-"""K1 and K2: a commit stores what a format was asked to do, and a merge does it again on the other side."""
+"""A commit stores what a format was asked to do, and a merge does it again on the other side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M1: a branch has a managed table at one key at most, and remembers those that it dropped."""
+"""A branch has a managed table at one key at most, and remembers those that it dropped."""
 
 from __future__ import annotations
 

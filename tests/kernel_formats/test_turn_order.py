@@ -1,4 +1,4 @@
-"""K3: turn order is the serial order."""
+"""Turn order is the serial order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""K4: a turn does no work outside the store. What is slow or may fail happens before it or after it."""
+"""A turn does no work outside the store. What is slow or may fail happens before it or after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""K4: a format is asked before the queue, where it may read table storage, and at the turn, where it may not.
+"""A format is asked before the queue, where it may read table storage, and at the turn, where it may not.
 
 That holds for commits and for everything that brings commits. What was read is noted for the turn; where the
 table has changed by then, the request goes round once more.

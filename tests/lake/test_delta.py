@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import deltalake
@@ -17,8 +19,10 @@ from penstock import Settings
 from penstock.errors import AdministratorError, CommitConflict, InvalidRequest, PenstockError
 from penstock.formats.delta.lines.intents import Create, change
 from penstock.lake import delta
+from penstock.lake.delta_calls import ActionsFile, CommitTables, Looked, Part, TableCommit
 from penstock.lake.delta_rows import schema_text
 from penstock.lake.lake import Lake
+from penstock.model.keys import Key
 from tests.servers.s3 import S3Place
 
 ROWS = pa.table({"day": ["1"]})
@@ -148,6 +152,73 @@ def test_a_commit_that_goes_by_way_of_the_storage_begins_with_what_the_owner_say
         line = '{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":0,"dataChange":true}}'
         assert table.commit(3, line).version == 3
         assert len(list(table.snapshot().files())) == 3
+
+
+def test_a_body_that_is_put_again_is_one_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with penstock.open(tmp_path / "lake") as lake:
+        table = lake.create_table("t", data=ROWS)
+        monkeypatch.setattr(delta, "SENT_MAX_BYTES", 10)
+        line = '{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":0,"dataChange":true}}'
+        with pytest.raises(InvalidRequest):
+            table.commit(7, line)
+        (body,) = Path(table.location).glob("_penstock/bodies/*")
+        os.utime(body, (1, 1))
+        assert table.commit(2, line).version == 2
+        assert body.stat().st_mtime > 1  # so that no clean-up in between takes it for abandoned
+
+
+def test_so_is_a_body_that_the_lake_puts_itself(tmp_path: Path) -> None:
+    fields = {"partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+    large = [{"add": {"path": f"{number:0200}", **fields}} for number in range(700)]
+    with penstock.open(tmp_path / "lake") as lake:
+        table = lake.create_table("t", data=ROWS)
+        table.append_actions(large)
+        (body,) = Path(table.location).glob("_penstock/bodies/*")
+        os.utime(body, (1, 1))
+        table.append_actions(large)
+        assert body.stat().st_mtime > 1
+
+
+def test_a_table_that_was_recovered_is_released_as_it_was_before_its_first_owner(tmp_path: Path) -> None:
+    place = tmp_path / "free"
+    deltalake.write_deltalake(place, ROWS)
+    with penstock.open(tmp_path / "lost") as lost:
+        lost.add_root(str(tmp_path))
+        lost.delta.adopt(str(place), "t")
+        identity = lost.id
+    with penstock.open(tmp_path / "new") as lake:
+        lake.add_root(str(tmp_path))
+        lake.delta.recover(str(place), "t", lost=identity)
+        lake.table("t").append(ROWS)
+        lake.delta.release("t")
+    deltalake.write_deltalake(place, ROWS, mode="append")
+    assert deltalake.DeltaTable(place).metadata().configuration == {}
+    assert deltalake.DeltaTable(place).to_pyarrow_table().num_rows == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"version": 2**63},
+        {"read_version": 2**64},
+        {"actions": "\ud800"},
+        {"actions": ActionsFile(name="_penstock/bodies/\udcff.json", size=1, sha256=bytes(32))},
+        {"actions": ActionsFile(name="_penstock/bodies/a.json", size=2**64, sha256=bytes(32))},
+        {"actions": ActionsFile(name="_penstock/bodies/a.json", size=2**63, sha256=bytes(32))},
+        {"reads": Looked(files=("\ud800",))},
+        {"replaces": (Part(values={"day": ("\ud800",)}),)},
+    ],
+    ids=["version", "read version", "text", "file", "size", "smaller size", "files", "partitions"],
+)
+@pytest.mark.parametrize("idempotency_key", [None, "once"])
+def test_what_no_request_can_hold_is_a_mistake_of_the_caller(
+    tmp_path: Path, wrong: dict[str, Any], idempotency_key: str | None
+) -> None:
+    with penstock.open(tmp_path / "lake") as lake:
+        lake.create_table("t", data=ROWS)
+        one = TableCommit(**{"key": Key("t"), "actions": "", **wrong})
+        with pytest.raises(InvalidRequest):
+            lake.do(CommitTables(tables=(one,), idempotency_key=idempotency_key))
 
 
 def test_tables_in_object_storage_are_created_adopted_and_read_by_others(

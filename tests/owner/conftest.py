@@ -1,4 +1,4 @@
-"""The rules are in modules of their own, and their assertions are to be explained like any test's."""
+"""Rules and machines have modules of their own; their assertions are to be explained like any test's."""
 
 from __future__ import annotations
 
@@ -12,4 +12,9 @@ pytest.register_assert_rewrite(
     "tests.owner.rules_of_handover",
     "tests.owner.rules_of_upkeep",
     "tests.owner.rules_of_metadata",
+    "tests.owner.machine",
+    "tests.owner.machine_writers",
+    "tests.owner.machine_processes",
+    "tests.owner.crashes",
+    "tests.owner.crashes_handover",
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +15,14 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 import penstock
-from penstock.errors import KeyNotFound, ManagedElsewhere, PenstockError, RequestError, TableConflict
+from penstock.errors import (
+    CommitConflict,
+    KeyNotFound,
+    ManagedElsewhere,
+    PenstockError,
+    RequestError,
+    TableConflict,
+)
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.testing.threads import at_once
@@ -51,7 +61,7 @@ class RulesOfHandover:
             mine = f"{key}.by{number}"
             try:
                 lakes[number % len(lakes)].create_table(mine, schema=SCHEMA, location=place)
-            except (TableConflict, RequestError):  # whoever comes late may see whose it is
+            except (CommitConflict, RequestError):  # whoever comes late may see whose it is
                 return None
             return mine
 
@@ -153,6 +163,83 @@ class RulesOfHandover:
         conversion = actions_in((root / "_delta_log" / f"{3:020}.json").read_bytes())
         assert [next(iter(one)) for one in conversion] == ["commitInfo", "protocol", "metaData"]
         assert lake.delta.adopt(str(root), table.key).version == 4
+
+    def test_r32_an_engine_that_knows_nothing_of_owners_goes_on_with_a_released_table(
+        self, lake: Lake, key: str, free: Path
+    ) -> None:
+        before = ForeignTable(free)
+        lake.delta.adopt(str(free), key)
+        lake.table(key).append(rows(3))
+        lake.delta.release(key)
+        write_deltalake(free, rows(4), mode="append")
+        after = ForeignTable(free)
+        assert ids(after.to_pyarrow_table()) == [1, 2, 3, 4]
+        assert after.metadata().configuration == before.metadata().configuration
+        # What an older version of the protocol stood for is listed by now, and nothing else.
+        assert sorted(after.protocol().writer_features or ()) == ["appendOnly", "invariants"]
+        lake.delta.adopt(str(free), key)
+        assert ids(lake.table(key).to_arrow()) == [1, 2, 3, 4]
+
+    def test_r32_so_it_does_with_one_that_was_created_in_the_lake(self, lake: Lake, table: Table) -> None:
+        table.append(rows(1))
+        root = root_of(table)
+        lake.delta.release(table.key)
+        write_deltalake(root, rows(2), mode="append")
+        assert ids(ForeignTable(root).to_pyarrow_table()) == [1, 2]
+
+    def test_r32_timestamps_that_a_table_had_before_it_was_adopted_stay(
+        self, lake: Lake, key: str, free: Path
+    ) -> None:
+        (about,) = [
+            one["metaData"]
+            for one in actions_in((free / "_delta_log" / f"{0:020}.json").read_bytes())
+            if "metaData" in one
+        ]
+        timed = {
+            "delta.enableInCommitTimestamps": "true",
+            "delta.inCommitTimestampEnablementVersion": "2",
+            "delta.inCommitTimestampEnablementTimestamp": "1700000000000",
+        }
+        features = ["appendOnly", "inCommitTimestamp", "invariants"]
+        version = [
+            {"commitInfo": {"inCommitTimestamp": 1_700_000_000_000}},
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}},
+            {"metaData": about | {"configuration": timed}},
+        ]
+        text = "".join(json.dumps(one) + "\n" for one in version)
+        (free / "_delta_log" / f"{2:020}.json").write_text(text)
+        lake.delta.adopt(str(free), key)
+        lake.table(key).append(rows(3))
+        lake.delta.release(key)
+        after = ForeignTable(free)
+        assert sorted(after.protocol().writer_features or ()) == features
+        assert after.metadata().configuration == timed
+
+    def test_r32_a_feature_that_was_asked_for_stays_without_its_use(
+        self, lake: Lake, key: str, tmp_path: Path
+    ) -> None:
+        place = tmp_path / "asked"
+        asked = {"delta.feature.inCommitTimestamp": "supported"}
+        lake.create_table(key, schema=SCHEMA, location=str(place), properties=asked)
+        lake.delta.release(key)
+        assert ForeignTable(place).protocol().writer_features == ["inCommitTimestamp"]
+        assert ForeignTable(place).metadata().configuration == {}
+
+    def test_r32_versions_are_found_by_time_before_and_after_a_release(
+        self, lake: Lake, key: str, free: Path
+    ) -> None:
+        lake.delta.adopt(str(free), key)
+        lake.table(key).append(rows(3))
+        taken = lake.delta.release(key).version
+        write_deltalake(free, rows(4), mode="append")
+        for version in range(taken + 2):
+            at_s = 1_700_000_000 + 60 * version
+            os.utime(free / "_delta_log" / f"{version:020}.json", (at_s, at_s))
+        lake.delta.adopt(str(free), key)
+        table = lake.table(key)
+        for version in range(taken + 2):
+            then = datetime.fromtimestamp(1_700_000_000 + 60 * version + 30, UTC)
+            assert table.snapshot(timestamp=then).version == version
 
     def test_r32_whoever_comes_after_a_release_is_refused_however_many_race_it(
         self, lake: Lake, table: Table

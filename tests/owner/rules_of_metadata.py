@@ -112,7 +112,7 @@ class RulesOfMetadata:
 
     def test_r39_what_a_table_says_of_its_owner_holds_no_secrets(self, lake: Lake, table: Table) -> None:
         conf = json.loads(properties_of(table)[CONF])
-        assert conf.keys() <= {"lake", "table", "at"}
+        assert conf.keys() <= {"lake", "table", "at", "timestamps"}
         assert (conf["lake"], conf["table"]) == (lake.id, str(table.get_commits().id))
         at = urlsplit(conf.get("at", ""))
         assert (at.password, at.query) == (None, "")

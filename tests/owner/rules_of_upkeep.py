@@ -73,6 +73,31 @@ class RulesOfUpkeep:
         with pytest.raises(VersionNotFound):
             table.snapshot(2)
 
+    def test_r35_beside_the_log_stays_what_a_commit_of_the_lake_names(
+        self, lake: Lake, table: Table, dev: str
+    ) -> None:
+        large = [add(f"{number:0200}") for number in range(700)]
+        table.append_actions(large)
+        branch = lake.branch(dev).create()
+        branch.table(table.key).append_actions([add("on-the-branch")])
+        branch.table(table.key).backfill_to_version()
+        table.backfill_to_version()
+        beside = root_of(table) / "_penstock"
+        needed = sorted(beside.rglob("*.json"))
+        assert len(needed) == 2
+        abandoned, fresh, foreign = (beside / "bodies" / name for name in ("0.json", "1.json", "of.others"))
+        for one in (abandoned, fresh, foreign):
+            one.write_bytes(b"{}")
+        for one in (*needed, abandoned, foreign):
+            aged(one, 2)
+        told = lake.delta.clean(table.key, dry_run=True)
+        assert told.names == (str(abandoned.relative_to(root_of(table))),)
+        assert abandoned.exists()
+        assert lake.delta.clean(table.key).names == told.names
+        assert [one.exists() for one in (*needed, fresh, foreign, abandoned)] == [True] * 4 + [False]
+        assert paths(branch.table(table.key))[-1] == "on-the-branch"
+        assert len(paths(table)) == len(large)
+
     def test_r36_nothing_removes_data_files(self, lake: Lake, key: str, tmp_path: Path) -> None:
         place, table = self.adopted(lake, key, tmp_path)
         table.overwrite(rows(10))

@@ -162,7 +162,9 @@ def _written(table: Table, data: Any, replaces: Callable[[Metadata], tuple[Part,
     operation = {"mode": "Append" if parts is None else "Overwrite"}
     info = CommitInfo({"operation": "WRITE", "operationParameters": operation})
     commit = table_commit(table, [info, *adds])
-    return msgspec.structs.replace(commit, read_version=now.latest_version, reads=Looked(), replaces=parts)
+    return msgspec.structs.replace(
+        commit, table=now.id, read_version=now.latest_version, reads=Looked(), replaces=parts
+    )
 
 
 def _done_before(
@@ -249,9 +251,13 @@ def _text(lines: bytes) -> str:
 
 
 def _put(place: Place, name: str, data: bytes) -> None:
-    """Let a file whose name follows from its bytes be there."""
+    """Let a file whose name follows from its bytes be there, as one of now.
+
+    One from before is written again: cleaning up tells by its age that nobody is about to name it.
+    """
     try:
-        place.create(name, data)
+        if not place.create(name, data):
+            place.put(name, data)
     except OutcomeUnknown as problem:
         if place.size(name) != len(data):
             raise Unavailable(f"{problem.message}; nothing was committed") from None

@@ -18,7 +18,7 @@ class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Of a file that holds it, relative to the table's root; empty as long as only the lake does."""
     timestamp_ms: int
-    """Its in-commit timestamp."""
+    """Its in-commit timestamp; 0 of one that landed before, if nobody knows it any more."""
     repeated: bool = False
     """Whether the table had it already: this attempt, or this batch of an application, landed before."""
 

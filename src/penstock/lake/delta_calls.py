@@ -48,7 +48,11 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ActionsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Actions that are too many to be sent: a file that their writer put below the table's `_penstock/`."""
+    """Actions that are too many to be sent: a file that their writer put below the table's `_penstock/`.
+
+    It is put right before it is sent. In `_penstock/bodies/`, one that is a day old and that no commit names
+    is cleaned up.
+    """
 
     name: str
     """Relative to the table's root."""
@@ -66,6 +70,9 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     key: Key
     actions: str | ActionsFile
     """The lines of a commit, one action each, with or without a `commitInfo`; or the file that holds them."""
+    table: UUID | None = None
+    """The id of the table that the actions were written for: another one under the same key is refused. If
+    nothing is given, whichever has the key."""
     attempt: UUID | None = None
     """Of this attempt: its `txnId`, unless the actions have one. With `version` it also names the file, and
     the same attempt sent again is known by it and answered as before. Without `version` it is not: only the
@@ -270,7 +277,8 @@ class CompactLog(Call[WrittenFile], frozen=True, kw_only=True):
 
 
 class CleanLog(Call[CleanedLog], frozen=True, kw_only=True):
-    """Remove what a Delta table's log needs no more: expired versions, and files of commits that lost.
+    """Remove what a Delta table's log needs no more: expired versions, and commits' files that nobody
+    reads: of those that lost, or of branches that are gone.
 
     What any commit of the lake that is kept still needs stays.
     """

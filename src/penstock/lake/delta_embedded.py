@@ -54,6 +54,7 @@ from penstock.model.commits import Commit
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import digest
 from penstock.model.keys import Key
+from penstock.model.operations import Change
 
 if TYPE_CHECKING:
     from penstock.lake.delta_parts import DeltaParts
@@ -63,6 +64,9 @@ EXISTS: Final = (
     "'{key}' exists already\n"
     "  'append' adds rows to it, 'overwrite' replaces them, as in lake.table('{key}').append(…)."
 )
+
+VERSION_MAX: Final = 2**63 - 1
+"""What Delta's numbers can hold."""
 
 
 class DeltaAnswers:
@@ -102,7 +106,7 @@ class DeltaAnswers:
         if not call.tables:
             raise InvalidRequest("a commit of tables names one table at least")
         branch = self._lake.or_default(call.branch)
-        changes = [intents.change(one.key, _intent(call, one)) for one in call.tables]
+        changes = [_change(call, one) for one in call.tables]
         keys = ", ".join(str(one.key) for one in call.tables)
         found = self._owner.commit(
             branch,
@@ -124,7 +128,9 @@ class DeltaAnswers:
         for one in found.tables:
             content = self._tables.content(found.commit, one.key)
             left_s = until_s - monotonic()
-            if left_s > 0 and content is not None and content.id is not None:
+            if left_s > 0 and isinstance(content, DeltaTable) and content.id is not None:
+                if one.repeated:  # perhaps by another process, so that the publisher here knows nothing of it
+                    self._parts.publisher.told(one.key, content, is_default=True)
                 self._parts.publisher.wait(content.id, one.version, left_s)
 
     def _versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
@@ -271,6 +277,17 @@ class DeltaAnswers:
         return TablePlace(key=key, location=self._tables.managed(commit, key).location)
 
 
+def _change(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> Change:
+    """What the lake is asked to do. ``InvalidRequest`` for numbers and text that no request can hold."""
+    for number in (one.version, one.read_version):
+        if number is not None and abs(number) > VERSION_MAX:
+            raise InvalidRequest(f"'{one.key}' has no version {number}: versions end at {VERSION_MAX}")
+    try:
+        return intents.change(one.key, _intent(call, one))
+    except (OverflowError, UnicodeEncodeError) as problem:
+        raise InvalidRequest(f"a commit to '{one.key}' cannot be asked for: {problem}") from None
+
+
 def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.Commit:
     """What the format is asked to do. The same request comes to the same intent."""
     if isinstance(one.actions, str):
@@ -281,6 +298,7 @@ def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> int
         actions=actions,
         uuid=one.attempt or _attempt(call, one.key),
         version=one.version,
+        table=one.table,
         read_version=one.read_version,
         reads=None if one.reads is None else _reads(one.reads),
         replaces=None if one.replaces is None else tuple(map(_partitions, one.replaces)),

@@ -275,7 +275,7 @@ class DeltaTables:
         return self._lake.do(CompactLog(key=Key.parse(key), first=first, last=last))
 
     def clean(self, key: str | Key, *, dry_run: bool = False) -> CleanedLog:
-        """Remove what a table's log needs no more: expired versions, and files of commits that lost."""
+        """Remove what a table's log needs no more: expired versions, and commits' files that nobody reads."""
         return self._lake.do(CleanLog(key=Key.parse(key), dry_run=dry_run))
 
 

@@ -1,4 +1,4 @@
-"""Looking after the published log of a Delta table; no kept commit of the lake loses what it needs."""
+"""Looking after the files of a Delta table's log; no kept commit of the lake loses what it needs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.formats.delta.log.cleanup import plan_cleanup
 from penstock.formats.delta.log.compaction import compact
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.maintenance import checkpoint
+from penstock.formats.delta.log.scratch import needed_files, plan_scratch
 from penstock.formats.delta.log.segments import find_segment
 from penstock.kernel.kernel import Kernel
 from penstock.lake.delta_answers import CleanedLog, WrittenFile
@@ -47,19 +48,28 @@ class Upkeep:
         return WrittenFile(key=call.key, version=last, name=compact(place, first, last) or "")
 
     def clean(self, call: CleanLog) -> CleanedLog:
+        """Files of a table that nobody needs go: old ones of its log, and those that lie beside it.
+
+        What kept commits need is gathered before the files are listed. Whatever is put to use in between was
+        written in between, and is too new to go.
+        """
         content, place, published = self._published(call.key)
         _, metadata = self._tables.declared(line_of(content))
+        kept = tuple(self._kept(content))
+        now_ms = self._now_ms()
         planned = plan_cleanup(
             place,
             metadata.configuration,
             published=published,
-            keep_from=self._kept_from(content, published),
+            keep_from=min((max(0, line_of(one).published) for one in kept), default=published),
             needed=(),  # whoever misses a staged commit that is published finds it in the log
-            now_ms=self._now_ms(),
+            now_ms=now_ms,
         )
+        beside = plan_scratch(place, needed_files(kept, self._tables.read), now_ms=now_ms)
+        names = (*planned.names, *beside.names)
         if not call.dry_run:
-            place.delete(planned.names)
-        return CleanedLog(key=call.key, names=planned.names, dry_run=call.dry_run)
+            place.delete(names)
+        return CleanedLog(key=call.key, names=names, dry_run=call.dry_run)
 
     def _published(self, key: Key) -> tuple[DeltaTable, Place, int]:
         """A table of the default branch, where it is, and how far its own log surely reaches.
@@ -73,17 +83,15 @@ class Upkeep:
             raise InvalidRequest(f"no version of '{key}' is published yet; 'penstock delta publish' does it")
         return content, self._places.at(content.location), published
 
-    def _kept_from(self, content: DeltaTable, published: int) -> int:
-        """The oldest version of a table that a kept commit of the lake reads from the published log."""
-        oldest = published
+    def _kept(self, content: DeltaTable) -> Iterator[DeltaTable]:
+        """The table as it was at every kept commit of the lake; where it was dropped, as it was then."""
+        assert content.id is not None
+        before: DeltaTable | None = None
         for commit in self._kept_commits():
-            key = self._tables.where_is(commit, content.id)
-            found = None if key is None else self._tables.content(commit, key)
-            if isinstance(found, DeltaTable) and found.state:
-                oldest = min(oldest, max(0, line_of(found).published))
-                if not oldest:
-                    break
-        return oldest
+            found = self._tables.last(commit, content.id)
+            if found is not None and found != before:  # most commits are of other tables
+                yield found
+            before = found
 
     def _kept_commits(self) -> Iterator[ObjectId]:
         """Every commit that a branch or tag leads to, or one that was there until lately."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
-from uuid import UUID
 
 import msgspec
 
@@ -17,6 +17,7 @@ from penstock.errors import (
     IdempotencyKeyReused,
     InvalidRequest,
     PenstockError,
+    ReferenceNotFound,
     RequestError,
 )
 from penstock.kernel import tokens
@@ -31,7 +32,7 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import ledger_key
+from penstock.kernel.ledger import LEDGER
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
 from penstock.kernel.rows import decoded_reference
@@ -58,6 +59,8 @@ from penstock.stores import place_of
 if TYPE_CHECKING:
     from penstock.lake.delta_embedded import DeltaAnswers
     from penstock.lake.delta_parts import DeltaParts
+
+logger = logging.getLogger("penstock")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -154,11 +157,17 @@ class Embedded:
     def catch_up(self) -> None:
         """Have published, in the background, what earlier processes ratified, if there are Delta tables.
 
-        A lake that is damaged, or has no default branch, can be opened all the same: to be mended.
+        A lake that is damaged, in whatever way, or has no default branch can be opened all the same: to be
+        mended. ``fsck`` tells what is wrong with it.
         """
-        with suppress(PenstockError):
+        try:
             if self._has_tables():
                 self.delta.catch_up()
+        except ReferenceNotFound:
+            pass
+        except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
+            # Where an object of another kind is in the place of one, any of these may come of it.
+            logger.warning("it is not known whether versions of tables are left to be published: %r", problem)
 
     def measure(self) -> None:
         """Tell the meter what grows old by itself: versions of Delta tables that wait to be published."""
@@ -170,8 +179,7 @@ class Embedded:
         head = self.kernel.references.get(self._default_branch).head
         if head == NO_COMMIT:
             return False
-        prefix = ledger_key(UUID(int=0))[: -len(UUID(int=0).hex)]
-        return any(True for _ in self.kernel.state(head).scan(prefix, prefix_end(prefix)))
+        return any(True for _ in self.kernel.state(head).scan(LEDGER, prefix_end(LEDGER)))
 
     def _keyed(self, call: calls.Write[Any]) -> Any:
         request_key(call.idempotency_key)

@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Unavailable
+from penstock.kernel.settings import Settings
 from penstock.server.figures import DIRECTORY
 from penstock.server.logs import Level, Log
 from penstock.server.run import Serving
@@ -46,7 +47,8 @@ def supervise(serving: Serving, listener: socket.socket, log: Log, started: Call
                     for index, worker in enumerate(workers):
                         workers[index] = worker.or_successor(log)
             finally:
-                _drain(workers, serving.drain_timeout_s, log)
+                # A worker that has drained closes its lake, which publishes.
+                _drain(workers, serving.drain_timeout_s + Settings().publish_close_s, log)
         log.say(Level.INFO, "stopped, and all workers with it")
 
 

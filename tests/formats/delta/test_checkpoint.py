@@ -11,11 +11,12 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.log.checkpoint import BATCH_ROWS, CheckpointFile, open_checkpoint
-from penstock.formats.delta.protocol.actions import Add, FileKey, Remove
-from tests.formats.delta.logs import CHECKPOINT_SCHEMA, add, checkpoint_bytes, metadata, protocol
+from penstock.formats.delta.log.checkpoint import BATCH_ROWS, CheckpointFile, Newer, open_checkpoint
+from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey, Remove, write_commit
+from tests.formats.delta.logs import CHECKPOINT_SCHEMA, add, checkpoint_bytes, metadata, protocol, remove
 
 FILE = [one for one in CHECKPOINT_SCHEMA.field("add").type if not one.name.startswith("stats")]
+DV = DeletionVector(storage_type="u", path_or_inline_dv="x", offset=1, size_in_bytes=1, cardinality=1)
 A = {"path": "a", "partitionValues": [], "size": 1, "modificationTime": 0, "dataChange": True}
 
 
@@ -74,10 +75,29 @@ def test_maps_keep_their_rows_across_batches() -> None:
     assert list(file.state()) == [protocol(), metadata()]
 
 
-def test_only_files_that_are_wanted_are_given() -> None:
-    file = open_checkpoint("t", "x.parquet", checkpoint_bytes([add("a"), add("b"), add("c%20d")]))
-    wanted = {FileKey("a"), FileKey("c d")}
-    assert [one.path for one in file.files(Add, wanted.__contains__)] == ["a", "c%20d"]
+@pytest.mark.parametrize("shape", ["parquet", "json"])
+def test_files_that_newer_actions_are_about_are_left_out(shape: str) -> None:
+    actions: list[Add | Remove] = [
+        add("a"),
+        add("b", deletion_vector=DV),
+        add("c%20d", partition_values={"p": "1"}),
+        add("e"),
+        add("f%20g", deletion_vector=DV),
+        add("file:///h"),
+        add("file:/i"),
+        remove("c%20d"),
+        remove("j"),
+    ]
+    data = write_commit(actions) if shape == "json" else checkpoint_bytes(actions)
+    file = open_checkpoint("t", f"x.{shape}", data)
+    known = {FileKey("a"), FileKey("b"), FileKey("c d"), FileKey("f g", DV.unique_id), FileKey("/h")}
+    newer = Newer({key.path for key in known}, known.__contains__)
+    left = [actions[1], actions[3], actions[6]]
+    assert list(file.files(Add, newer)) == left
+    assert list(file.file_keys(newer)) == [FileKey("b", DV.unique_id), FileKey("e"), FileKey("/i")]
+    assert list(file.files(Remove, newer)) == [actions[8]]
+    assert list(file.files(Add)) == actions[:7]
+    assert list(file.file_keys()) == [one.key for one in actions[:7]]
 
 
 def test_a_file_without_what_the_protocol_requires_is_refused() -> None:

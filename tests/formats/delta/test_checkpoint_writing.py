@@ -197,6 +197,15 @@ def test_the_policy_alone_is_no_reason_for_what_readers_may_not_know(table: Tabl
     assert written(table).name == str(ClassicName(0))
 
 
+def test_the_small_file_beside_sidecars_has_columns_for_files_too(table: Table) -> None:
+    """Readers ask it for its files as they ask any other checkpoint, and some fail without the columns."""
+    create(table, "v2", add("a"))
+    file = pq.ParquetFile(table.root / written(table).name)
+    assert {"add", "remove", "sidecar", "checkpointMetadata"} <= set(file.schema_arrow.names)
+    rows = file.read(["add", "remove"])
+    assert [column.null_count for column in rows.columns] == [rows.num_rows] * 2
+
+
 def test_one_of_two_who_write_at_once_is_told_that_it_is_done(table: Table) -> None:
     table.create(add("a"))
     start = Barrier(2)

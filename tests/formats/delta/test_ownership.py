@@ -108,17 +108,26 @@ def test_a_conversion_changes_nothing_else_of_the_metadata() -> None:
     assert msgspec.structs.replace(converted, configuration=kept) == about
 
 
-def test_a_table_that_is_handed_back_is_as_before_except_for_its_timestamps() -> None:
-    was = before(protocol())
-    _, managed, about = parts(conversion(was, LAKE, TABLE, ATTEMPT, NOW_MS))
-    owned = before(managed, about, version=5, time_ms=NOW_MS)
+@pytest.mark.parametrize(
+    ("was", "about"),
+    [
+        (protocol(), metadata()),
+        (protocol("inCommitTimestamp"), metadata()),
+        (protocol("inCommitTimestamp"), metadata(delta_enableInCommitTimestamps="true")),
+    ],
+    ids=["without timestamps", "with the feature", "with timestamps"],
+)
+def test_a_table_that_is_handed_back_has_what_it_had_before(was: Protocol, about: Metadata) -> None:
+    _, managed, owned_about = parts(conversion(before(was, about), LAKE, TABLE, ATTEMPT, NOW_MS))
+    owned = before(managed, owned_about, version=5, time_ms=NOW_MS)
     data = release(owned, ATTEMPT, NOW_MS)
     info, becomes, after = parts(data)
     assert info.in_commit_timestamp == NOW_MS + 1
-    assert supported(becomes) == supported(was.protocol) | {"inCommitTimestamp"}
+    assert supported(becomes) == supported(was)
+    assert after == about
     assert owner_of(becomes, after) is None
-    assert is_timed(becomes, after)
-    assert check_bytes(data, state(owned), Rules(droppable=frozenset({"managedCommits"}))) == ()
+    droppable = frozenset({"managedCommits", "inCommitTimestamp"})
+    assert check_bytes(data, state(owned), Rules(droppable=droppable)) == ()
 
 
 def test_a_released_table_can_be_adopted_again() -> None:

@@ -12,8 +12,12 @@ import pytest
 
 from penstock.errors import Unavailable
 from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.lines.line import line_of
 from penstock.formats.delta.protocol.names import LOG, ClassicName, CommitName
 from penstock.formats.delta.publishing import backlog, publisher
+from penstock.formats.delta.publishing.backfill import BATCH_MAX
+from penstock.formats.delta.publishing.line_files import LISTED_FROM
+from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Place, Places
@@ -238,6 +242,61 @@ def test_files_that_were_seen_are_not_looked_for_again(table: Ratified, places: 
     publishing(table, places).publish(content)
     table.place.delete(list(first.values()))
     assert serving.materialise(content) == {version: str(CommitName(version)) for version in range(6)}
+
+
+def branched(table: Ratified, count: int, line: bytes = BRANCH) -> DeltaTable:
+    """Versions of a branch whose bytes the kernel holds."""
+    for _ in range(count):
+        table.held(line=line)
+    return table.content
+
+
+def test_of_a_long_line_only_the_files_that_are_missing_are_written(table: Ratified, places: Places) -> None:
+    ratify(table, 3)
+    content = branched(table, LISTED_FROM)
+    names = publishing(table, places).materialise(content)
+    table.place.delete([names[7]])
+    asked: list[ObjectId] = []
+
+    def read(one: ObjectId) -> bytes:
+        asked.append(one)
+        return table.read(one)
+
+    later = publisher.Publisher(places, read, background=False)
+    assert later.materialise(content) == names
+    held = {entry.held: version for version, entry in line_of(content).since(-1, table.read)}
+    assert {held[one] for one in asked if one in held} == {7}
+    assert list(table.place.read(names.values())) == [table.bytes[version] for version in names]
+
+
+def test_of_a_long_line_a_file_of_another_size_is_not_named(table: Ratified, places: Places) -> None:
+    content = branched(table, LISTED_FROM)
+    names = publishing(table, places).materialise(content)
+    table.place.put(names[7], b"cut o")
+    with pytest.raises(InvalidLog, match=r"7\..*is 5 bytes long instead of"):
+        publishing(table, places).materialise(content)
+
+
+@pytest.mark.parametrize("line", [b"", BRANCH], ids=["default", "branch"])
+def test_what_the_kernel_holds_of_a_backlog_is_fetched_together(
+    table: Ratified, places: Places, line: bytes
+) -> None:
+    content = branched(table, 3 * BATCH_MAX, line)
+    held = {entry.held for _, entry in line_of(content).since(-1, table.read)}
+    fetched: list[set[ObjectId]] = []
+
+    def read(one: ObjectId) -> bytes:
+        assert one not in held or one in set().union(*fetched), "nobody has to ask for it alone"
+        return table.read(one)
+
+    working = publisher.Publisher(places, read, background=False, fetch=lambda ids: fetched.append(set(ids)))
+    if line:
+        working.materialise(content)
+    else:
+        working.publish(content)
+        assert table.log() == table.ratified(0, 3 * BATCH_MAX - 1)
+    assert set().union(*fetched) == held
+    assert max(map(len, fetched)) == BATCH_MAX
 
 
 def test_who_asks_for_files_does_not_wait_for_what_is_being_published(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def assert_same(found: Snapshot, state: State) -> None:
     assert [found.metadata] == of(Metadata)
     assert by_key(found.files()) == by_key(of(Add))
     assert by_key(found.files()) == by_key(of(Add)), "asked for a second time"
+    assert sorted(map(str, found.file_keys())) == sorted(str(one.key) for one in of(Add))
     assert_live(found, [one.key for one in of(Add)], [one.key for one in of(Remove)][::2])
     assert set(by_key(found.tombstones())) == set(by_key(of(Remove)))
     assert by_key(found.transactions.values()) == by_key(of(Txn))

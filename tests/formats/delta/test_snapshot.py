@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
+from penstock.formats.delta.log.packed_lines import PACK_BYTES
 from penstock.formats.delta.log.segments import find_segment
-from penstock.formats.delta.log.snapshot import PACK_BYTES, load_snapshot, replay
+from penstock.formats.delta.log.snapshot import load_snapshot, replay
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Txn, write_commit
 from penstock.formats.delta.protocol.names import LOG, SIDECARS, ClassicName, CommitName, CompactionName
 from penstock.storage.places import READ_AHEAD

@@ -302,7 +302,7 @@ def _say_written(call: Call, written: WrittenFile, nothing: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @pass_call
 def delta_clean(call: Call, key: str, dry_run: bool) -> None:
-    """Remove what KEY's log needs no more: expired versions, and files of commits that lost.
+    """Remove what KEY's log needs no more: expired versions, and commits' files that nobody reads.
 
     What a kept commit of the lake still needs stays: 'penstock horizon' says how many are kept.
     """

@@ -1,4 +1,4 @@
-"""K4: at its turn no change reads or writes table storage, whatever it is and whatever came in between."""
+"""At its turn no change reads or writes table storage, whatever it is and whatever came in between."""
 
 from __future__ import annotations
 

@@ -116,18 +116,24 @@ def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> B
 def stage(place: Place, name: str, data: bytes) -> bool:
     """Write a file durably; whether it has these bytes now, be it from now or from before.
 
-    ``Unavailable`` if that cannot be said: nothing was ratified, and the request may be sent again.
+    One from before is written again if it lies beside the log: there the age of a file tells those who clean
+    up that nobody is about to name it. ``Unavailable`` if the outcome is not known: nothing was ratified, and
+    the request may be sent again.
     """
+    why = ""
     try:
         if place.create(name, data):
             return True
     except OutcomeUnknown as problem:
         why = f"{problem.message}; nothing was committed"
-    else:
-        why = ""
     (there,) = place.read([name])
     if why and there is None:
         raise Unavailable(why)
+    if there == data and name.startswith(FOLDER):
+        try:
+            place.put(name, data)
+        except OutcomeUnknown as problem:
+            raise Unavailable(f"{problem.message}; nothing was committed") from None
     return there == data
 
 

@@ -33,7 +33,7 @@ from penstock.formats.delta.lines.proposal import refused
 from penstock.formats.delta.lines.ratifying import state_of
 from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_commit
-from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS
+from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.lint import Rules, State, check_bytes
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import last
@@ -141,7 +141,8 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
             expected=f"version {intent.version - 1}",
             found=f"version {line.latest}",
         )
-    _lint(table, intent.actions, state_of(table, line), Rules(droppable=frozenset({MANAGED_COMMITS})))
+    added = frozenset({MANAGED_COMMITS, IN_COMMIT_TIMESTAMP})  # what a table may have got from its owner
+    _lint(table, intent.actions, state_of(table, line), Rules(droppable=added))
     final = _ratified(table, commits, content, intent.actions)
     was = declared_of(line, table.read)
     declared, packed = keep(Declared(final.protocol or was.protocol, final.metadata or was.metadata))

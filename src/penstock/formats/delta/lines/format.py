@@ -61,6 +61,8 @@ class DeltaFormat(Format):
             self._check_custody(table, intent)
             return prepare_custody(table, self.commits, intent, self._owner)
         content = self._writable(table)
+        if intent.table not in (None, content.id):
+            raise _replaced()
         noted = table.notes.get(("proposal", table.key))
         if noted is None:
             noted = content.id, Proposal(table.key, intent, self.commits.places, content.location)

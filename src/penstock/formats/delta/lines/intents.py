@@ -49,6 +49,8 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit", kw_only
     whole table."""
     replaces: tuple[Partitions, ...] | None = None
     """Remove whatever files are there at its turn: in these partitions, in the whole table for ``()``."""
+    table: UUID | None = None
+    """The id of the table that it was written for; ``None``: whichever table has the key."""
 
 
 class Create(msgspec.Struct, frozen=True, array_like=True, tag="create", kw_only=True):

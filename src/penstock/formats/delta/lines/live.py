@@ -103,8 +103,8 @@ class _Index:
         self._whole: set[bytes] = set()
         self._vectors: dict[bytes, str] = {}
         self._changes: deque[_Change] = deque(maxlen=VERSIONS_MAX)
-        for add in snapshot.files():
-            self._set(_digest(add.key.path), _known(add))
+        for path, vector in snapshot.file_keys():
+            self._set(_digest(path), vector or _WHOLE)
 
     def __len__(self) -> int:
         return len(self._whole) + len(self._vectors)
@@ -127,7 +127,7 @@ class _Index:
                 if isinstance(action, kind):
                     path = _digest(action.key.path)
                     before.setdefault(path, self._get(path))
-                    self._set(path, _known(action) if isinstance(action, Add) else None)
+                    self._set(path, action.key.vector or _WHOLE if isinstance(action, Add) else None)
         self._changes.append(_Change(version, before))
 
     def find(self, paths: Collection[str], version: int) -> dict[str, str | None] | None:
@@ -161,10 +161,6 @@ class _Index:
             self._vectors[path] = known
         else:
             self._vectors.pop(path, None)
-
-
-def _known(add: Add) -> str:
-    return add.key.vector or _WHOLE
 
 
 def _digest(path: str) -> bytes:

@@ -2,15 +2,16 @@
 
 A checkpoint in Parquet has a column for each kind of action, and one of them is filled in each row. Only the
 columns that are needed are decoded: of statistics, which may be there twice, the parsed form only if there is
-no other.
+no other. Rows become values a whole column at a time, because there may be a million of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
+from itertools import chain, compress, repeat
 from types import ModuleType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -28,18 +29,34 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Sidecar,
     Txn,
-    file_key,
+    Values,
+    decode_path,
     parse_commit,
 )
 from penstock.formats.delta.protocol.actions import Protocol as ProtocolAction
 
-BATCH_ROWS: Final = 16_384
+BATCH_ROWS: Final = 4096
+"""So few that their values stay near the processor: more take longer, each."""
 STATE: Final = (ProtocolAction, Metadata, Txn, DomainMetadata, CheckpointMetadata, Sidecar)
 """The actions that are not about files."""
+_KEY_FIELDS: Final = frozenset({"path", "deletion_vector"})
+_NOTHING: Final = repeat(None)
+"""A column without any value."""
 _STATS: Final = msgspec.json.Encoder(decimal_format="number")
 
 FileActionT = TypeVar("FileActionT", Add, Remove)
-IsWanted = Callable[[FileKey], bool]
+
+
+class Newer(NamedTuple):
+    """The files that newer actions are about, and whose actions in a checkpoint therefore do not count."""
+
+    paths: Set[str]
+    """Decoded, of all of them. Most files of a checkpoint are told by this alone to count."""
+    has: Callable[[FileKey], bool]
+    """Asked for those whose paths are among them: with another deletion vector it is another file."""
+
+
+NOTHING_NEWER: Final = Newer(frozenset(), lambda _: False)
 
 
 class CheckpointFile(Protocol):
@@ -49,8 +66,12 @@ class CheckpointFile(Protocol):
         """Its actions that are not about files."""
         ...
 
-    def files(self, kind: type[FileActionT], is_wanted: IsWanted | None = None) -> Iterator[FileActionT]:
-        """Its actions of one kind about files, all of them or those whose keys are wanted."""
+    def files(self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER) -> Iterator[FileActionT]:
+        """Its actions of one kind about files, without those that do not count any more."""
+        ...
+
+    def file_keys(self, newer: Newer = NOTHING_NEWER) -> Iterator[FileKey]:
+        """The keys of the files that it adds, read without all else that is known of them."""
         ...
 
 
@@ -69,10 +90,13 @@ class _JsonFile:
     def state(self) -> Iterator[Action]:
         return (one for one in self._actions() if isinstance(one, STATE))
 
-    def files(self, kind: type[FileActionT], is_wanted: IsWanted | None = None) -> Iterator[FileActionT]:
+    def files(self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER) -> Iterator[FileActionT]:
         for one in self._actions():
-            if isinstance(one, kind) and (is_wanted is None or is_wanted(one.key)):
+            if isinstance(one, kind) and not newer.has(one.key):
                 yield one
+
+    def file_keys(self, newer: Newer = NOTHING_NEWER) -> Iterator[FileKey]:
+        return (one.key for one in self.files(Add, newer))
 
     def _actions(self) -> Iterator[Action]:
         try:
@@ -107,20 +131,47 @@ class _ParquetFile:
                     found: list[Action] = [msgspec.convert(_without_nulls(row), kind) for row in rows]
                 yield from found
 
-    def files(self, kind: type[FileActionT], is_wanted: IsWanted | None = None) -> Iterator[FileActionT]:
-        name = ACTION_NAMES[kind]
-        fields = self._fields(kind)
+    def files(self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER) -> Iterator[FileActionT]:
+        names = [one.name for one in msgspec.structs.fields(kind)]
+        make: Callable[..., FileActionT] = (
+            _add if kind is Add else lambda *values: kind(**dict(zip(names, values, strict=True)))
+        )
+
+        def made(rows: _Rows) -> Iterator[FileActionT]:
+            columns = [rows.columns.get(name, _NOTHING) for name in names]
+            counting = rows.counting(newer)
+            if counting is not None:
+                columns = [compress(column, counting) for column in columns]
+            return map(make, *columns)
+
+        return chain.from_iterable(map(made, self._rows(kind, self._fields(kind))))
+
+    def file_keys(self, newer: Newer = NOTHING_NEWER) -> Iterator[FileKey]:
+        fields = {name: column for name, column in self._fields(Add).items() if name in _KEY_FIELDS}
+
+        def made(rows: _Rows) -> Iterator[FileKey]:
+            counting = rows.counting(newer)
+            return rows.keys() if counting is None else compress(rows.keys(), counting)
+
+        return chain.from_iterable(map(made, self._rows(Add, fields)))
+
+    def _rows(self, kind: type[Action], fields: dict[str, str]) -> Iterator[_Rows]:
+        """Batches of the actions of a kind, of each the fields that are given with their columns."""
         if not fields:
             return
-        required = [one.name for one in msgspec.structs.fields(kind) if one.required]
+        name = ACTION_NAMES[kind]
+        required = [one.name for one in msgspec.structs.fields(kind) if one.required and one.name in fields]
         for batch in self._batches([f"{name}.{column}" for column in fields.values()]):
             with self._reading():
-                rows = batch.column(name).drop_null()
-                columns = {field: _values(field, rows.field(column)) for field, column in fields.items()}
+                rows = batch.column(name)
+                rows = rows.drop_null() if rows.null_count else rows
+                if not len(rows):
+                    continue
                 for field in required:
-                    if None in columns[field]:
+                    if rows.field(fields[field]).null_count:
                         raise ValueError(f"{name}.{fields[field]} is null")
-            yield from _build(kind, columns, is_wanted)
+                read = _Rows({field: _values(field, rows.field(column)) for field, column in fields.items()})
+            yield read
 
     def _fields(self, kind: type[FileActionT]) -> dict[str, str]:
         """The columns to read, by the fields that they fill; none if there are no actions of the kind."""
@@ -137,7 +188,9 @@ class _ParquetFile:
         return fields
 
     def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        batches = self._file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
+        with self._reading():
+            groups = _groups_with(self._file.metadata, {one.partition(".")[0] for one in columns})
+            batches = self._file.iter_batches(BATCH_ROWS, groups, columns=columns, use_threads=False)
         while True:
             with self._reading():
                 batch = next(batches, None)
@@ -154,6 +207,25 @@ class _ParquetFile:
             raise _invalid(self._table, self._name, problem) from None
 
 
+def _groups_with(metadata: Any, kinds: Set[str]) -> list[int]:
+    """The groups of rows that may hold actions of some kinds: what is known to be empty is not decoded."""
+    leaves = [
+        number
+        for number in range(metadata.num_columns)
+        if metadata.schema.column(number).path.partition(".")[0] in kinds
+    ]
+    return [
+        group
+        for group in range(metadata.num_row_groups)
+        if any(_may_hold_values(metadata.row_group(group).column(leaf)) for leaf in leaves)
+    ]
+
+
+def _may_hold_values(chunk: Any) -> bool:
+    known = chunk.statistics
+    return known is None or not known.has_null_count or bool(known.null_count < chunk.num_values)
+
+
 def _columns(schema: Any) -> dict[str, tuple[str, ...]]:
     """Per kind of action the fields that are there."""
     return {
@@ -162,10 +234,37 @@ def _columns(schema: Any) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _values(field: str, column: Any) -> list[Any]:
+class _Rows:
+    """Actions of one kind about files, as columns: by the name of a field, what each action has there."""
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self.columns = columns
+        self.paths = _decoded(columns["path"])
+        vectors: Iterable[DeletionVector | None] = columns.get("deletion_vector", _NOTHING)
+        self._vectors: Iterable[str | None] = _NOTHING
+        if vectors is not _NOTHING:
+            self._vectors = [None if one is None else one.unique_id for one in vectors]
+
+    def keys(self) -> Iterator[FileKey]:
+        return map(FileKey._make, zip(self.paths, self._vectors, strict=False))
+
+    def counting(self, newer: Newer) -> list[bool] | None:
+        """Which of them count; ``None`` if all do."""
+        if newer.paths.isdisjoint(self.paths):
+            return None
+        return [key.path not in newer.paths or not newer.has(key) for key in self.keys()]
+
+
+def _decoded(paths: Sequence[str]) -> Sequence[str]:
+    """Paths as keys have them. Hardly any is written in another way than it is meant."""
+    text = "\n".join(paths)
+    return [decode_path(path) for path in paths] if "%" in text or "file:" in text else paths
+
+
+def _values(field: str, column: Any) -> Sequence[Any] | repeat[None]:
     """A column as what a field holds: maps as dicts, deletion vectors as such, statistics as JSON."""
     if column.null_count == len(column):
-        return [None] * len(column)
+        return _NOTHING
     kind = str(column.type)
     if kind.startswith("map<"):
         return _maps(column)
@@ -180,6 +279,8 @@ def _values(field: str, column: Any) -> list[Any]:
 def _maps(column: Any) -> list[dict[str, str | None] | None]:
     """Maps as dicts, from their flat keys and items: one by one, a million take many times as long."""
     bounds = column.offsets.to_pylist()
+    if bounds[0] == bounds[-1] and not column.null_count:
+        return [{} for _ in range(len(column))]
     keys, items = column.keys.to_pylist(), column.items.to_pylist()
     is_null = column.is_null().to_pylist()
     return [
@@ -188,14 +289,33 @@ def _maps(column: Any) -> list[dict[str, str | None] | None]:
     ]
 
 
-def _build(
-    kind: type[FileActionT], columns: dict[str, list[Any]], is_wanted: IsWanted | None
-) -> Iterator[FileActionT]:
-    names = tuple(columns)
-    vectors = columns.get("deletion_vector") or [None] * len(columns["path"])
-    for path, vector, row in zip(columns["path"], vectors, zip(*columns.values(), strict=True), strict=True):
-        if is_wanted is None or is_wanted(file_key(path, vector)):
-            yield kind(**dict(zip(names, row, strict=True)))
+def _add(
+    path: str,
+    partition_values: Values,
+    size: int,
+    modification_time: int,
+    data_change: bool,
+    stats: str | None,
+    tags: Values | None,
+    deletion_vector: DeletionVector | None,
+    base_row_id: int | None,
+    default_row_commit_version: int | None,
+    clustering_provider: str | None,
+) -> Add:
+    """An action from its fields in their order. Names that are written out are looked up only once."""
+    return Add(
+        path=path,
+        partition_values=partition_values,
+        size=size,
+        modification_time=modification_time,
+        data_change=data_change,
+        stats=stats,
+        tags=tags,
+        deletion_vector=deletion_vector,
+        base_row_id=base_row_id,
+        default_row_commit_version=default_row_commit_version,
+        clustering_provider=clustering_provider,
+    )
 
 
 def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:

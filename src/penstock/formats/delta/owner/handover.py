@@ -25,15 +25,13 @@ from penstock.errors import (
     TableNotFound,
     Unavailable,
 )
-from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.intents import Adopt, Create, Release, Settle, change
+from penstock.formats.delta.lines.intents import Adopt, Create, Release, change
 from penstock.formats.delta.lines.line import FOLDER, Phase, line_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
 from penstock.formats.delta.owner.ownership import (
     Before,
     NewTable,
-    OwnerIdentity,
     check_adoptable,
     conversion,
     first_commit,
@@ -41,26 +39,16 @@ from penstock.formats.delta.owner.ownership import (
     owner_of,
     release,
 )
-from penstock.formats.delta.owner.tables import Asked, Tables, line_at
+from penstock.formats.delta.owner.settling import Settling
+from penstock.formats.delta.owner.tables import Asked, line_at
 from penstock.formats.delta.protocol.actions import write_commit
-from penstock.formats.delta.protocol.names import (
-    ClassicName,
-    CommitName,
-    CompactionName,
-    PartName,
-    UuidName,
-    before_version,
-    parse_name,
-)
-from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.batch import Outcome
-from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.storage.locations import normalise
-from penstock.storage.places import Place, Places
+from penstock.storage.places import Place
 
 RELEASES_MAX: Final = 20
 """How often a release is tried on a table that keeps getting new versions."""
@@ -78,19 +66,8 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     """The lake's commit that did it, or promised it."""
 
 
-class Handover:
+class Handover(Settling):
     """Creates, adopts and releases tables, and finishes what others began of it."""
-
-    def __init__(
-        self,
-        tables: Tables,
-        places: Places,
-        publisher: Publisher,
-        commits: Commits,
-        identity: OwnerIdentity,
-    ) -> None:
-        self._tables, self._places, self._publisher = tables, places, publisher
-        self._commits, self._identity = commits, identity
 
     # -- in --------------------------------------------------------------------------------------------
 
@@ -251,89 +228,6 @@ class Handover:
                     raise
         raise InvalidRequest(f"'{key}' is being adopted just now; try again", key=str(key))
 
-    # -- whatever was begun ----------------------------------------------------------------------------
-
-    def resolve(self, key: Key, content: DeltaTable, by: CommitMeta = CommitMeta()) -> DeltaTable | None:
-        """Finish an adoption or a release that somebody began; the table afterwards, ``None`` if it is gone.
-
-        ``by`` tells who does it. May be called for any table of the default branch, by anybody, any number of
-        times. A table that names another lake, as in a copy of the lake, is left alone.
-        """
-        line, identity = line_at(content)
-        if line.phase is Phase.OWNED:
-            return content
-        if line.phase is Phase.ADOPTING:
-            if not self._identity.owns(owner_of(*self._tables.declared(line), content.location)):
-                return content
-            if not self._is_in(Phase.ADOPTING, key, identity):
-                return self._tables.current(key, identity)  # somebody has noted already how it ended
-            if self._is_ours(key, content):
-                self._settle(key, Settle(id=identity, owned=True), Phase.ADOPTING, f"{key} is adopted", by)
-            else:
-                why = f"{key} is not adopted: somebody else's commit came first"
-                self._settle(key, Settle(id=identity, owned=False), Phase.ADOPTING, why, by)
-        else:
-            self._publish(content)
-            self._settle(key, Settle(id=identity, owned=False), Phase.RELEASED, f"{key} is released", by)
-        return self._tables.current(key, identity)
-
-    def _is_ours(self, key: Key, content: DeltaTable) -> bool:
-        """Whether the log holds the promised commit. It does afterwards, unless somebody else's is there."""
-        line = line_of(content)
-        place = self._places.at(content.location)
-        entry = line.at(line.latest, self._tables.read)
-        data = self._commits.data(self._tables.seen(key, content), content.location, line.latest, entry)
-        name = str(CommitName(line.latest))
-        while True:
-            (there,) = place.read([name])
-            if there is not None:
-                return there == data
-            if _is_past(place, line.latest):
-                return self._is_named(place, content)
-            try:
-                if self._put(place, name, data):
-                    return True
-            except OutcomeUnknown as problem:
-                (there,) = place.read([name])
-                if there is None:
-                    raise OutcomeUnknown(
-                        f"it is not known yet whether '{key}' at {content.location} is this lake's: "
-                        f"{problem.message}\n  Whoever looks at the table next finds out and finishes it: "
-                        "penstock delta status",
-                        **problem.details,
-                    ) from None
-
-    def _is_named(self, place: Place, content: DeltaTable) -> bool:
-        """Whether a log whose promised commit was cleaned up went on from it: then its table says so."""
-        snapshot = load_snapshot(PlaceFiles(place))
-        owner = owner_of(snapshot.protocol, snapshot.metadata, place.url)
-        return owner is not None and self._identity.owns(owner) and owner.table == content.id
-
-    def _put(self, place: Place, name: str, data: bytes) -> bool:
-        """The instant at which a table becomes the lake's."""
-        return place.create(name, data)
-
-    def _publish(self, content: DeltaTable) -> None:
-        """Publish a line to its end. Where the log goes on after it, the file system has had it for long."""
-        line = line_of(content)
-        if not _is_past(self._places.at(content.location), line.latest):
-            self._publisher.publish(content)
-
-    def _settle(self, key: Key, intent: Settle, phase: Phase, message: str, by: CommitMeta) -> None:
-        """Note how it ended, unless somebody else has."""
-        if not self._is_in(phase, key, intent.id):
-            return
-        meta = CommitMeta(message=message, authors=by.authors, committer=by.committer)
-        try:
-            self._tables.commit([change(key, intent)], Asked(meta))
-        except CommitConflict:
-            if self._is_in(phase, key, intent.id):
-                raise
-
-    def _is_in(self, phase: Phase, key: Key, identity: UUID) -> bool:
-        now = self._tables.current(key, identity)
-        return now is not None and line_of(now).phase is phase
-
     # -- places ----------------------------------------------------------------------------------------
 
     def _open(self, location: str, sole_writer: bool) -> Place:
@@ -363,20 +257,6 @@ class Handover:
 
     def _now_ms(self) -> int:
         return self._tables.kernel.clock() // 1000
-
-
-def _is_past(place: Place, version: int) -> bool:
-    """Whether a log goes on after a version: then it is missing because it was cleaned up, not because it
-    was never there, and nobody may put anything in its place."""
-    for file in PlaceFiles(place).list(before_version(version)):
-        match parse_name(file.name):
-            case CommitName(found) if found > version:
-                return True
-            case CompactionName(_, last) if last >= version:
-                return True
-            case ClassicName(found) | PartName(found) | UuidName(found) if found >= version and file.size:
-                return True
-    return False
 
 
 def _time_ms(place: Place, snapshot: Snapshot) -> int:

@@ -12,10 +12,10 @@ from itertools import takewhile
 
 import msgspec
 
-from penstock.errors import CommitConflict, InvalidRequest, Unavailable
+from penstock.errors import CommitConflict, InvalidRequest, Unavailable, VersionNotFound
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.intents import NAME, Commit, decode_intent
-from penstock.formats.delta.lines.line import Phase, line_of
+from penstock.formats.delta.lines.line import Entry, Phase, line_of
 from penstock.formats.delta.owner.handover import Handover, Made
 from penstock.formats.delta.owner.ownership import NewTable, OwnerIdentity
 from penstock.formats.delta.owner.recovery import Recovered, Recovery
@@ -44,6 +44,7 @@ class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     """Of a repeated change whose version nobody knows any more: the latest, which has it."""
     timestamp_ms: int
+    """0 of a repeated one that is in no log any more."""
     name: str = ""
     """A file below the table's root that holds it; empty as long as only the lake does."""
     repeated: bool = False
@@ -210,10 +211,26 @@ class DeltaOwner:
         return RatifiedTable(
             key=change.key,
             version=version,
-            timestamp_ms=line.timestamp_ms if entry is None else entry.timestamp_ms,
+            timestamp_ms=self._timestamp_ms(change.key, content, version, entry),
             name=name,
             repeated=outcome.repeated or stayed,
         )
+
+    def _timestamp_ms(self, key: Key, content: DeltaTable, version: int, entry: Entry | None) -> int:
+        """Of a version; of one that is published and forgotten, its own commit has to tell.
+
+        0 if the log has been cleaned up past it: it was committed all the same.
+        """
+        if entry is not None:
+            return entry.timestamp_ms
+        line = line_of(content)
+        if version == line.latest:
+            return line.timestamp_ms
+        try:
+            info = self._commits.info(self.tables.seen(key, content), content.location, version, None)
+        except VersionNotFound:
+            return 0
+        return (info and info.in_commit_timestamp) or 0
 
     def _finish_begun(self, branch: str, changes: Sequence[Change]) -> bool:
         """Whether one of the tables was half adopted, and is the lake's now."""

@@ -39,6 +39,12 @@ PENSTOCK: Final = "penstock"
 """The owner's name in every table that a lake owns."""
 PROTECTED: Final = (OWNER_NAME, OWNER_CONF, TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP)
 """Properties of a managed table that only a change of its owner changes."""
+NOTED: Final = "timestamps"
+"""The owner's setting that tells what managing added to a table, to be taken away when it is released:"""
+ADDED: Final = "added"
+"""in-commit timestamps, the feature and all;"""
+ENABLED: Final = "enabled"
+"""or only their use, by a table that had the feature already."""
 FEATURE_PROPERTY: Final = "delta.feature."
 """A property that asks for a feature when a table is created; it does not stay in the metadata."""
 
@@ -50,9 +56,11 @@ class OwnerIdentity(msgspec.Struct, frozen=True):
     url: str = ""
     """Where the lake is found, empty if nobody else can open it. Secrets in it are never written down."""
 
-    def configuration(self, table_id: UUID) -> dict[str, str]:
-        """The properties by which a table names this lake as its owner."""
+    def configuration(self, table_id: UUID, noted: str = "") -> dict[str, str]:
+        """The properties by which a table names this lake as its owner, and notes what managing added."""
         known = {"lake": self.lake_id, "table": str(table_id)}
+        if noted:
+            known[NOTED] = noted
         if self.url and not self.url.startswith("memory:"):
             known["at"] = without_secrets(self.url)
         return {OWNER_NAME: PENSTOCK, OWNER_CONF: msgspec.json.encode(known, order="sorted").decode()}
@@ -85,6 +93,11 @@ class Owner(msgspec.Struct, frozen=True):
     def at(self) -> str:
         """Where the lake was found when it took the table; empty if it did not say."""
         return self.conf.get("at", "") if self.name == PENSTOCK else ""
+
+    @property
+    def noted(self) -> str:
+        """What the lake added to the table: ``ADDED``, ``ENABLED``, or empty for nothing."""
+        return self.conf.get(NOTED, "") if self.name == PENSTOCK else ""
 
     def __str__(self) -> str:
         where = f" at {self.at}" if self.at else ""
@@ -187,7 +200,8 @@ def first_commit(
     configuration = {
         name: value for name, value in new.properties.items() if not name.startswith(FEATURE_PROPERTY)
     }
-    configuration |= {TIMESTAMPS: "true"} | identity.configuration(table_id)
+    noted = ENABLED if IN_COMMIT_TIMESTAMP in asked else ADDED
+    configuration |= {TIMESTAMPS: "true"} | identity.configuration(table_id, noted)
     metadata = Metadata(
         id=str(table_id),
         schema_string=new.schema_string,
@@ -220,7 +234,7 @@ def conversion(before: Before, identity: OwnerIdentity, table_id: UUID, uuid: UU
     """
     time = max(now_ms, before.timestamp_ms + 1)
     was = before.metadata.configuration
-    configuration = {**was, **identity.configuration(table_id)}
+    configuration = {**was, **identity.configuration(table_id, _added(before))}
     if not is_timed(before.protocol, before.metadata):
         configuration[TIMESTAMPS] = "true"
         configuration[ENABLED_VERSION] = str(before.version + 1)
@@ -230,22 +244,33 @@ def conversion(before: Before, identity: OwnerIdentity, table_id: UUID, uuid: UU
     return _conversion("ADOPT TABLE", before, protocol, metadata, uuid, now_ms, time)
 
 
+def _added(before: Before) -> str:
+    """What a conversion adds to a table, or the owner that was lost had added."""
+    if not is_timed(before.protocol, before.metadata):
+        return ENABLED if IN_COMMIT_TIMESTAMP in supported(before.protocol) else ADDED
+    owner = owner_of(before.protocol, before.metadata)
+    return "" if owner is None else owner.noted
+
+
 def release(before: Before, uuid: UUID, now_ms: int) -> bytes:
     """The commit after which a table is the file system's again, whole.
 
-    It loses the feature and what named its owner. In-commit timestamps stay: the versions that have them do.
+    It loses the feature, what named its owner, and in-commit timestamps if they came with the owner: engines
+    that do not know them can write the table again. Those that it had before stay.
     """
     time = max(now_ms, before.timestamp_ms + 1)
+    owner = owner_of(before.protocol, before.metadata)
+    noted = "" if owner is None else owner.noted
+    features = {MANAGED_COMMITS} | ({IN_COMMIT_TIMESTAMP} if noted == ADDED else set())
+    properties = {OWNER_NAME, OWNER_CONF}
+    if noted in (ADDED, ENABLED):
+        properties |= {TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP}
     protocol = msgspec.structs.replace(
         before.protocol,
-        writer_features=tuple(
-            name for name in before.protocol.writer_features or () if name != MANAGED_COMMITS
-        ),
+        writer_features=tuple(name for name in before.protocol.writer_features or () if name not in features),
     )
     configuration = {
-        name: value
-        for name, value in before.metadata.configuration.items()
-        if name not in (OWNER_NAME, OWNER_CONF)
+        name: value for name, value in before.metadata.configuration.items() if name not in properties
     }
     metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
     return _conversion("RELEASE TABLE", before, protocol, metadata, uuid, now_ms, time)

@@ -32,6 +32,7 @@ from penstock.formats.delta.protocol.names import (
     UuidName,
     parse_name,
 )
+from penstock.formats.delta.publishing.reading import read_ahead
 from penstock.model.content import DeltaTable
 from penstock.storage.places import Place
 
@@ -128,6 +129,7 @@ def bytes_of(
     place: Place, content: DeltaTable, entries: Sequence[tuple[int, Entry]], read: Read
 ) -> Iterator[Ratified]:
     """The bytes of some versions, each whole; ``InvalidLog`` if they are gone, or not what was ratified."""
+    read_ahead(entries, read)
     heads = [held_of(entry, read).head for _, entry in entries]
     names = [
         entry.name(version) if head is None else entry.body

@@ -1,7 +1,8 @@
 """The files of versions that are in no log, or not yet: for readers who are told their names.
 
 The file of a version has one name, and one name has the same bytes for ever. So whoever needs one writes it
-if it is not there, and what was seen to be there is not looked for again.
+if it is not there, and what was seen to be there is not looked for again. Where many are needed, one look at
+their folder tells which are there.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.lines.line import Entry, Read, held_of
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import batches, bytes_of
+from penstock.formats.delta.publishing.reading import read_ahead
 from penstock.model.content import DeltaTable
 from penstock.storage.places import Places
 
 NAMES_MAX: Final = 20_000
 """How many names of files are remembered that surely exist."""
+
+LISTED_FROM: Final = 64
+"""So many files are looked up by listing rather than one by one."""
 
 
 class LineFiles:
@@ -37,15 +42,35 @@ class LineFiles:
         """
         names = {version: entry.name(version) for version, entry in entries}
         missing = [one for one in entries if (content.location, names[one[0]]) not in self._seen]
+        if len(missing) >= LISTED_FROM:
+            missing = self._not_listed(content.location, missing)
         for some in batches(missing):
             names |= self._have(content, some)
         return names
 
+    def _not_listed(self, location: str, entries: Sequence[tuple[int, Entry]]) -> list[tuple[int, Entry]]:
+        """Those of some versions whose files are not in their folders with the sizes that they must have."""
+        place = self._places.at(location)
+        folders: dict[str, list[tuple[int, Entry]]] = {}
+        for version, entry in entries:
+            folders.setdefault(entry.name(version).rpartition("/")[0] + "/", []).append((version, entry))
+        sizes: dict[str, int] = {}
+        for folder, some in folders.items():
+            first, last = f"{folder}{some[0][0]:020}", f"{folder}{some[-1][0] + 1:020}"
+            sizes.update((one.key, one.size) for one in place.list(folder, first, last))
+        there = [one for one in entries if sizes.get(one[1].name(one[0])) == one[1].size]
+        self._seen.add((location, entry.name(version)) for version, entry in there)
+        known = {version for version, _ in there}
+        return [one for one in entries if one[0] not in known]
+
     def _have(self, content: DeltaTable, entries: Sequence[tuple[int, Entry]]) -> dict[int, str]:
         """Write the files that can be made of held bytes, and see that the others are there."""
         place = self._places.at(content.location)
-        held = [one for one in entries if held_of(one[1], self._read).head is not None]
-        staged = [one for one in entries if one not in held]
+        read_ahead(entries, self._read)
+        held: list[tuple[int, Entry]] = []
+        staged: list[tuple[int, Entry]] = []
+        for one in entries:
+            (staged if held_of(one[1], self._read).head is None else held).append(one)
         names = {version: entry.name(version) for version, entry in entries}
         items = [(names[one.version], one.data) for one in bytes_of(place, content, held, self._read)]
         try:

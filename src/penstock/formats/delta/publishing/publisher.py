@@ -25,6 +25,7 @@ from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import Guard, backfill, look
 from penstock.formats.delta.publishing.backlog import UNKNOWN, Backlog, Job, Told
 from penstock.formats.delta.publishing.line_files import LineFiles
+from penstock.formats.delta.publishing.reading import Fetch, Reading
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.meter import SILENT, Meter
@@ -67,9 +68,9 @@ class Behind(msgspec.Struct, frozen=True, kw_only=True):
 class Publisher:
     """Publishes lines that it is told. May be used by many threads.
 
-    ``read`` reads kernel objects. ``leases`` keep processes apart on storage that does not do it itself;
-    without, such storage is for one process only. Without ``background``, tables are only published by
-    ``publish`` and ``wait``, in the caller's thread.
+    ``read`` reads kernel objects, ``fetch`` brings several of them into memory at once. ``leases`` keep
+    processes apart on storage that does not do it itself; without, such storage is for one process only.
+    Without ``background``, tables are only published by ``publish`` and ``wait``, in the caller's thread.
     """
 
     def __init__(
@@ -83,9 +84,10 @@ class Publisher:
         background: bool = True,
         leases: Leases | None = None,
         after_publish: AfterPublish | None = None,
+        fetch: Fetch | None = None,
     ) -> None:
         self.after_publish = after_publish
-        self._places, self._read, self._wait_s = places, read, wait_s
+        self._places, self._read, self._wait_s = places, Reading(read, fetch), wait_s
         self._meter, self._clock, self._leases = meter, clock, leases
         self._background = background
         self._identity: OwnerIdentity | None = None
@@ -93,7 +95,7 @@ class Publisher:
         self._measured_s = 0.0
         self._backlog = Backlog(self._work, self._done, background=background)
         self._changed = self._backlog.changed
-        self._files = LineFiles(places, read)
+        self._files = LineFiles(places, self._read)
 
     def publish_for(self, identity: OwnerIdentity) -> None:
         """From now on publish only what belongs to this lake. Before that, whatever is told is published."""

@@ -1,0 +1,60 @@
+"""Lines of the log about files, kept in a tenth of the memory that they would take as values."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from penstock.formats.delta.protocol.actions import ACTION_NAMES, Add, Remove
+
+PACK_BYTES: Final = 1024 * 1024
+"""How many bytes of lines are packed together."""
+
+FileActionT = TypeVar("FileActionT", Add, Remove)
+
+
+class PackedLines(Generic[FileActionT]):
+    """Lines that are known to be well-formed, with an action of one kind each, compressed by the megabyte."""
+
+    def __init__(self, kind: type[FileActionT]) -> None:
+        self._kind: type[FileActionT] = kind
+        self._packs: list[bytes] = []
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+
+    def add(self, line: bytes) -> None:
+        self._open.append(line)
+        self._open_bytes += len(line)
+        if self._open_bytes >= PACK_BYTES:
+            self._packs.append(zlib.compress(b"\n".join(self._open), level=1))
+            self._open, self._open_bytes = [], 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for pack in self._packs:
+            yield from zlib.decompress(pack).split(b"\n")
+        yield from self._open
+
+    def actions(self) -> Iterator[FileActionT]:
+        """What the lines say, a pack at a time."""
+        packs = chain(map(zlib.decompress, self._packs), [b"\n".join(self._open)])
+        lines = chain.from_iterable(map(_DECODERS[self._kind].decode_lines, packs))
+        return map(attrgetter(ACTION_NAMES[self._kind]), lines)
+
+
+class _AddLine(msgspec.Struct, gc=False):
+    add: Add | None = None
+
+
+class _RemoveLine(msgspec.Struct, gc=False):
+    remove: Remove | None = None
+
+
+_DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
+    Add: msgspec.json.Decoder(_AddLine),
+    Remove: msgspec.json.Decoder(_RemoveLine),
+}
