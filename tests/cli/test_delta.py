@@ -9,6 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
+from penstock.storage.places import Place
 from tests.cli.conftest import Serving, Terminal, anywhere, serving
 
 ROWS = pa.table({"day": ["1", "2"], "amount": [1, 20]})
@@ -49,6 +50,26 @@ def test_a_table_is_created_with_columns(terminal: Terminal) -> None:
     terminal("delta", "create", "sales.other", "day", status=2)
     terminal("delta", "create", "sales.other", "day:date", "--property", "x", status=2)
     terminal("delta", "create", "sales.new", "day:date", status=3)
+
+
+@anywhere
+def test_a_creation_that_is_repeated_tells_the_commit_that_did_it(terminal: Terminal) -> None:
+    again = ("delta", "create", "sales.new", "day:date", "--idempotency-key", "make it")
+    made = terminal.json(*again)
+    terminal("delta", "create", "sales.other", "day:date")
+    repeated = terminal.json(*again)
+    assert made["commit"] == repeated["commit"] != terminal.json("log", "-n", "1")["commits"][0]["id"]
+    assert (made["id"], made["version"]) == (repeated["id"], repeated["version"])
+
+
+def test_where_files_can_be_overwritten_a_sole_writer_creates_tables_all_the_same(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Place, "keeps_conditions", False)
+    place = str(terminal.place / "warehouse" / "here")
+    create = ("delta", "create", "sales.new", "day:date", "--location", place)
+    assert "--sole-writer" in terminal(*create, status=1).err
+    assert terminal(*create, "--sole-writer").lines[0].startswith("created sales.new with version 0")
 
 
 @anywhere

@@ -53,6 +53,16 @@ def test_a_commit_has_the_same_notes_when_it_is_prepared_and_at_its_turn(
 
 
 @bring
+def test_a_format_is_told_whether_commits_are_repeated_one_by_one(
+    forked: Lake, journals: JournalFormat, way: str
+) -> None:
+    journals.asked.clear()
+    BRING[way](forked)
+    told = {table.is_repeated for what, table in journals.asked if what in {"merge", "restore"}}
+    assert told == {way in {"transplant", "rebase"}}
+
+
+@bring
 def test_what_brings_commits_reads_storage_before_its_turn(
     forked: Lake, journals: JournalFormat, way: str
 ) -> None:

@@ -33,7 +33,7 @@ from penstock.lake.delta_calls import CommitTables, GetTableStatus, TableCommit
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.lake.table import Table
-from penstock.model.content import IcebergTable
+from penstock.model.content import DeltaTable, IcebergTable
 from penstock.model.keys import Key
 from penstock.server.native import NATIVE
 from penstock.testing.threads import at_once
@@ -188,6 +188,19 @@ def test_actions_that_are_too_many_to_be_sent_go_by_way_of_the_storage(
     assert len(list(orders.snapshot().files())) == 22
     made = orders.append(days("7"))
     assert read_days_of(orders, made.version, "7")
+
+
+def test_a_key_that_only_points_at_a_table_says_how_it_comes_to_be_adopted(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta, "SENT_MAX_BYTES", 1000)
+    lake.branch().put("pointer", DeltaTable(location="s3://b/pointer"))
+    lake.branch().put("ice", ICE)
+    many = [add(f"file-{number}") for number in range(20)]
+    with pytest.raises(NotManaged, match=r"(?s)points at a table already.*Delete the key, then adopt"):
+        lake.table("pointer").append_actions(many)
+    with pytest.raises(NotManaged, match="'ice' is ICEBERG_TABLE"):
+        lake.table("ice").append_actions(many)
 
 
 def read_days_of(table: Table, version: int, day: str) -> bool:
@@ -548,4 +561,6 @@ def test_a_recovered_table_is_called_as_in_the_lost_lake(lake: Lake, tmp_path: P
         lost.delta.adopt(tmp_path / "lost" / "warehouse" / "free", "x.y")
     lake.add_root(str(tmp_path / "lost" / "warehouse"))
     assert str(lake.delta.recover(place, lost=lost.id).key) == "sales.eu.orders"
-    assert str(lake.delta.recover(tmp_path / "lost" / "warehouse" / "free").key) == "free"
+    with pytest.raises(InvalidRequest, match="say which lake was lost"):
+        lake.delta.recover(tmp_path / "lost" / "warehouse" / "free")
+    assert str(lake.delta.recover(tmp_path / "lost" / "warehouse" / "free", any_lake=True).key) == "free"

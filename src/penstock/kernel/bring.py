@@ -71,6 +71,8 @@ class BringRequest(Request):
 
     may_read: bool = False
     """Whether formats may read table storage when it is applied; not at a turn in the queue."""
+    is_repeated: bool = False
+    """Whether it brings commits one by one, each without what came before it."""
 
     def __init__(
         self,
@@ -97,7 +99,8 @@ class BringRequest(Request):
         may_read: bool,
         earlier: Mapping[ObjectId, bytes] = MappingProxyType({}),
     ) -> Edit:
-        return Edit(objects, below, self._formats, Occasion(reference, self.notes, may_read), earlier)
+        occasion = Occasion(reference, self.notes, may_read, self.is_repeated)
+        return Edit(objects, below, self._formats, occasion, earlier)
 
     def _managed(self, changes: Difference) -> Difference:
         """Those that a format has to decide about."""

@@ -38,6 +38,8 @@ class Occasion(NamedTuple):
     """The request's own, for its formats to keep what they read."""
     may_read: bool
     """Whether formats may read table storage."""
+    is_repeated: bool = False
+    """Whether commits are repeated one by one, and not all that a side has is brought."""
 
 
 class Edit:
@@ -74,7 +76,7 @@ class Edit:
 
     def table(self, key: Key, content: AnyContent | None, wanted: AnyContent | None = None) -> Table:
         """A table as its format wants to see it; ``wanted`` is what it may become where nothing is."""
-        reference, notes, may_read = self._occasion
+        reference, notes, may_read, is_repeated = self._occasion
         last: AnyContent | None = None
         if content is None and wanted is not None:
             last = last_content(lambda stored: self.decoded(self._below.get(stored)), wanted.id)
@@ -88,6 +90,7 @@ class Edit:
             last=last,
             may_read=may_read,
             notes=notes,
+            is_repeated=is_repeated,
         )
 
     def _read(self, one: ObjectId) -> bytes:

@@ -48,6 +48,7 @@ class _Facts(NamedTuple):
     last: AnyContent | None
     may_read: bool
     notes: dict[Any, Any]
+    is_repeated: bool
 
 
 class Table(_Facts):
@@ -57,7 +58,9 @@ class Table(_Facts):
     lake's default branch. Where a table is wanted at a key that holds nothing, ``last`` is what this branch
     had of it last: as it was dropped, or as it is at the key from which it may be moving. ``may_read`` tells
     whether table storage may be read; where it may not, what is not known is a reason for ``PrepareAgain``.
-    ``notes`` are one request's, from its preparation to its last turn, for what was read.
+    ``notes`` are one request's, from its preparation to its last turn, for what was read. ``is_repeated``
+    tells ``merge`` that a commit is transplanted or rebased: what is between base and source is to come on
+    top of what is here, and nothing else that the source has.
     """
 
     __slots__ = ()
@@ -73,10 +76,11 @@ class Table(_Facts):
         last: AnyContent | None = None,
         may_read: bool = True,
         notes: dict[Any, Any] | None = None,
+        is_repeated: bool = False,
     ) -> Table:
         notes = {} if notes is None else notes  # never one that is shared by all that give none
         return super().__new__(
-            cls, key, content, read, branch, is_default, incarnation, last, may_read, notes
+            cls, key, content, read, branch, is_default, incarnation, last, may_read, notes, is_repeated
         )
 
 

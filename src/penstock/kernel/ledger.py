@@ -6,11 +6,14 @@ does not tell. Both are looked up by the table's id, under reserved keys of the 
 the ledger that goes with it. It is written only where a table is created, dropped or renamed.
 
 It also notes which table was the last one to come to a location. Two tables there would write to each other's
-files, and one that was dropped does not know what another one has written since.
+files, and one that was dropped does not know what another one has written since. A table that leaves as it
+came has come to nothing, and its location is again what it was before. And it counts, for every folder above
+a location, the tables below: whoever comes to such a folder would have another table's files among its own.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -28,6 +31,10 @@ LEDGER: Final = RESERVED + b"table\0"
 """The stored keys that begin so are the ledger's; the table's id follows, in hexadecimal digits."""
 PLACES: Final = RESERVED + b"place\0"
 """And these are its locations; the hash of one follows, and the content there has its table's id."""
+FOLDERS: Final = RESERVED + b"folder\0"
+"""And these are the folders above locations; the hash of one follows."""
+FOLDERS_MAX: Final = 64
+"""How many folders above a location are looked at: a location has no more parts than that."""
 TYPE_NAME: Final = "PENSTOCK_LEDGER"
 """An entry is a content like any other, so that whatever walks over the map can read it."""
 
@@ -43,6 +50,13 @@ class TableChange(NamedTuple):
     after: AnyContent | None
 
 
+class Placed(NamedTuple):
+    """A table with a location."""
+
+    location: str
+    content: AnyContent
+
+
 class Whereabouts(msgspec.Struct, frozen=True, array_like=True):
     """Where a table is, or where it was dropped."""
 
@@ -51,7 +65,24 @@ class Whereabouts(msgspec.Struct, frozen=True, array_like=True):
     """The content that it had then. The entry holds what it held, so that the table can go on from it."""
 
 
+class Claim(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a location beside the table that came there last."""
+
+    arrived: bytes = b""
+    """The hash of the content that the table came with."""
+    former: UUID | None = None
+    """The table before it."""
+
+
+class Below(msgspec.Struct, frozen=True, array_like=True):
+    """How many tables a branch has below a folder."""
+
+    count: int
+
+
 _decode = decoder(Whereabouts).decode
+_decode_claim = decoder(Claim).decode
+_decode_below = decoder(Below).decode
 
 
 def ledger_key(identity: UUID) -> bytes:
@@ -62,6 +93,55 @@ def ledger_key(identity: UUID) -> bytes:
 def place_key(location: str) -> bytes:
     """The reserved key of a location's entry."""
     return PLACES + digest("place", location.rstrip("/").encode()).hex().encode()
+
+
+def folder_key(location: str) -> bytes:
+    """The reserved key of the entry of a folder above locations."""
+    return FOLDERS + digest("folder", location.rstrip("/").encode()).hex().encode()
+
+
+def folders_above(location: str) -> tuple[str, ...]:
+    """The folders that a location lies in, the nearest first; a bucket is one, a whole disk is none."""
+    start = location.find("://") + 3 if "://" in location else 0
+    folder, found = location.rstrip("/"), list[str]()
+    while len(found) < FOLDERS_MAX and (end := folder.rfind("/", start)) > start:
+        folder = folder[:end]
+        found.append(folder)
+    return tuple(found)
+
+
+def holder(look: Look, location: str) -> UUID | None:
+    """The table that came to a location last, whether it is still there or not."""
+    entry = look(place_key(location))
+    return None if entry is None else entry.id
+
+
+def is_entangled(look: Look, location: str) -> bool:
+    """Whether a table lies above a location or below it."""
+    if _count_below(look, location):
+        return True
+    known = (holder(look, folder) for folder in folders_above(location))
+    return any(one is not None and find_table(look, one) is not None for one in known)
+
+
+def _count_below(look: Look, folder: str) -> int:
+    entry = look(folder_key(folder))
+    if entry is None:
+        return 0
+    try:
+        below: Below = _decode_below(entry.payload if isinstance(entry, Unknown) else b"")
+    except msgspec.MsgspecError as problem:
+        raise Damaged(f"the ledger's entry of {folder} cannot be read: {problem}") from None
+    return below.count
+
+
+def _claim_of(entry: AnyContent | None, location: str) -> Claim:
+    try:
+        payload = entry.payload if isinstance(entry, Unknown) else b""
+        claim: Claim = _decode_claim(payload) if payload else Claim()
+    except msgspec.MsgspecError as problem:
+        raise Damaged(f"the ledger's entry of {location} cannot be read: {problem}") from None
+    return claim
 
 
 def whereabouts(look: Look, identity: UUID) -> Whereabouts | None:
@@ -102,8 +182,8 @@ class Ledger:
         self._look = look
         self._left: dict[UUID, tuple[Key, AnyContent]] = {}
         self._arrived: dict[UUID, list[Key]] = {}
-        self._locations: dict[UUID, str] = {}
-        """Of those that arrive."""
+        self._places: dict[UUID, Placed] = {}
+        """Those that arrive at a location."""
         for key, change in tables.items():
             was, now = _managed_id(formats, change.before), _managed_id(formats, change.after)
             if was == now:
@@ -112,19 +192,33 @@ class Ledger:
                 self._left[was] = key, change.before
             if now is not None:
                 self._arrived.setdefault(now, []).append(key)
-                if isinstance(change.after, ManagedTable) and change.after.location:
-                    self._locations[now] = change.after.location
+                if (placed := _placed(change.after)) is not None:
+                    self._places[now] = placed
+        gone = {one: _placed(content) for one, (_, content) in self._left.items() if one not in self._arrived}
+        self._gone = {one: placed for one, placed in gone.items() if placed is not None}
+        """Those that leave one."""
+        self._below: Counter[str] = Counter()
+        """How many tables more are below each folder."""
+        for one, placed in self._places.items():
+            if one not in self._left:
+                self._below.update(folders_above(placed.location))
+        for placed in self._gone.values():
+            self._below.subtract(folders_above(placed.location))
 
     @property
     def touched(self) -> set[bytes]:
-        """The reserved keys of the tables that come, go or move."""
+        """The reserved keys of the tables that come, go or move, and of the places around them."""
         tables = {ledger_key(one) for one in self._left.keys() | self._arrived.keys()}
-        return tables | {place_key(location) for location in self._locations.values()}
+        located = [one.location for one in (*self._places.values(), *self._gone.values())]
+        above = {folder for one in self._places.values() for folder in folders_above(one.location)}
+        folders = {folder_key(one) for one in (*self._below, *located)}
+        return tables | folders | {place_key(one) for one in (*located, *above)}
 
     def conflicts(self) -> Iterator[Conflict]:
         """The keys at which a table would be a second time, or be where another one is."""
-        for identity, location in self._locations.items():
-            if (why := self._why_not_at(identity, location)) is not None:
+        for identity, (location, _) in self._places.items():
+            why = self._why_not_at(identity, location) or self._why_not_around(identity, location)
+            if why is not None:
                 yield Conflict(ConflictKind.FORMAT, self._arrived[identity][0], why=why)
         for identity, (first, *others) in self._arrived.items():
             known = find_table(self._look, identity) or first
@@ -135,10 +229,11 @@ class Ledger:
 
     def _why_not_at(self, identity: UUID, location: str) -> str | None:
         """Why a table cannot come to a location, if so."""
-        entry = self._look(place_key(location))
-        known = {entry.id} if entry is not None and entry.id is not None else set()
-        also = {one for one, place in self._locations.items() if place_key(place) == place_key(location)}
-        others = (known | also) - {identity}
+        known = {holder(self._look, location)}
+        also = {
+            one for one, other in self._places.items() if place_key(other.location) == place_key(location)
+        }
+        others = {one for one in known | also if one is not None} - {identity}
         for other in sorted(others):
             keys = [find_table(self._look, other), *self._arrived.get(other, ())]
             if found := next(filter(None, keys), None):
@@ -147,16 +242,70 @@ class Ledger:
             return f"was at {location}, which has become another table's since; it cannot go on from there"
         return None
 
-    def entries(self) -> Iterator[tuple[bytes, AnyContent]]:
-        """The entries that tell where these tables are from now on."""
+    def _why_not_around(self, identity: UUID, location: str) -> str | None:
+        """Why a table cannot come to a location because of those above it or below it, if so.
+
+        Whose those are is not said: not everybody who asks may know.
+        """
+        if identity in self._left:
+            return None  # it was there already
+        location = location.rstrip("/")
+        coming = {one.location.rstrip("/") for one in self._places.values()}
+        if _count_below(self._look, location) + self._below[location] > 0:
+            return f"is at {location}, and another table lies below"
+        for folder in folders_above(location):
+            known = holder(self._look, folder)
+            if folder in coming or (known is not None and find_table(self._look, known) is not None):
+                return f"is at {location}, which lies inside the place of another table"
+        return None
+
+    def entries(self) -> Iterator[tuple[bytes, AnyContent | None]]:
+        """The entries that tell where these tables are from now on; nothing for one that goes."""
         for identity, (key, content) in self._left.items():
             if identity not in self._arrived:
                 dropped = Whereabouts(key.encode(), content_bytes(content))
                 yield _entry(identity, dropped, content.objects)
         for identity, keys in self._arrived.items():
             yield _entry(identity, Whereabouts(keys[0].encode()))
-        for identity, location in self._locations.items():
-            yield place_key(location), Unknown(id=identity, type_name=TYPE_NAME)
+        yield from self._claims()
+        for folder, more in self._below.items():
+            if more:
+                count = max(0, _count_below(self._look, folder) + more)
+                below = Unknown(id=_FOLDER_ID, type_name=TYPE_NAME, payload=encode(Below(count)))
+                yield folder_key(folder), below if count else None
+
+    def _claims(self) -> Iterator[tuple[bytes, AnyContent | None]]:
+        """Whose the locations are now."""
+        coming = {place_key(one.location) for one in self._places.values()}
+        for identity, (location, content) in self._gone.items():
+            stored = place_key(location)
+            entry = self._look(stored)
+            claim = _claim_of(entry, location)
+            has_come_to_nothing = claim.arrived == _hash(content)
+            if entry is not None and entry.id == identity and has_come_to_nothing and stored not in coming:
+                yield stored, None if claim.former is None else _claim(claim.former, Claim())
+        for identity, (location, content) in self._places.items():
+            former = holder(self._look, location)
+            if former != identity:
+                yield place_key(location), _claim(identity, Claim(_hash(content), former))
+
+
+_FOLDER_ID: Final = UUID(int=0)
+"""A folder is no table, but an entry has an id."""
+
+
+def _claim(identity: UUID, claim: Claim) -> AnyContent:
+    return Unknown(id=identity, type_name=TYPE_NAME, payload=encode(claim))
+
+
+def _placed(content: AnyContent | None) -> Placed | None:
+    if not isinstance(content, ManagedTable) or not content.location:
+        return None
+    return Placed(content.location, content)
+
+
+def _hash(content: AnyContent) -> bytes:
+    return digest("content", content_bytes(content))
 
 
 def _entry(identity: UUID, where: Whereabouts, held: tuple[ObjectId, ...] = ()) -> tuple[bytes, AnyContent]:

@@ -49,6 +49,7 @@ class TransplantRequest(BringRequest):
     """Bring commits one by one, each as a commit of its own, landed by one swap."""
 
     event = Event.TRANSPLANT
+    is_repeated = True
 
     def __init__(
         self,

@@ -187,14 +187,19 @@ def _done_before(
 def require_managed(table: Table) -> DeltaTable:
     """What a Delta table is whose commits the lake decides; ``NotManaged`` for any other."""
     content = table.content
-    if isinstance(content, DeltaTable) and content.state:
-        return content
-    what = "a Delta table that the lake only points at" if isinstance(content, DeltaTable) else content.type
-    raise NotManaged(
-        f"'{table.key}' is {what}: its commits are not decided by the lake\n"
-        "  'penstock delta adopt PATH' takes over a Delta table that is in the file system.",
-        key=str(table.key),
-    )
+    if not isinstance(content, DeltaTable):
+        raise NotManaged(
+            f"'{table.key}' is {content.type}: its commits are not decided by the lake\n"
+            "  'penstock delta adopt PATH' takes over a Delta table that is in the file system.",
+            key=str(table.key),
+        )
+    if not content.is_managed:
+        raise NotManaged(
+            f"the commits of '{table.key}' are not decided by the lake: the key points at a table already\n"
+            f"  Delete the key, then adopt the table: penstock delta adopt PATH --table {table.key}",
+            key=str(table.key),
+        )
+    return content
 
 
 def writable(table: Table) -> str:

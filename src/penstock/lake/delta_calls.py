@@ -223,7 +223,9 @@ class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
     """What it is called in the lake; if nothing is given, what its own metadata calls it, where that can be a
     key, else the last part of its location."""
     lost: str | None = None
-    """The id of the lake that was lost: a table of another is refused. If nothing is given, of none."""
+    """The id of the lake that was lost: a table of another is refused."""
+    any_lake: bool = False
+    """Instead of `lost`: whatever lake the table names counts as lost."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 

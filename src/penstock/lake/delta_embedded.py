@@ -52,7 +52,7 @@ from penstock.lake.delta_upkeep import Upkeep
 from penstock.lake.embedded import Embedded, commit_meta, first
 from penstock.model.commits import Commit
 from penstock.model.content import DeltaTable
-from penstock.model.encoding import digest
+from penstock.model.encoding import NO_COMMIT, digest
 from penstock.model.keys import Key
 from penstock.model.operations import Change
 
@@ -214,7 +214,12 @@ class DeltaAnswers:
     def _check_apart(self, location: str, key: Key | None = None) -> None:
         """``LocationRefused`` for a place that gets in the way of another table's."""
         others = ((other, content.location) for other, content in self._tables.all(self._tables.head()))
-        check_apart(location, key, others, self._lake.warehouse)
+        check_apart(location, key, others, self._lake.warehouse, self._is_entangled)
+
+    def _is_entangled(self, location: str) -> bool:
+        """Whether any branch or tag has a table above a place or below it."""
+        heads = {head for _, head in self._kernel.references.heads()} - {NO_COMMIT}
+        return any(self._tables.is_entangled(head, location) for head in heads)
 
     def _release(self, call: delta_calls.ReleaseTable) -> TableMade:
         self._require_default(call.branch, "released")
@@ -225,7 +230,7 @@ class DeltaAnswers:
         where = self._lake.checked_location(call.location)
         self._check_apart(where)
         key = call.key if call.key is not None else self._key_said(where)
-        found = self._owner.recover(where, key, lost=call.lost, any_lake=call.lost is None, asked=Asked(meta))
+        found = self._owner.recover(where, key, lost=call.lost, any_lake=call.any_lake, asked=Asked(meta))
         return RecoveredTable(
             key=found.made.key,
             location=found.made.location,

@@ -24,7 +24,7 @@ class DeltaOnDemand(Format):
         self._real = real
 
     def manages(self, content: AnyContent) -> bool:
-        return isinstance(content, DeltaTable) and content.state != b""
+        return isinstance(content, DeltaTable) and content.is_managed
 
     def prepare(self, table: Table, change: Change) -> Any:
         return self._real().prepare(table, change)

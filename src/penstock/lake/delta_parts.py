@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic
 from typing import Final
 
@@ -23,7 +23,7 @@ from penstock.storage.places import Places
 logger = logging.getLogger("penstock")
 
 CATCH_UP_END_S: Final = 1.0
-"""How long a lake that is closed waits for the look at tables that others may have left unpublished."""
+"""How long a lake that is closed waits for the look at a table that others may have left unpublished."""
 
 
 class DeltaParts:
@@ -42,6 +42,7 @@ class DeltaParts:
             meter=kernel.meter,
             clock=kernel.clock,
             leases=Leases(kernel.store),
+            fetch=kernel.objects.find,
             after_publish=self.maintenance.after_publish,
         )
         self.format = DeltaFormat(
@@ -54,6 +55,7 @@ class DeltaParts:
         )
         self.owner = DeltaOwner(kernel, self.places, self.publisher, self.commits, identity, check_location)
         self._catching_up: Thread | None = None
+        self._closing = Event()
 
     def catch_up(self) -> None:
         """Have finished and published, in the background, what earlier processes left."""
@@ -62,12 +64,14 @@ class DeltaParts:
 
     def _catch_up(self) -> None:
         try:
-            self.owner.catch_up()
+            self.owner.catch_up(lambda: not self._closing.is_set())
         except (PenstockError, OSError) as problem:
-            logger.warning("it is not known what is left to be published: %s", problem)
+            if not self._closing.is_set():
+                logger.warning("it is not known what is left to be published: %s", problem)
 
     def close(self) -> None:
         """Publish what was ratified here, for as long as the settings say, and let go of the storage."""
+        self._closing.set()
         if self._catching_up is not None:
             self._catching_up.join(CATCH_UP_END_S)
         ends_s = monotonic() + self._kernel.settings.publish_close_s

@@ -7,7 +7,7 @@ The refusal does not say whose place it is: not everybody who asks may know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from penstock.storage.locations import is_under, normalise
 
 KEPT_FOLDERS: Final = (LOG.strip("/"), FOLDER.strip("/"))
 """What a table keeps its own records in."""
+ENTANGLED: Final = "lies inside or above the place of another table; name another"
 
 
 def check_new_place(location: str, warehouse: str, roots: Iterable[str]) -> None:
@@ -30,10 +31,15 @@ def check_new_place(location: str, warehouse: str, roots: Iterable[str]) -> None
 
 
 def check_apart(
-    location: str, key: Key | None, others: Iterable[tuple[Key, str]], warehouse: str = ""
+    location: str,
+    key: Key | None,
+    others: Iterable[tuple[Key, str]],
+    warehouse: str = "",
+    is_entangled: Callable[[str], bool] = lambda _: False,
 ) -> None:
     """``LocationRefused`` for a place inside or above that of another table, or inside its records.
 
+    ``is_entangled`` tells so of tables that only other branches have.
     The very place of another table is refused too, unless ``key`` is left out: then the table is to be looked
     at, and what is found there says whose it is.
     """
@@ -51,7 +57,9 @@ def check_apart(
             if key is not None and other != key:
                 raise _refused(location, "is the place of another table of the lake; name another")
         elif is_under(where, place) or is_under(place, where):
-            raise _refused(location, "lies inside or above the place of another table; name another")
+            raise _refused(location, ENTANGLED)
+    if is_entangled(where):
+        raise _refused(location, ENTANGLED)
 
 
 def _below(location: str, root: str) -> list[str]:

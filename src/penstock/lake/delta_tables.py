@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
 from penstock.lake import calls
+from penstock.lake.call import Said
 from penstock.lake.delta import Actions, append, append_all, table_commit
 from penstock.lake.delta_answers import (
     CleanedLog,
@@ -72,14 +73,51 @@ class DeltaTables:
         dropped again, unless it has a named location, where it stays, empty. Under an ``idempotency_key`` it
         stays too: the same call goes on where it stopped.
         """
-        path = Key.parse(key)
         rows = None if data is None else rows_of(data)
         text = schema_text(rows if schema is None else schema)
         if rows is not None:
             check_fit(rows, text)
+        made = self.create_empty(
+            key,
+            text,
+            partition_by=partition_by,
+            properties=properties,
+            description=description,
+            location=location,
+            sole_writer=sole_writer,
+            branch=branch,
+            message=message,
+            author=author,
+            idempotency_key=idempotency_key,
+        )
+        table = self._lake.table(made.key, branch)
+        if rows is not None:
+            said = calls.said(message, author)
+            self._fill(table, made, rows, said, idempotency_key, is_placed=location is not None)
+        return table
+
+    def create_empty(
+        self,
+        key: str | Key,
+        schema: Any,
+        *,
+        partition_by: str | Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        description: str = "",
+        location: str | os.PathLike[str] | None = None,
+        sole_writer: bool = False,
+        branch: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> TableMade:
+        """Create a table with nothing in it, and tell which commit did.
+
+        Under an ``idempotency_key`` that is the first one, however often it is asked for.
+        """
         call = CreateTable(
-            key=path,
-            schema=text,
+            key=Key.parse(key),
+            schema=schema_text(schema),
             partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
             properties=dict(properties or {}),
             description=description,
@@ -90,22 +128,19 @@ class DeltaTables:
             idempotency_key=idempotency_key,
             who=self._lake.author,
         )
-        made = self._lake.do(call)
-        table = self._lake.table(path, branch)
-        if rows is not None:
-            self._fill(table, made, rows, call)
-        return table
+        return self._lake.do(call)
 
-    def _fill(self, table: Table, made: TableMade, rows: Any, call: CreateTable) -> None:
+    def _fill(
+        self, table: Table, made: TableMade, rows: Any, said: Said, key: str | None, *, is_placed: bool
+    ) -> None:
         """Write the first rows of a table. If that fails, nothing of it is to be in the way of a retry."""
-        key = call.idempotency_key
         again = f"{key}/data" if key is not None else None
         try:
-            append(table, rows, said=call.said, idempotency_key=again)
+            append(table, rows, said=said, idempotency_key=again)
         except OutcomeUnknown:
             raise
         except Exception as problem:
-            if key is None and call.location is None:
+            if key is None and not is_placed:
                 self._drop_empty(table, made)
             else:
                 problem.add_note(f"'{table.key}' was created, and is empty")
@@ -256,14 +291,20 @@ class DeltaTables:
         key: str | Key | None = None,
         *,
         lost: str | None = None,
+        any_lake: bool = False,
     ) -> RecoveredTable:
         """Take a table back from its published log, after the lake that owned it was lost for good.
 
-        ``lost`` is that lake's id; without it, the table of any lake is taken. Without a key, it is called as
-        in the lost lake, if it was created there.
+        ``lost`` is that lake's id; with ``any_lake`` instead, whatever lake the table names counts as lost.
+        Without a key, it is called as in the lost lake, if it was created there.
         """
-        path = Key.parse(key) if key is not None else None
-        call = RecoverTable(location=absolute(location), key=path, lost=lost, who=self._lake.author)
+        call = RecoverTable(
+            location=absolute(location),
+            key=Key.parse(key) if key is not None else None,
+            lost=lost,
+            any_lake=any_lake,
+            who=self._lake.author,
+        )
         return self._lake.do(call)
 
     def checkpoint(self, key: str | Key) -> WrittenFile:

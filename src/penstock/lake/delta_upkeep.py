@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lines.line import line_of
@@ -62,7 +63,6 @@ class Upkeep:
             metadata.configuration,
             published=published,
             keep_from=min((max(0, line_of(one).published) for one in kept), default=published),
-            needed=(),  # whoever misses a staged commit that is published finds it in the log
             now_ms=now_ms,
         )
         beside = plan_scratch(place, needed_files(kept, self._tables.read), now_ms=now_ms)
@@ -84,14 +84,19 @@ class Upkeep:
         return content, self._places.at(content.location), published
 
     def _kept(self, content: DeltaTable) -> Iterator[DeltaTable]:
-        """The table as it was at every kept commit of the lake; where it was dropped, as it was then."""
-        assert content.id is not None
-        before: DeltaTable | None = None
+        """The table as it was at every kept commit of the lake; where it was dropped, as it was then.
+
+        And so every other one that was at the same place: one that was released and adopted again, or dropped
+        and recovered, has another id since, and the same files.
+        """
+        before: dict[UUID, DeltaTable] = {}
         for commit in self._kept_commits():
-            found = self._tables.last(commit, content.id)
-            if found is not None and found != before:  # most commits are of other tables
-                yield found
-            before = found
+            ids = {content.id, self._tables.holder(commit, content.location)}
+            for identity in filter(None, ids):
+                found = self._tables.last(commit, identity)
+                if found is not None and found != before.get(identity):  # most commits are of other tables
+                    before[identity] = found
+                    yield found
 
     def _kept_commits(self) -> Iterator[ObjectId]:
         """Every commit that a branch or tag leads to, or one that was there until lately."""

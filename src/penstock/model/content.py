@@ -91,6 +91,11 @@ class DeltaTable(ManagedTable, frozen=True, kw_only=True, tag=2):
     checkpoint_location_history: tuple[str, ...] = ()
     last_checkpoint: str = ""
 
+    @property
+    def is_managed(self) -> bool:
+        """Whether the lake decides its commits. If not, it only points at the table."""
+        return self.state != b""
+
 
 class LanceTable(ManagedTable, frozen=True, kw_only=True, tag=6):
     """A Lance table."""

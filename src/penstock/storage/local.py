@@ -13,9 +13,9 @@ import fcntl
 import os
 import secrets
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
@@ -88,15 +88,13 @@ class LocalBucket(Bucket):
         return await self._do(self._again, partial(self._write, key, data, condition))
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
-        """All are written at the same time under other names, so that the disk has much to do at once; only
-        their links come one after the other."""
-        work = [self._do(self._again, partial(self._write_unfinished, data)) for _, data in items]
-        written = await asyncio.gather(*work, return_exceptions=True)
-        unfinished = [one for one in written if isinstance(one, Path)]
+        """All are written under other names and then flushed, one flush often doing for many; only their
+        links come one after the other."""
+        unfinished: list[Path] = []
         try:
-            for one in written:
-                if isinstance(one, BaseException):
-                    raise one
+            await self._do(
+                self._again, partial(self._write_unfinished, [data for _, data in items], unfinished)
+            )
             link_all = partial(self._link_all, [key for key, _ in items], unfinished)
             return await self._do(self._again, link_all)
         finally:
@@ -178,27 +176,36 @@ class LocalBucket(Bucket):
             return None
 
     def _write(self, key: str, data: bytes, condition: Condition) -> Tag:
-        path = self._root / key
-        unfinished = self._write_unfinished(data)
+        path, unfinished = self._root / key, list[Path]()
         try:
+            self._write_unfinished([data], unfinished)
             self._make(path.parent)
             if condition != "absent":
-                self._rename(unfinished, path, key, condition)
-            elif not self._link_all([key], [unfinished]):
+                self._rename(unfinished[0], path, key, condition)
+            elif not self._link_all([key], unfinished):
                 raise Refused
         finally:
-            unfinished.unlink(missing_ok=True)
+            _unlink(unfinished)
         return _tag(data)
 
-    def _write_unfinished(self, data: bytes) -> Path:
-        """A file with these bytes, on the disk, under a name that nobody else uses."""
+    def _write_unfinished(self, contents: Sequence[bytes], unfinished: MutableSequence[Path]) -> None:
+        """Files with these bytes, on the disk, under names that nobody else uses; ``unfinished`` tells them,
+        also if it fails."""
         self._make(self._unfinished)
-        unfinished = self._unfinished / secrets.token_hex(16)
-        with unfinished.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        return unfinished
+        _unlink(unfinished)
+        unfinished.clear()
+        token = secrets.token_hex(16)
+        with ExitStack() as files:
+            opened = []
+            for number, data in enumerate(contents):
+                path = self._unfinished / f"{token}{number or ''}"
+                file = files.enter_context(path.open("xb"))
+                unfinished.append(path)
+                file.write(data)
+                file.flush()
+                opened.append(file)
+            for file in opened:  # the first flush makes most of the others cheap
+                os.fsync(file.fileno())
 
     def _link_all(self, keys: Sequence[str], unfinished: Sequence[Path]) -> int:
         """Give files their names, in order, until one is taken; say how many have them, durably."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from pathlib import Path
 from uuid import UUID, uuid5
 
@@ -144,9 +144,10 @@ class Disk(LocalBucket):
     def at(self, step: str) -> None:
         """Called before a step: ``write``, ``link …``, and after one: ``linked …``."""
 
-    def _write_unfinished(self, data: bytes) -> Path:
-        self.at("write")
-        return super()._write_unfinished(data)
+    def _write_unfinished(self, contents: Sequence[bytes], unfinished: MutableSequence[Path]) -> None:
+        for _ in contents:
+            self.at("write")
+        super()._write_unfinished(contents, unfinished)
 
     def _link_all(self, keys: Sequence[str], unfinished: Sequence[Path]) -> int:
         for number, (key, file) in enumerate(zip(keys, unfinished, strict=True)):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.log.checksum import check_version, json_checksum, read_checksum, write_checksum
+from penstock.formats.delta.log.checksum import json_checksum, write_checksum
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import DomainMetadata, Txn
 from penstock.formats.delta.protocol.names import ChecksumName, CommitName
@@ -43,7 +41,6 @@ def test_a_checksum_says_what_the_version_comes_to(table: Table) -> None:
     assert [one["domain"] for one in found["domainMetadata"]] == ["d"]
     assert found["protocol"]["writerFeatures"] == ["inCommitTimestamp"]
     assert found["metadata"]["configuration"] == {"delta.enableInCommitTimestamps": "true"}
-    assert check_version(table.files, load_snapshot(table.files))
 
 
 def test_a_checksum_is_never_written_over_another(table: Table) -> None:
@@ -53,48 +50,10 @@ def test_a_checksum_is_never_written_over_another(table: Table) -> None:
     assert (table.root / str(ChecksumName(1))).read_bytes() == b"theirs"
 
 
-def test_a_version_without_a_checksum_is_not_compared(table: Table) -> None:
-    story(table)
-    assert not check_version(table.files, load_snapshot(table.files))
-    assert read_checksum(table.files, 1) is None
-
-
-def test_a_log_that_was_changed_behind_its_checksum_is_found_out(table: Table) -> None:
-    story(table)
-    write_checksum(table.place, load_snapshot(table.files))
-    table.commit(1, commit_info(2001), remove("a"), add("c", size=99), add("d"))
-    with pytest.raises(InvalidLog, match="numFiles, inCommitTimestampOpt differ") as caught:
-        check_version(table.files, load_snapshot(table.files))
-    assert caught.value.details["differing"] == ["numFiles", "inCommitTimestampOpt"]
-    table.commit(0, protocol(), metadata(delta_appendOnly="true"))
-    with pytest.raises(InvalidLog, match=r"tableSizeBytes, .*metadata, protocol, .*setTransactions"):
-        check_version(table.files, load_snapshot(table.files))
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"numFiles":1}'])
-def test_a_checksum_that_cannot_be_understood_is_named(table: Table, data: bytes) -> None:
-    story(table)
-    table.write(str(ChecksumName(1)), data)
-    with pytest.raises(InvalidLog, match=r"0001\.crc .* is no checksum"):
-        check_version(table.files, load_snapshot(table.files))
-
-
-def test_checksums_of_others_may_say_less(table: Table) -> None:
-    story(table)
-    write_checksum(table.place, load_snapshot(table.files))
-    name = str(ChecksumName(1))
-    found = json.loads((table.root / name).read_bytes())
-    for field in ("setTransactions", "domainMetadata", "inCommitTimestampOpt"):
-        del found[field]
-    table.write(name, json.dumps({**found, "txnId": "x", "histogramOpt": None}).encode())
-    assert check_version(table.files, load_snapshot(table.files))
-
-
 def test_readers_do_not_mind_our_checksums(table: Table) -> None:
     write_deltalake(str(table.root), pa.table({"id": [1, 2]}))
     assert write_checksum(table.place, load_snapshot(table.files))
     assert DeltaTable(str(table.root)).version() == 0
-    assert check_version(table.files, load_snapshot(table.files))
     assert (table.root / str(CommitName(0))).exists()
 
 

@@ -30,6 +30,7 @@ from penstock.formats.delta.protocol.lint import (
     check_commit,
 )
 from penstock.formats.delta.protocol.lint_lines import UNREAD_MAX
+from penstock.formats.delta.protocol.lint_metadata import metadata_faults
 from penstock.formats.delta.protocol.paths import PATH_MAX, path_fault
 from penstock.formats.delta.protocol.schema import DEPTH_MAX, parse_schema
 from tests.formats.delta.legal_commits import PREVIOUS_MS, metadata_of, numbered, protocol_of
@@ -220,6 +221,21 @@ def test_a_table_may_begin_without_columns_but_holds_no_file_then_and_never_lose
     assert check_commit(numbered(filled, add), begun) == ()
     (problem,) = check_commit(numbered(empty), msgspec.structs.replace(begun, metadata=filled))
     assert "no columns any more" in problem.reason
+
+
+@pytest.mark.parametrize(
+    ("partitions", "words"),
+    [
+        (("a", "b"), ["every column is a partition column, so that files would have none"]),
+        (("a", "x"), ["the partition column 'x' is not in the schema"]),
+        (("a",), []),
+    ],
+    ids=["all", "one and one that is not there", "one"],
+)
+def test_columns_are_left_for_the_files(partitions: tuple[str, ...], words: list[str]) -> None:
+    text = schema(column("a"), column("b"))
+    metadata = msgspec.structs.replace(metadata_of(("n",)), schema_string=text, partition_columns=partitions)
+    assert list(metadata_faults(metadata, None)) == words
 
 
 def test_a_table_keeps_its_id() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
 from penstock.formats.delta.log.files import LogFile, Overlaid
-from penstock.formats.delta.log.segments import Checkpoint, LogSegment, choose_segment, find_segment
+from penstock.formats.delta.log.segments import Checkpoint, LogSegment, find_segment
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, CommitName
-from tests.formats.delta.logs import UUIDS, Table, add
+from tests.formats.delta.logs import UUIDS, Listed, Table, add
 
 
 def commits(*versions: int) -> list[str]:
@@ -33,7 +33,7 @@ def compacted(first: int, last: int) -> str:
 
 def choose(names: list[str], version: int | None = None, empty: tuple[str, ...] = ()) -> LogSegment:
     listed = [LogFile(LOG + name, 0 if name in empty else 1) for name in sorted(names)]
-    return choose_segment("file:///t", listed, version)
+    return find_segment(Listed(listed), version)
 
 
 def chosen(names: list[str], version: int | None = None) -> tuple[list[str], list[str]]:

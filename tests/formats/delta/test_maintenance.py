@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -15,11 +16,10 @@ from penstock.errors import LogGap, VersionNotFound
 from penstock.formats.delta.lines.line import Declared, Line, Phase, keep, with_line
 from penstock.formats.delta.log import maintenance
 from penstock.formats.delta.log.checkpoint_writing import Written
-from penstock.formats.delta.log.checksum import read_checksum
 from penstock.formats.delta.log.maintenance import Maintenance, checkpoint, checkpoint_interval
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import write_action
-from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, ClassicName, CommitName
+from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, ChecksumName, ClassicName, CommitName
 from penstock.model.clock import now_us
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
@@ -131,9 +131,8 @@ def test_a_table_gets_a_checkpoint_after_as_many_versions_as_it_says(
             looking.after_publish(KEY, content, published)
         time.now_s += 1000
     assert checkpoints(table) == expected
-    last = read_checksum(table.files, expected[-1])
-    assert last is not None
-    assert last.num_files == expected[-1]
+    last = json.loads((table.root / str(ChecksumName(expected[-1]))).read_bytes())
+    assert last["numFiles"] == expected[-1]
 
 
 def test_with_a_checkpoint_goes_what_interrupted_writes_left(

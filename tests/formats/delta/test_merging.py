@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -11,10 +12,10 @@ from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import MergeConflict
 from penstock.formats.delta.lines.line import Terms, held_of, line_of
-from penstock.formats.delta.lines.merging import WINNERS_MAX
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Remove, Txn
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.bring import MergeOptions
+from penstock.kernel.format import Refused
 from penstock.model.commits import CommitMeta
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
@@ -218,12 +219,12 @@ def test_an_old_branch_that_only_appended_merges_however_much_came_meanwhile(own
     owner.commit([add("d1")], branch="dev")
     owner.kernel.transplant([head(owner, "dev")], "main", META)
     owner.commit([add("d2")], branch="dev")
-    for number in range(WINNERS_MAX):
+    for number in range(20):
         owner.commit([add(f"m{number}")])
     merge(owner, "dev", "main")
     latest = owner.line().latest
     assert [one for one in owner.actions(latest) if isinstance(one, Add)] == [add("d2")]
-    assert len(owner.paths()) == WINNERS_MAX + 3
+    assert len(owner.paths()) == 20 + 3
 
 
 # --- conflicts ----------------------------------------------------------------------------------------------
@@ -411,6 +412,14 @@ def test_two_tables_created_under_one_name_do_not_merge(owner: Owner) -> None:
     owner.create(branch="dev")
     owner.create()
     assert "another table" in refused(owner, "dev", "main")
+
+
+def test_a_table_that_was_adopted_again_is_not_said_to_be_at_another_place(owner: Owner) -> None:
+    owner.create()
+    target = owner.content()
+    again = msgspec.structs.replace(target, id=uuid4())
+    with pytest.raises(Refused, match="handed back and adopted again meanwhile"):
+        owner.format.merge(owner.table(), None, again, None)
 
 
 def test_a_drop_lands_where_nobody_changed_the_table_and_conflicts_where_somebody_did(owner: Owner) -> None:

@@ -14,6 +14,7 @@ from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.bring import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
+from penstock.model.merges import MergeMode
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.managed import Owner, add, remove
 
@@ -93,6 +94,158 @@ def test_an_overwrite_of_ones_own_takes_what_the_other_side_has(owner: Owner) ->
     assert owner.paths() == published(owner) == {"d1"}
 
 
+def test_an_emptied_table_is_not_emptied_again_though_its_files_were_others(owner: Owner) -> None:
+    owner.branch("a")
+    owner.branch("b")
+    owner.commit([add("of-b")], branch="b")
+    owner.commit([], branch="a", replaces=())
+    owner.kernel.transplant([head(owner, "a")], "b", META)
+    owner.commit([add("a1")], branch="a")
+    assert owner.paths(branch="b") == set()
+    merge(owner, "b", "a")
+    assert owner.paths(branch="a") == {"a1"}
+
+
+@pytest.mark.parametrize("is_published", [False, True], ids=["held", "forgotten"])
+def test_a_replacement_is_known_after_it_was_merged_as_part_of_a_sum(
+    owner: Owner, is_published: bool
+) -> None:
+    owner.branch("dev")
+    owner.branch("rel")
+    owner.commit([add("d1")], branch="dev", replaces=())
+    owner.kernel.transplant([head(owner, "dev")], "rel", META)
+    compacted: list[Action] = [remove("d1", data_change=False), add("all", data_change=False)]
+    owner.commit(compacted, branch="dev", read_version=2, reads=Reads(files=frozenset({"d1"})))
+    merge(owner, "dev")
+    if is_published:
+        owner.published()
+    owner.commit([add("m1")])
+    if is_published:
+        assert owner.line().published == 2
+    owner.commit([add("r1")], branch="rel")
+    merge(owner, "rel")
+    assert owner.paths() == published(owner) == {"all", "m1", "r1"}
+
+
+def test_emptying_an_empty_table_takes_what_came_elsewhere_once(tmp_path: Path) -> None:
+    owner = Owner(MemoryStore(), tmp_path)
+    owner.create()
+    owner.branch("dev")
+    owner.branch("rel")
+    owner.commit([], branch="dev", replaces=())
+    owner.kernel.transplant([head(owner, "dev")], "rel", META)
+    owner.commit([add("m1")])
+    merge(owner, "dev")
+    assert owner.paths() == set()
+    owner.commit([add("m2")])
+    merge(owner, "rel")
+    assert owner.paths() == published(owner) == {"m2"}
+    owner.close()
+
+
+def test_a_replacement_that_found_nothing_to_take_is_known_too(owner: Owner) -> None:
+    owner.branch("dev")
+    owner.branch("rel")
+    owner.commit([], branch="dev", replaces=())
+    owner.kernel.transplant([head(owner, "dev")], "rel", META)
+    owner.commit([remove("base")], read_version=1)
+    merge(owner, "dev")
+    owner.commit([add("m1")])
+    owner.published()
+    owner.commit([add("m2")])
+    merge(owner, "rel")
+    assert owner.paths() == published(owner) == {"m1", "m2"}
+
+
+def test_an_earlier_overwrite_does_not_take_what_came_after_a_later_one_that_both_sides_have(
+    owner: Owner,
+) -> None:
+    owner.branch("dev")
+    owner.commit([add("d1")], branch="dev", replaces=())
+    owner.commit([add("d2")], branch="dev", replaces=())
+    owner.kernel.transplant([head(owner, "dev")], "main", META)
+    owner.commit([add("m1")])
+    owner.commit([add("d3")], branch="dev")
+    merge(owner, "main", "dev")
+    assert owner.paths(branch="dev") == {"d2", "d3", "m1"}
+
+
+def test_a_file_that_came_after_an_overwrite_is_spared_by_it_wherever_both_are_brought(owner: Owner) -> None:
+    owner.branch("dev")
+    owner.commit([add("d1")], branch="dev", replaces=())
+    owner.commit([add("m1")])
+    owner.kernel.transplant([head(owner)], "dev", META)
+    merge(owner, "main", "dev")
+    owner.commit([add("m2")])
+    merge(owner, "main", "dev")
+    assert {"d1", "m1"} <= owner.paths(branch="dev")
+    merge(owner, "dev")
+    assert owner.paths() == published(owner) == owner.paths(branch="dev")
+
+
+def test_a_replacement_that_came_by_force_is_not_done_again(owner: Owner) -> None:
+    owner.branch("dev")
+    owner.branch("rel")
+    owner.commit([], branch="dev", replaces=())
+    owner.kernel.transplant([head(owner, "dev")], "rel", META)
+    owner.kernel.merge(head(owner, "dev"), "main", META, MergeOptions(default=MergeMode.FORCE))
+    owner.commit([add("m1")])
+    merge(owner, "rel")
+    assert owner.paths() == published(owner) == {"m1"}
+
+
+def test_a_file_that_was_brought_and_compacted_does_not_come_back_however_much_came_since(
+    owner: Owner,
+) -> None:
+    owner.branch("dev")
+    owner.commit([add("d1")], branch="dev")
+    owner.kernel.transplant([head(owner, "dev")], "main", META)
+    compacted: list[Action] = [remove("d1", data_change=False), add("all", data_change=False)]
+    owner.commit(compacted, read_version=2, reads=Reads(files=frozenset({"d1"})))
+    more = {f"m{number}" for number in range(260)}
+    for name in sorted(more):
+        owner.commit([add(name)])
+    owner.commit([add("d2")], branch="dev")
+    merge(owner, "dev")
+    assert owner.paths() == {"base", "all", "d2", *more}
+
+
+# --- what a transplant brings -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["main", "other"])
+def test_a_transplanted_overwrite_takes_what_the_branch_had(owner: Owner, source: str) -> None:
+    owner.branch("dev")
+    owner.branch("other")
+    owner.commit([add("d1")], branch="dev")
+    owner.commit([add("new")], branch=source, replaces=())
+    owner.kernel.transplant([head(owner, source)], "dev", META)
+    assert owner.paths(branch="dev") == {"new"}
+
+
+@pytest.mark.parametrize("source", ["main", "other"])
+def test_a_transplanted_append_comes_after_an_overwrite_of_the_branch(owner: Owner, source: str) -> None:
+    owner.branch("dev")
+    owner.branch("other")
+    owner.commit([add("d1")], branch="dev", replaces=())
+    owner.commit([add("new")], branch=source)
+    owner.kernel.transplant([head(owner, source)], "dev", META)
+    assert owner.paths(branch="dev") == {"d1", "new"}
+
+
+def test_a_transplanted_merge_does_not_pass_for_the_overwrite_that_came_before_it(owner: Owner) -> None:
+    owner.branch("dev")
+    owner.commit([add("m1")], replaces=())
+    owner.commit([add("d1")], branch="dev", replaces=())
+    merge(owner, "main", "dev")
+    owner.kernel.transplant([head(owner, "dev")], "main", META)
+    assert owner.paths() == {"m1"}
+    merge(owner, "main", "dev")
+    assert owner.paths(branch="dev") == {"d1"}
+    merge(owner, "dev")
+    assert owner.paths() == published(owner) == {"d1"}
+
+
 # --- versions that are published and forgotten --------------------------------------------------------------
 
 
@@ -133,6 +286,25 @@ def test_a_forgotten_commit_that_may_have_replaced_files_is_not_taken_for_one_th
     else:
         with pytest.raises(MergeConflict, match="changed on both sides"):
             owner.kernel.transplant([head(owner, "dev")], "x", META)
+
+
+def test_a_merge_that_needs_versions_which_the_log_has_no_more_is_refused_with_a_way_out(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    owner = Owner(store, tmp_path)
+    content = owner.create()
+    owner.branch("dev")
+    owner.commit([add("d1")], branch="dev")
+    owner.commit([add("m1")])
+    owner.published()
+    owner.commit([add("m2")])
+    owner.close()
+    (Path(content.location) / "_delta_log" / f"{1:020}.json").unlink()
+    later = Owner(store, tmp_path)
+    with pytest.raises(MergeConflict, match=r"not in its log any more; to take one side"):
+        merge(later, "dev")
+    later.close()
 
 
 # --- lines that grow by merges alone ------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from penstock.formats.delta.lines.difference import union
 from penstock.formats.delta.lines.line import Terms
 from penstock.formats.delta.lines.net import Net, Step, fold, fold_all, told_by
 from penstock.formats.delta.lines.news import but_replacements_of, news
+from penstock.formats.delta.lines.replacements import Replacement
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from tests.formats.delta.logs import protocol
@@ -18,6 +20,7 @@ from tests.formats.delta.managed import SCHEMA, add, remove
 
 BLIND = Terms(Reads())
 ALL = Terms(Reads(whole_table=True))
+ANEW = Terms(Reads(), ())
 
 
 def steps(*commits: list[Action], terms: Terms = BLIND) -> list[Step]:
@@ -210,10 +213,78 @@ def test_a_difference_rests_on_what_its_commits_read_and_is_strict_if_they_repla
     assert (told.terms, told.is_strict) == (ALL, True)
 
 
-def test_a_replacement_that_came_from_the_other_side_is_none_of_ones_own() -> None:
-    anew = Step(1, (remove("a"), add("b")), Terms(Reads(), ()))
-    assert but_replacements_of([anew], [anew])[0].terms == BLIND
-    assert but_replacements_of([], [anew]) == [anew]
+def replacing(*ids: bytes, is_whole: bool = True) -> tuple[Replacement, ...]:
+    """Replacements of everything."""
+    return tuple(Replacement(one, (), is_whole) for one in ids)
+
+
+def written_anew(*ids: bytes, actions: Sequence[Action], is_whole: bool = True) -> Step:
+    return Step(1, tuple(actions), ANEW, replacements=replacing(*ids, is_whole=is_whole))
+
+
+def test_of_a_replacement_that_both_sides_have_nothing_is_brought() -> None:
+    anew = written_anew(b"1", actions=[remove("a"), add("b")])
+    assert but_replacements_of([anew], [anew], SCHEMA) == ([Step(1, (), BLIND)], [anew])
+
+
+def test_a_replacement_is_told_by_its_id_and_not_by_its_files() -> None:
+    anew = written_anew(b"1", actions=[remove("a"), add("b")])
+    same_files = written_anew(b"2", actions=anew.actions)
+    assert but_replacements_of([same_files], [anew], SCHEMA).steps == [anew]
+    emptied = written_anew(b"1", actions=[])
+    assert but_replacements_of([], [emptied], SCHEMA).steps == [emptied]
+
+
+def test_a_known_replacement_takes_what_its_own_branch_had_before() -> None:
+    anew = written_anew(b"1", actions=[remove("mine"), remove("other"), add("b")])
+    brought, _ = but_replacements_of([anew], [Step(1, (add("mine"),), BLIND), anew], SCHEMA)
+    assert brought[1].actions == (remove("mine"),)
+
+
+def test_a_replacement_before_a_known_one_has_nothing_left_to_take() -> None:
+    first, second = written_anew(b"1", actions=[add("a")]), written_anew(b"2", actions=[remove("a")])
+    brought, known = but_replacements_of([second], [first, second], SCHEMA)
+    assert [step.terms.replaces for step in brought] == [None, None]
+    assert (brought[0].replacements, known) == (first.replacements, [second])
+
+
+def test_a_replacement_before_a_known_one_of_a_part_of_it_lands_only_where_no_file_came() -> None:
+    first = written_anew(b"1", actions=[add("a")])
+    mondays = Replacement(b"2", (Partitions({"day": ("mon",)}),))
+    tuesdays = Replacement(b"3", (Partitions({"day": ("tue",)}),))
+    second = Step(2, (), Terms(Reads(), mondays.partitions), replacements=(mondays,))
+    other = Step(1, (), Terms(Reads(), tuesdays.partitions), replacements=(tuesdays,))
+    assert not but_replacements_of([second], [first, second], SCHEMA).steps[0].is_told
+    assert but_replacements_of([second], [other, second], SCHEMA).steps[0] == other
+
+
+def test_what_else_a_commit_did_that_holds_a_known_replacement_is_brought_where_no_file_came() -> None:
+    there = written_anew(b"1", actions=[remove("a"), add("b")])
+    summed = written_anew(b"1", actions=[remove("a"), add("b"), add("more")], is_whole=False)
+    (step,) = but_replacements_of([there], [summed], SCHEMA).steps
+    assert step.actions == (add("b"), add("more"))
+    assert (step.terms, step.is_told) == (ALL, False)
+
+
+def test_of_several_replacements_in_a_commit_those_are_done_that_are_new() -> None:
+    days = Partitions({"day": ("mon",)}), Partitions({"day": ("tue",)})
+    known, new = Replacement(b"1", days[:1], False), Replacement(b"2", days[1:], False)
+    removes = tuple(remove(day, day) for day in ("mon", "tue", "wed"))
+    both = Step(1, removes, Terms(Reads(), days), replacements=(known, new))
+    (step,) = but_replacements_of([both._replace(replacements=(known,))], [both], SCHEMA).steps
+    assert (step.terms.replaces, step.replacements) == (days[1:], (new,))
+    assert step.actions == (remove("wed", "wed"),)
+
+
+def test_a_replacement_without_an_id_lands_only_where_no_file_came() -> None:
+    (step,) = but_replacements_of([], [Step(1, (add("b"),), ANEW)], SCHEMA).steps
+    assert (step.terms.reads, step.is_told) == (Reads(whole_table=True), False)
+
+
+def test_the_sum_of_commits_has_the_ids_of_all_replacements_in_it() -> None:
+    one, other = written_anew(b"1", actions=[add("a")]), written_anew(b"2", actions=[add("b")])
+    assert fold_all([one, other], SCHEMA).replacements == replacing(b"1", b"2", is_whole=False)
+    assert fold_all([one], SCHEMA).replacements == replacing(b"1")
 
 
 # --- news ---------------------------------------------------------------------------------------------------
@@ -263,13 +334,6 @@ def test_the_union_of_protocols_has_the_features_of_both_and_is_the_first_where_
     assert (both.min_reader_version, both.min_writer_version) == (3, 7)
     assert both.reader_features == ("deletionVectors",)
     assert both.writer_features == ("appendOnly", "deletionVectors", "managedCommits")
-
-
-def test_a_net_change_that_read_a_batch_does_not_count_as_plain_files() -> None:
-    net = Net(adds=(add("a"),))
-    assert net.only_adds
-    terms = Terms(Reads(applications=frozenset({"etl"})))
-    assert not msgspec.structs.replace(net, terms=terms).only_adds
 
 
 def test_what_nobody_can_tell_of_a_commit_makes_its_net_change_strict() -> None:

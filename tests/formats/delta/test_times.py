@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from penstock.formats.delta.errors import InvalidLog, VersionNotFound
 from penstock.formats.delta.log.files import LogFile
-from penstock.formats.delta.log.segments import LogSegment, choose_segment, find_versions
+from penstock.formats.delta.log.segments import LogSegment, find_segment, find_versions
 from penstock.formats.delta.log.snapshot import load_snapshot, replay
-from penstock.formats.delta.log.times import time_of, version_at
+from penstock.formats.delta.log.times import version_at
 from penstock.formats.delta.protocol.actions import Action
 from penstock.formats.delta.protocol.names import ClassicName, CommitName, CompactionName
 from penstock.storage.places import Places
-from tests.formats.delta.logs import Table, add, checkpoint_bytes, commit_info, metadata, protocol
+from tests.formats.delta.logs import Listed, Table, add, checkpoint_bytes, commit_info, metadata, protocol
 
 IN_COMMITS = {"delta_enableInCommitTimestamps": "true"}
 
@@ -60,7 +60,6 @@ def test_times_in_commits_count_and_those_of_files_do_not(table: Table) -> None:
     by_commits(table, 1000, 2000, 3000, 4000)
     found = {time_ms: at(table, time_ms) for time_ms in (1000, 1999, 2000, 3500, 4000)}
     assert found == {1000: 0, 1999: 0, 2000: 1, 3500: 2, 4000: 3}
-    assert time_of(table.files, load_snapshot(table.files), 2) == 3000
 
 
 def test_times_of_files_count_where_commits_have_none(table: Table) -> None:
@@ -70,9 +69,7 @@ def test_times_of_files_count_where_commits_have_none(table: Table) -> None:
 
 def test_a_file_that_is_older_than_the_one_before_is_taken_for_a_little_younger(table: Table) -> None:
     by_files(table, 1000, 700, 1001, 5000)
-    tip = load_snapshot(table.files)
-    assert [time_of(table.files, tip, version) for version in range(4)] == [1000, 1001, 1002, 5000]
-    assert [at(table, time_ms) for time_ms in (1000, 1001, 1002, 4999)] == [0, 1, 2, 2]
+    assert [at(table, time_ms) for time_ms in (1000, 1001, 1002, 4999, 5000)] == [0, 1, 2, 2, 3]
 
 
 def test_times_in_commits_count_from_the_version_on_that_brought_them(table: Table) -> None:
@@ -205,4 +202,4 @@ def test_the_versions_of_a_log_are_those_that_can_be_read(names: list[object], e
     files = listed(*names)
     assert find_versions("t", files) == expected
     for version in expected:
-        assert choose_segment("t", files, version).version == version
+        assert find_segment(Listed(files), version).version == version

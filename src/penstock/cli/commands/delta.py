@@ -45,6 +45,12 @@ def delta(ctx: click.Context) -> None:
 
 # -- in and out --------------------------------------------------------------------------------------------
 
+sole_writer_option = click.option(
+    "--sole-writer",
+    is_flag=True,
+    help="Say that nobody else writes there, for storage that lets files be overwritten.",
+)
+
 
 @delta.command(
     "create",
@@ -61,6 +67,7 @@ $ penstock delta create web.visits page:string seconds:double --location ./lake/
     "--property", "properties", metavar="NAME=VALUE", multiple=True, help="Such as delta.appendOnly=true."
 )
 @click.option("--location", metavar="PATH", help="Where it is to be. [a place of its own in the warehouse]")
+@sole_writer_option
 @branch_option
 @message_option
 @key_option
@@ -72,6 +79,7 @@ def delta_create(
     partition_by: tuple[str, ...],
     properties: tuple[str, ...],
     location: str | None,
+    sole_writer: bool,
     branch: str | None,
     message: str | None,
     idempotency_key: str | None,
@@ -89,21 +97,17 @@ def delta_create(
         if not colon or not name:
             raise click.UsageError(f"{column!r} is not a column; write it as NAME:TYPE")
         fields.append(Field(name=name, type=kind, nullable=True))
-    lake = call.open()
-    table = lake.create_table(
+    made = call.open().delta.create_empty(
         key,
-        schema=StructType(tuple(fields)),
+        StructType(tuple(fields)),
         partition_by=partition_by,
         properties=_properties(properties),
         location=location,
+        sole_writer=sole_writer,
         branch=branch,
         message=message,
         author=call.who,
         idempotency_key=idempotency_key,
-    )
-    found = table.get_commits()
-    made = TableMade(
-        key=table.key, id=found.id, location=found.location, version=0, commit=lake.resolve(table.ref)
     )
     _say_made(call, made, "created")
 
@@ -147,11 +151,7 @@ def delta_release(call: Call, key: str, message: str | None, idempotency_key: st
     shell_complete=complete_key,
     help="What it is to be called in the lake. [the last part of PATH]",
 )
-@click.option(
-    "--sole-writer",
-    is_flag=True,
-    help="Say that nobody else writes there, for storage that lets files be overwritten.",
-)
+@sole_writer_option
 @message_option
 @key_option
 @pass_call
@@ -280,8 +280,10 @@ def delta_checkpoint(call: Call, key: str) -> None:
 
 @delta.command("compact", prints="DeltaFile", examples="$ penstock delta compact web.orders")
 @key_argument
-@click.option("--first", type=int, metavar="VERSION", help="[the one after the newest checkpoint]")
-@click.option("--last", type=int, metavar="VERSION", help="[the newest that is published]")
+@click.option(
+    "--first", type=int, metavar="VERSION", help="Begin with this one. [the one after the newest checkpoint]"
+)
+@click.option("--last", type=int, metavar="VERSION", help="End with this one. [the newest that is published]")
 @pass_call
 def delta_compact(call: Call, key: str, first: int | None, last: int | None) -> None:
     """Write one file that stands in for several published commits of KEY's log."""

@@ -53,7 +53,7 @@ $ penstock delta cat web.orders --where 'amount > 10' --columns day,amount
 )
 @key_argument
 @ref_option
-@click.option("--version", type=int, metavar="VERSION", help="[the latest one]")
+@click.option("--version", type=int, metavar="VERSION", help="The version to show. [the latest one]")
 @click.option("--where", metavar="CONDITION", help="Only rows for which it is true, such as amount > 10.")
 @click.option("--columns", "names", metavar="NAME,...", help="Only these columns.")
 @limit_option(ROWS_LIMIT)

@@ -64,7 +64,7 @@ def delta_recover(
     try:
         for place in paths:
             chosen = key if prefix is None else Key(*Key.parse(prefix), Path(place).absolute().name)
-            found.append(lake.delta.recover(place, chosen, lost=lost))
+            found.append(lake.delta.recover(place, chosen, lost=lost, any_lake=any_lake))
     finally:
         if found:  # also if another one could not be taken back
             _say_recovered(call, found)

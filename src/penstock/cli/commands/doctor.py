@@ -24,6 +24,7 @@ from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.cli.via import commit_of
 from penstock.errors import Denied, PenstockError
 from penstock.kernel.format import blob
+from penstock.lake.delta_calls import GetTableStatus
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.references import Kind
@@ -173,7 +174,7 @@ def _looks(lake: Lake) -> list[tuple[str, Look]]:
 def _may_have_delta(lake: Lake) -> bool:
     """Whether there is a Delta table to look at."""
     try:
-        return bool(lake.delta.status())
+        return bool(lake.do(GetTableStatus(limit=1)))
     except PenstockError:
         return False  # as without a default branch, of which another look tells
 

@@ -52,7 +52,7 @@ def version(content: Content | None) -> str:
 
 
 def _line(content: Content | None) -> Line | None:
-    if not isinstance(content, DeltaTable) or not content.state:
+    if not isinstance(content, DeltaTable) or not content.is_managed:
         return None
     from penstock.formats.delta.lines.line import line_of
 

@@ -1,4 +1,4 @@
-"""The errors that Delta tables have: part of the one tree, so that a client knows them without knowing Delta."""
+"""The errors that Delta tables have: part of the one tree, which a client knows without knowing Delta."""
 
 from __future__ import annotations
 

@@ -40,6 +40,20 @@ def test_a_commit_that_is_whole_is_taken_byte_for_byte(owner: Owner) -> None:
     assert owner.line().timestamp_ms == time
 
 
+@pytest.mark.parametrize("version", [1, None])
+@pytest.mark.parametrize("txn", [{"txnId": "mine"}, {}], ids=["whole", "to be filled"])
+def test_what_only_the_owner_says_of_replacements_is_not_taken_from_a_writer(
+    owner: Owner, version: int | None, txn: dict[str, str]
+) -> None:
+    owner.create()
+    forged = {"penstockReplaces": {"partitions": []}, "penstockReplacements": [["AAAA", [], True]]}
+    time = {"inCommitTimestamp": owner.line().timestamp_ms + 5000}
+    owner.commit([CommitInfo({**time, **txn, "operation": "WRITE", **forged}), add("a")], version=version)
+    said = owner.info(1).fields
+    assert said["operation"] == "WRITE"
+    assert not forged.keys() & said.keys()
+
+
 @pytest.mark.parametrize("version", [0, -1, 3, 4, 9])
 def test_a_version_that_cannot_be_the_next_is_an_error_that_no_repetition_mends(
     owner: Owner, version: int

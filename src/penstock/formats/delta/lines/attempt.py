@@ -19,6 +19,7 @@ from penstock.formats.delta.lines.composing import bounded, first_line, line_id,
 from penstock.formats.delta.lines.line import Blobs, Entry, Held, Line, Terms, Tip, keep, line_of, uuid_of
 from penstock.formats.delta.lines.proposal import Proposal
 from penstock.formats.delta.lines.ratifying import check_files, declared_after, lint
+from penstock.formats.delta.lines.replacements import naming, new_replacements
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.content import DeltaTable
@@ -93,11 +94,13 @@ def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line,
 
 
 def _filled(proposal: Proposal, line: Line, now_ms: int) -> CommitInfo:
-    """The writer's ``commitInfo`` with what it leaves to the owner."""
+    """The writer's ``commitInfo`` with what it leaves to the owner, and without what is not its to say."""
     given, time_ms = proposal.info, max(now_ms, line.timestamp_ms + 1)
+    replacements = new_replacements(bounded(proposal.terms))
+    told = naming(proposal.told, replacements)
     if given is None or given.in_commit_timestamp is None:
-        return proposal.told.at(time_ms)
-    return given if given.transaction_id else proposal.told.at(given.in_commit_timestamp)
+        return told.at(time_ms)
+    return naming(given, replacements) if given.transaction_id else told.at(given.in_commit_timestamp)
 
 
 def _staged(

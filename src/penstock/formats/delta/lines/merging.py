@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.errors import UnsupportedFeature
+from penstock.formats.delta.errors import UnsupportedFeature, VersionNotFound
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.difference import Difference
 from penstock.formats.delta.lines.line import (
@@ -23,17 +23,16 @@ from penstock.formats.delta.lines.line import (
     Declared,
     Line,
     Phase,
-    Read,
     Tip,
     keep,
     line_of,
     with_line,
 )
 from penstock.formats.delta.lines.net import RESTORE, Net, Step, fold, fold_all, told_by
-from penstock.formats.delta.lines.news import but_replacements_of, news
+from penstock.formats.delta.lines.news import but_replacements_of, files_of_known, news
 from penstock.formats.delta.lines.next_versions import WAY_OUT, Extend, NextVersions, seeing_blobs, stamp
 from penstock.formats.delta.lines.ratifying import Known, known
-from penstock.formats.delta.lines.standing import Standing, begin, noted, steps, versions
+from penstock.formats.delta.lines.standing import Standing, begin, noted, parted_at, replacements_since, steps
 from penstock.formats.delta.protocol.actions import Add, Remove, write_action
 from penstock.formats.delta.protocol.conflicts import Conflict, rebase
 from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
@@ -41,8 +40,6 @@ from penstock.formats.delta.protocol.transaction import Transaction, Winner
 from penstock.kernel.format import Applied, Refused, Table
 from penstock.model.content import DeltaTable
 
-WINNERS_MAX: Final = 256
-"""Beyond so many commits, files that are only added are looked up in the table instead of in each of them."""
 MERGED: Final = {"operation": "MERGE BRANCH", "operationParameters": {}}
 
 
@@ -70,7 +67,13 @@ def merge(
     _check_phase(target)
     _check_same(target, source)
     begin(table, target.location, target)
-    return _Merging(table, commits, base, target, source, now_ms, extend).result()
+    lost = ("delta lost", source.location, Tip.of(line_of(source)))
+    try:
+        if lost not in table.notes:
+            return _Merging(table, commits, base, target, source, now_ms, extend).result()
+    except VersionNotFound as problem:
+        table.notes[lost] = problem.message  # at the turn nobody may look for it again
+    raise Refused(f"was changed on both sides, and {table.notes[lost]}; {WAY_OUT}")
 
 
 def restore(
@@ -101,6 +104,7 @@ def restore(
     difference = Standing(table, commits, target, stamp(table, now_ms)).until(wanted)
     is_now = known(table, line.declared)
     net = difference.net(is_now.protocol, is_now.metadata, with_batches=False)
+    net = msgspec.structs.replace(net, replacements=replacements_since(table, commits, line, wanted))
     told = {"operation": RESTORE, "operationParameters": {"version": str(tip.version)}}
     return NextVersions(table, commits, target, line, now_ms, extend, told).all([net])
 
@@ -204,18 +208,21 @@ class _Merging:
         read = self._table.read
         if Tip.of(source).is_on(target, read):
             return Applied(self._target)
-        # What a transplant brings has no base on the target's line: then nothing but its own change may come.
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
+        # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
+        is_repeated = self._table.is_repeated
+        if is_repeated and self._base_tip != Tip.of(target):
+            may_take = False
         if may_take and Tip.of(target).is_on(source, read):
             return Applied(self._source)
-        if may_take and source.fork > target.fork:
+        if may_take and not is_repeated and source.fork > target.fork:
             return self._on_top(self._source, self._target)
         return self._on_top(self._target, self._source)
 
     def _on_top(self, stays: DeltaTable, comes: DeltaTable) -> Applied:
         """One side's line, and the net change of the other as its next version."""
         line = line_of(stays)
-        parted = _parted(line, line_of(comes), self._table.read)
+        parted = parted_at(line, line_of(comes), self._table.read)
         since, nets, mine = self._nets(stays, comes, parted)
         after = max(parted, self._base_tip.version if self._base_tip.is_on(line, self._table.read) else -1)
         standing = Standing(self._table, self._commits, stays, stamp(self._table, self._now_ms))
@@ -223,7 +230,7 @@ class _Merging:
         for net in nets:
             if net.doubtful:
                 net = net.settled(self._live_before(comes, net))
-            landing.append(self._checked(stays, after, since, net, mine, standing))
+            landing.append(self._checked(stays, after, since, net, mine))
         return NextVersions(self._table, self._commits, stays, line, self._now_ms, self._extend, MERGED).all(
             landing, standing
         )
@@ -234,15 +241,16 @@ class _Merging:
         """From which version on a side's commits are to be brought, what they come to, and its commits since
         the lines parted that the other side has by an earlier merge."""
         line = line_of(comes)
-        declared = known(self._table, line.declared)
+        schema_string = known(self._table, line.declared).metadata.schema_string
+        known_to_both: list[Step] = []
         if self._base_tip.is_on(line, self._table.read):
             since = max(parted, self._base_tip.version)
             brought = steps(self._table, self._commits, comes, since, line.latest)
             if any(step.terms.replaces is not None for step in brought):
                 theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
-                brought = but_replacements_of(theirs, brought)
-            known_to_both = steps(self._table, self._commits, comes, parted, since)
-            return since, fold(brought, declared.metadata.schema_string), known_to_both
+                brought, known_to_both = but_replacements_of(theirs, brought, schema_string)
+            known_to_both += steps(self._table, self._commits, comes, parted, since)
+            return since, fold(brought, schema_string), known_to_both
         base = self._base
         assert base is not None  # nothing is on every line
 
@@ -253,24 +261,22 @@ class _Merging:
         key = ("delta difference", comes.location, self._base_tip, Tip.of(line))
         was = known(self._table, line_of(base).declared)
         net = noted(self._table, key, read).net(was.protocol, was.metadata, with_batches=True)
-        schema_string = declared.metadata.schema_string
         theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
-        own = but_replacements_of(theirs, steps(self._table, self._commits, comes, parted, line.latest))
-        folded = fold_all(own, schema_string)
-        return self._base_tip.version, (told_by(net, folded),), []
+        own = steps(self._table, self._commits, comes, parted, line.latest)
+        unrepeated = but_replacements_of(theirs, own, schema_string)
+        net = told_by(net, fold_all(unrepeated.steps, schema_string)).without(files_of_known(unrepeated))
+        # What the base has had is no part of the difference, and does not come with it.
+        before = {one.id for one in replacements_since(self._table, self._commits, line_of(stays), base)}
+        brought_ids = tuple(one for one in net.replacements if one.id not in before)
+        net = msgspec.structs.replace(net, replacements=brought_ids)
+        return self._base_tip.version, (net,), unrepeated.known
 
-    def _checked(
-        self, stays: DeltaTable, after: int, since: int, net: Net, mine: list[Step], standing: Standing
-    ) -> Net:
+    def _checked(self, stays: DeltaTable, after: int, since: int, net: Net, mine: list[Step]) -> Net:
         """A net change that goes with what the other side committed meanwhile, or ``Refused``."""
         line, table = line_of(stays), self._table
         if not net.actions and net.terms.replaces is None:
             return net
         was = self._known_before(stays, after)
-        is_same = was == known(table, line.declared)
-        if net.only_adds and is_same and line.latest - after > WINNERS_MAX:
-            there = standing.live({add.key.path for add in net.adds})
-            return net.without(frozenset(add.key for add in net.adds if add.key.path in there))
         found = news(steps(table, self._commits, stays, after, line.latest), mine, net)
         net = net.without(found.shared)
         transaction = Transaction(
@@ -318,19 +324,6 @@ def _isolation(was: Known, net: Net) -> Isolation:
     )
 
 
-def _parted(one: Line, other: Line, read: Read) -> int:
-    """The last version that two lines share. Both begin with a part of the default branch's."""
-    parted = min(one.fork, other.fork)
-    pairs = zip(
-        versions(one, parted, one.latest, read), versions(other, parted, other.latest, read), strict=False
-    )
-    for (version, mine), (_, theirs) in pairs:
-        if mine is None or theirs is None or (mine.uuid, mine.line) != (theirs.uuid, theirs.line):
-            break
-        parted = version
-    return parted
-
-
 def _refused(conflict: Conflict, net: Net) -> Refused:
     """Both sides, and the way out, where a person has to decide."""
     told = str(conflict).partition("; this transaction read")[0].replace("this transaction", "the other side")
@@ -356,6 +349,11 @@ def _managed(table: Table) -> DeltaTable | None:
 
 
 def _check_same(target: DeltaTable, source: DeltaTable) -> None:
+    if target.id != source.id and target.location == source.location:
+        raise Refused(
+            f"was handed back and adopted again meanwhile ({target.location}), so the sides have no common"
+            " past; keep this one with the mode 'drop', and branch off anew"
+        )
     if target.id != source.id or target.location != source.location:
         raise Refused(
             f"is another table here ({target.location}) than on the other side ({source.location});"

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from penstock.formats.delta.lines.line import Terms
+from penstock.formats.delta.lines.replacements import Replacement, in_sum
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -43,6 +44,8 @@ class Step(NamedTuple):
     is_told: bool = True
     """Whether the terms say if it picked the files that it removed, or replaced whatever there was. If not,
     nobody may land it where files came that it would have removed."""
+    replacements: tuple[Replacement, ...] = ()
+    """The commits that replaced files of which it consists."""
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,17 +67,14 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     """No file may have come meanwhile."""
     there: frozenset[FileKey] = frozenset()
     """Files that it does not bring because they are there, and that it does not replace either."""
+    spared: tuple[Add, ...] = ()
+    """Those of them that it adds."""
+    replacements: tuple[Replacement, ...] = ()
+    """The commits that replaced files of which it consists."""
 
     @property
     def actions(self) -> tuple[Action, ...]:
         return (*self.state, *self.removes, *self.adds, *self.feed)
-
-    @property
-    def only_adds(self) -> bool:
-        """Whether it brings new files, and depends on nothing but that the table is still the same."""
-        rest = (self.state, self.removes, self.feed, self.doubtful)
-        reads = self.terms.reads
-        return not any(rest) and reads == Reads() and self.terms.replaces is None
 
     def without(self, keys: frozenset[FileKey]) -> Net:
         """The rest, where some of its files are what they should be already."""
@@ -83,6 +83,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
             removes=tuple(one for one in self.removes if one.key not in keys),
             adds=tuple(one for one in self.adds if one.key not in keys),
             there=self.there | keys,
+            spared=(*self.spared, *(one for one in self.adds if one.key in keys)),
         )
 
     def settled(self, live: Mapping[str, str | None]) -> Net:
@@ -124,11 +125,13 @@ def _has_feed(step: Step) -> bool | None:
 def told_by(difference: Net, folded: Net) -> Net:
     """A difference that rests on what the commits rest on that led to it.
 
-    If they replaced files it is strict: whether what came meanwhile should go too, a person has to say.
+    If they replaced files it is strict: whether what came meanwhile should go too, a person has to say. Once
+    that has landed, the replacements are there like any others.
     """
+    told = msgspec.structs.replace(difference, replacements=folded.replacements)
     if folded.terms.replaces is None:
-        return msgspec.structs.replace(difference, terms=folded.terms, is_strict=folded.is_strict)
-    return msgspec.structs.replace(difference, is_strict=True)
+        return msgspec.structs.replace(told, terms=folded.terms, is_strict=folded.is_strict)
+    return msgspec.structs.replace(told, is_strict=True)
 
 
 class _Replacement(NamedTuple):
@@ -139,6 +142,7 @@ class _Replacement(NamedTuple):
     removed: dict[FileKey, Remove]
     terms: Terms
     was_written_anew: bool
+    named: tuple[Replacement, ...]
 
     @property
     def victims(self) -> list[FileKey]:
@@ -166,6 +170,7 @@ class _Folding:
         self._terms = Terms(Reads(), changes_data=False)
         self._is_written_anew = False
         self._replacements: list[_Replacement] = []
+        self._named: tuple[Replacement, ...] = ()
         self._is_told = True
         self._is_mixed = False
         """A file with new rows was rewritten, as if there had been none: what is left brings them."""
@@ -184,6 +189,7 @@ class _Folding:
             doubtful=tuple(map(self._telling, self._doubtful.values())),
             after=steps[0].version - 1 if steps else -1,
             is_strict=not self._is_told,
+            replacements=in_sum(self._named) if len(steps) > 1 else self._named,
         )
 
     def _telling(self, action: FileActionT) -> FileActionT:
@@ -192,9 +198,10 @@ class _Folding:
     def _take(self, step: Step) -> None:
         self._is_told &= step.is_told
         if step.terms.replaces is not None:
-            before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew
+            before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew, self._named
             files = [one for one in step.actions if isinstance(one, Add | Remove)]
             self._replacements.append(_Replacement(files, *before))
+        self._named += step.replacements
         region = self._replaced(step.terms.replaces)
         self._rest_on(step.terms)
         for action in step.actions:
@@ -219,6 +226,7 @@ class _Folding:
     def _undo(self, replacement: _Replacement, terms: Terms) -> None:
         """Take a replacement back: elsewhere, nothing is to go because of it."""
         self._terms, self._is_written_anew = replacement.terms, replacement.was_written_anew
+        self._named = replacement.named
         self._removed = {**replacement.removed, **self._removed}
         for key in replacement.victims:
             was = replacement.added.get(key)

@@ -1,7 +1,7 @@
 """What is news: the commits of two sides without those that both have, come by whatever way.
 
 A new file has a name that nobody else gives. So whoever adds the same file has repeated the same change, as a
-transplant or a rebase does, and it is not brought a second time.
+transplant or a rebase does, and it is not brought a second time. Replacements are told by their ids.
 """
 
 from __future__ import annotations
@@ -12,40 +12,113 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.formats.delta.lines.net import Net, Step
+from penstock.formats.delta.lines.replacements import Replacement
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
+from penstock.formats.delta.protocol.transaction import Partitions, Reads, Region
 
 
-def but_replacements_of(theirs: Sequence[Step], steps: Sequence[Step]) -> list[Step]:
+class Unrepeated(NamedTuple):
+    """Commits of a side, without what the other side has."""
+
+    steps: list[Step]
+    known: list[Step]
+    """Replacements that both sides have, as this one has them."""
+
+
+def but_replacements_of(theirs: Sequence[Step], steps: Sequence[Step], schema_string: str) -> Unrepeated:
     """Commits without the replacements that the other side has: done there again, they would take what came
     since.
 
-    They are told by the files that they added; one that added none by those that it removed, if another one
-    removed the same. Such a commit brings no removes but those of files that came with the commits before.
+    They are told by their ids. Of one that is known nothing is brought, but that files go which came with the
+    commits before. Where a commit is the sum of several, what else it did is brought. What cannot be told may
+    only land where no file came meanwhile.
     """
-    added = _keys(theirs, Add)
-    emptied = _keys((one for one in theirs if _empties(one)), Remove)
-    known = [
-        step.terms.replaces is not None
-        and (_keys([step], Remove) <= emptied if _empties(step) else _keys([step], Add) <= added)
-        for step in steps
-    ]
-    return [
-        _without_replacing(step, _keys(steps[:number], Add)) if known[number] else step
-        for number, step in enumerate(steps)
-    ]
+    ids = {one.id for step in theirs for one in step.replacements}
+    in_order = [one for step in steps for one in step.replacements]
+    unrepeated, passed = Unrepeated([], []), 0
+    added, own = _keys(theirs, Add), set[FileKey]()
+    for step in steps:
+        passed += len(step.replacements)
+        repeating = _Repeating(step, ids, in_order[passed:], schema_string)
+        if repeating.is_known:
+            unrepeated.known.append(step)
+        unrepeated.steps.append(repeating.left(added, own))
+        own |= _keys([step], Add)
+    return unrepeated
+
+
+def files_of_known(unrepeated: Unrepeated) -> frozenset[FileKey]:
+    """The files that came with replacements which both sides have, and not once more by another commit."""
+    return frozenset(_keys(unrepeated.known, Add) - _keys(unrepeated.steps, Add))
+
+
+class _Repeating:
+    """A commit, of which some replacements may be known to the other side."""
+
+    def __init__(self, step: Step, ids: set[bytes], later: Sequence[Replacement], schema_string: str) -> None:
+        self._step, self._ids, self._schema_string = step, ids, schema_string
+        every = (*step.replacements, *later)
+        self._new = [one for one in step.replacements if one.id not in ids]
+        self._known_after = {
+            one.id: [other for other in every[number + 1 :] if other.id in ids]
+            for number, one in enumerate(step.replacements)
+        }
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the other side has all of it."""
+        step = self._step
+        is_whole = len(step.replacements) == 1 and step.replacements[0].is_whole
+        return is_whole and not self._new and step.terms.replaces is not None
+
+    def left(self, added: set[FileKey], own: set[FileKey]) -> Step:
+        """What is to be brought of it; ``added`` are files of the other side, ``own`` those that this side
+        had added before."""
+        step = self._step
+        if step.terms.replaces is None:
+            return step
+        if not step.replacements:
+            return _strict(step)
+        # The other side has had a later one: of what that took, nothing is left for an earlier one to take.
+        to_do = [one for one in self._new if not any(map(one.is_in, self._known_after[one.id]))]
+        if len(to_do) == len(step.replacements):
+            return _strict(step) if self._is_mixed(to_do) else step
+        left = self._replacing(to_do, own)
+        if self.is_known:
+            files = (one for one in left.actions if isinstance(one, Remove | CommitInfo))
+            return left._replace(actions=tuple(files))
+        # Files that are not there may hold rows which are, and were rewritten, or else new ones.
+        is_unclear = len(self._new) < len(step.replacements) and not _keys([step], Add) <= added
+        return _strict(left) if is_unclear or self._is_mixed(to_do) else left
+
+    def _is_mixed(self, to_do: Sequence[Replacement]) -> bool:
+        """Whether one that is to be done would take what came after a later one that is known."""
+        return any(
+            one.meets(other, self._schema_string) for one in to_do for other in self._known_after[one.id]
+        )
+
+    def _replacing(self, to_do: Sequence[Replacement], own: set[FileKey]) -> Step:
+        """The commit with some of its replacements, and without the removes that the others found."""
+        step = self._step
+        region = Region(self._schema_string, step.terms.replaces or (Partitions(),))
+        where = tuple(part for one in to_do for part in one.partitions)
+        replaces = None if not to_do else () if any(not one.partitions for one in to_do) else where
+        actions = tuple(
+            one
+            for one in step.actions
+            if not isinstance(one, Remove) or one.key in own or not region.holds(one.partition_values or {})
+        )
+        terms = msgspec.structs.replace(step.terms, replaces=replaces)
+        return step._replace(actions=actions, terms=terms, replacements=tuple(self._new))
+
+
+def _strict(step: Step) -> Step:
+    terms = msgspec.structs.replace(step.terms, reads=Reads(whole_table=True))
+    return step._replace(terms=terms, is_told=False)
 
 
 def _keys(steps: Iterable[Step], kind: type[Add] | type[Remove]) -> set[FileKey]:
     return {one.key for step in steps for one in step.actions if isinstance(one, kind)}
-
-
-def _empties(step: Step) -> bool:
-    return step.terms.replaces is not None and not any(isinstance(one, Add) for one in step.actions)
-
-
-def _without_replacing(step: Step, own: set[FileKey]) -> Step:
-    actions = tuple(one for one in step.actions if not isinstance(one, Remove) or one.key in own)
-    return step._replace(actions=actions, terms=msgspec.structs.replace(step.terms, replaces=None))
 
 
 class News(NamedTuple):

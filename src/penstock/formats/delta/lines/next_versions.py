@@ -14,6 +14,7 @@ from penstock.formats.delta.lines.line import Blobs, Declared, Line, declared_of
 from penstock.formats.delta.lines.net import Net
 from penstock.formats.delta.lines.proposal import engine_info
 from penstock.formats.delta.lines.ratifying import Known, known
+from penstock.formats.delta.lines.replacements import is_too_long, naming
 from penstock.formats.delta.lines.standing import Standing
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -73,19 +74,16 @@ class NextVersions:
         line, table = self._line, self._table
         was = None if line.latest < 0 else known(table, line.declared)
         actions = self._actions(net, was, standing)
-        if not actions:
+        # A replacement that finds nothing to remove is a version nevertheless: it must not be done again.
+        if not actions and not net.replacements:
             return
+        if is_too_long(net.replacements):
+            raise Refused(
+                "was written anew too many times on the other side for one merge; bring fewer commits"
+            )
         line = self._extend(table, self._content, line)
         time_ms = max(self._now_ms, line.timestamp_ms + 1)
-        is_blind = net.terms.reads.nothing and not any(isinstance(one, Remove) for one in actions)
-        info = CommitInfo(
-            {
-                **self._told,
-                "isBlindAppend": is_blind,
-                "engineInfo": engine_info(),
-                "txnId": str(uuid4()),
-            }
-        )
+        info = naming(self._info(net, actions), net.replacements)
         before = State(
             version=line.latest,
             protocol=None if was is None else was.protocol,
@@ -113,18 +111,33 @@ class NextVersions:
         self._line = after
         standing.followed_by(actions)
 
+    def _info(self, net: Net, actions: Iterable[Action]) -> CommitInfo:
+        is_blind = net.terms.reads.nothing and net.terms.replaces is None
+        return CommitInfo(
+            {
+                **self._told,
+                "isBlindAppend": is_blind and not any(isinstance(one, Remove) for one in actions),
+                "engineInfo": engine_info(),
+                "txnId": str(uuid4()),
+            }
+        )
+
     def _actions(self, net: Net, was: Known | None, standing: Standing) -> list[Action]:
         """What the commit says, as the table is now."""
         time_ms = stamp(self._table, self._now_ms)
         added = net.there.union(add.key for add in net.adds)
         replaced = () if net.terms.replaces is None else standing.replaced(net.terms.replaces).removes
         explicit = {remove.key for remove in net.removes}
+        # Where this is repeated, nothing else would tell that these files were not to go.
+        kept = {remove.key for remove in replaced if remove.key in net.there}
+        spared = (one for one in net.spared if one.key in kept)
         return [
             *(one for one in net.state if was is None or one not in (was.protocol, was.metadata)),
             # From now on a file is not needed, and not from when it was removed on its branch.
             *(msgspec.structs.replace(one, deletion_timestamp=time_ms) for one in net.removes),
             *(one for one in replaced if one.key not in added and one.key not in explicit),
             *net.adds,
+            *(msgspec.structs.replace(one, data_change=False) for one in spared),
             *net.feed,
         ]
 

@@ -28,6 +28,7 @@ from penstock.formats.delta.lines.composing import (
 )
 from penstock.formats.delta.lines.line import Blobs, Declared, Line, Tip, declared_of, keep, line_of, unpacked
 from penstock.formats.delta.lines.proposal import Proposal, refused
+from penstock.formats.delta.lines.replacements import naming, new_replacements
 from penstock.formats.delta.lines.replacing import Replaced
 from penstock.formats.delta.owner.ownership import protected_changes
 from penstock.formats.delta.protocol.actions import (
@@ -117,7 +118,8 @@ def _stage(
     table: Table, commits: Commits, content: DeltaTable, line: Line, checked: Checked, now_ms: int
 ) -> Staged | None:
     """Put what will be too large for the kernel to storage, while that may be done."""
-    told = telling(checked.proposal.told, bounded(checked.proposal.terms))
+    terms = bounded(checked.proposal.terms)
+    told = telling(naming(checked.proposal.told, new_replacements(terms)), terms)
     head = first_line(told, max(now_ms, line.timestamp_ms + 1))
     if len(head) > HELD_MAX_BYTES:
         raise InvalidRequest(
@@ -229,14 +231,15 @@ def ratify(
         # What came to be replaced since goes into what is held, and the body stays as it was put.
         more = checked.replaced.lines_since(staged.replaced)
         lines, between = (staged.body, more) if more is not None else (None, b"")
+    terms = bounded(proposal.terms)
     composed: Composed = compose(
         table,
         commits,
         content,
         line,
         lines_of(checked) if lines is None else lines,
-        proposal.terms,
-        proposal.told,
+        terms,
+        naming(proposal.told, new_replacements(terms)),
         now_ms,
         between,
     )

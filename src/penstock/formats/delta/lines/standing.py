@@ -8,16 +8,19 @@ in. Where they cannot be had without storage the request goes round.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
+from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.difference import Difference
 from penstock.formats.delta.lines.line import Entry, Line, Read, Terms, Tip, line_of
 from penstock.formats.delta.lines.net import Step
+from penstock.formats.delta.lines.replacements import Replacement, in_sum, named_in
 from penstock.formats.delta.lines.replacing import Replaced
 from penstock.formats.delta.log.snapshot import Snapshot
-from penstock.formats.delta.protocol.actions import Action, Add, FileKey, Remove
-from penstock.formats.delta.protocol.transaction import Partitions
+from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
+from penstock.formats.delta.protocol.transaction import Partitions, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import encode
@@ -62,9 +65,39 @@ def _noted_step(table: Table, commits: Commits, location: str, version: int, ent
     actions = commits.actions(table, location, version, entry)
     terms = commits.terms(table, location, version, entry)
     removes = any(isinstance(action, Remove) for action in actions)
-    step = Step(version, actions, terms or Terms(), is_told=terms is not None or not removes)
+    is_told = terms is not None or not removes
+    step = Step(version, actions, terms or Terms(), is_told, named_in(last(actions, CommitInfo)))
     table.notes[key] = step
     return step
+
+
+def parted_at(one: Line, other: Line, read: Read) -> int:
+    """The last version that two lines share. Both begin with a part of the default branch's."""
+    parted = min(one.fork, other.fork)
+    pairs = zip(
+        versions(one, parted, one.latest, read), versions(other, parted, other.latest, read), strict=False
+    )
+    for (version, mine), (_, theirs) in pairs:
+        if mine is None or theirs is None or (mine.uuid, mine.line) != (theirs.uuid, theirs.line):
+            break
+        parted = version
+    return parted
+
+
+def replacements_since(
+    table: Table, commits: Commits, line: Line, wanted: DeltaTable
+) -> tuple[Replacement, ...]:
+    """The replacements that a wanted state rests on, and a line does not have: they come with the state."""
+    there = line_of(wanted)
+    parted = parted_at(line, there, table.read)
+
+    def read() -> tuple[Replacement, ...]:
+        with suppress(VersionNotFound):  # a state can be taken also where nobody knows how it came about
+            since = steps(table, commits, wanted, parted, there.latest)
+            return in_sum([one for step in since for one in step.replacements])
+        return ()
+
+    return noted(table, ("delta replacements", wanted.location, Tip.of(there), parted), read)
 
 
 def begin(table: Table, location: str, content: DeltaTable | None) -> None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from hashlib import md5
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.log.files import TableFiles
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 from penstock.formats.delta.protocol.names import ChecksumName
@@ -75,45 +73,6 @@ def write_checksum(place: Place, snapshot: Snapshot, totals: FileTotals | None =
     return place.create(str(ChecksumName(snapshot.version)), msgspec.json.encode(checksum))
 
 
-def read_checksum(files: TableFiles, version: int) -> Checksum | None:
-    """The checksum of a version, ``None`` if it has none. ``InvalidLog`` if it cannot be understood."""
-    name = str(ChecksumName(version))
-    (data,) = files.read([name])
-    if data is None:
-        return None
-    try:
-        return _DECODER.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
-        raise InvalidLog(
-            f"{name} of the table {files.url} is no checksum: {problem}\n"
-            "  Nothing else needs it: it may be deleted.",
-            table=files.url,
-            file=name,
-        ) from None
-
-
-def check_version(files: TableFiles, snapshot: Snapshot) -> bool:
-    """Compare a version with its checksum, if it has one; say whether it has.
-
-    ``InvalidLog`` names every total that differs: then a file of the log is not what it was.
-    """
-    theirs = read_checksum(files, snapshot.version)
-    if theirs is None:
-        return False
-    ours = sum_up(snapshot, count_files(snapshot))
-    wrong = [one.encode_name for one in msgspec.structs.fields(Checksum) if _differ(one.name, ours, theirs)]
-    if wrong:
-        raise InvalidLog(
-            f"version {snapshot.version} of {snapshot.table} is not what its checksum says: "
-            f"{', '.join(wrong)} differ\n"
-            "  A file of its log was changed, or is missing: compare it with a backup.",
-            table=snapshot.table,
-            version=snapshot.version,
-            differing=wrong,
-        )
-    return True
-
-
 def json_checksum(value: Mapping[str, Any]) -> str:
     """The hash of a JSON object, however it is written down; a ``checksum`` in it does not count."""
     counted = {name: one for name, one in value.items() if name != "checksum"}
@@ -121,28 +80,6 @@ def json_checksum(value: Mapping[str, Any]) -> str:
     return md5(
         ",".join(f"{path}={text}" for path, text in leaves).encode(), usedforsecurity=False
     ).hexdigest()
-
-
-_DECODER: Final = msgspec.json.Decoder(Checksum)
-
-
-def _differ(field: str, ours: Checksum, theirs: Checksum) -> bool:
-    left, right = getattr(ours, field), getattr(theirs, field)
-    if field in {"set_transactions", "domain_metadata"}:
-        # Other writers may leave them out, and old transactions too.
-        return right is not None and not set(right) <= set(left)
-    if field == "in_commit_timestamp_opt":
-        return left is not None and right is not None and left != right
-    if field == "protocol":
-        return _features(left) != _features(right)
-    return bool(left != right)
-
-
-def _features(protocol: Protocol) -> tuple[object, ...]:
-    """A protocol, whatever the order of its features."""
-    features = (protocol.reader_features, protocol.writer_features)
-    versions = (protocol.min_reader_version, protocol.min_writer_version)
-    return (*versions, *(frozenset(one or ()) for one in features))
 
 
 def _leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:

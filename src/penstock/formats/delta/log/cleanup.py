@@ -2,13 +2,13 @@
 
 Old files go up to a checkpoint of a published version, which stays with its commit and all after it, so that
 readers who only list the log still find the table. Commits that lost, or that are published under their own
-name by now, go when no attempt can still be under way. What a retained commit of the lake needs is kept,
-however old it is: who asks says from which version on, and which files by their names.
+name by now, go when no attempt can still be under way: whoever misses one that is published finds it in the
+log. What a retained commit of the lake needs is kept, however old: who asks says from which version on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -56,16 +56,14 @@ def plan_cleanup(
     *,
     published: int,
     keep_from: int,
-    needed: Collection[str],
     now_ms: int,
     grace_ms: int = GRACE_MS,
 ) -> Cleanup:
     """What may be deleted of the log at a place. Nothing is: ``place.delete`` does it, with the names.
 
     ``published`` is the version up to which all commits are known to be in the log, ``keep_from`` the oldest
-    version that must stay readable, ``needed`` the files that a line still reads by their names.
-    ``InvalidLog`` if the checkpoint that would be the first cannot be read, ``InvalidRequest`` if the table's
-    retention cannot be understood.
+    version that must stay readable. ``InvalidLog`` if the checkpoint that would be the first cannot be read,
+    ``InvalidRequest`` if the table's retention cannot be understood.
     """
     listed = place.list(LOG)
     checkpoint = _cut(place.url, listed, properties, min(published, keep_from), now_ms)
@@ -74,7 +72,7 @@ def plan_cleanup(
         # What stands in for all that goes is read as a whole first: there is no other copy.
         count_files(load_snapshot(PlaceFiles(place), checkpoint.version))
     old_us = (now_ms - grace_ms) * 1000
-    found = [entry for entry in (*older, *_superseded(listed, published, old_us)) if entry.key not in needed]
+    found = [*older, *_superseded(listed, published, old_us)]
     gone = {entry.key for entry in found}
     found += _unnamed_sidecars(place, [entry for entry in listed if entry.key not in gone], old_us)
     return Cleanup(

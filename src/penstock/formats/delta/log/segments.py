@@ -69,11 +69,6 @@ def find_segment(files: TableFiles, version: int | None = None) -> LogSegment:
     return _Listing(files.url, files.list("")).segment(version)
 
 
-def choose_segment(table: str, listed: Iterable[LogFile], version: int | None = None) -> LogSegment:
-    """As ``find_segment``, from a listing of the whole log."""
-    return _Listing(table, listed).segment(version)
-
-
 def find_versions(table: str, listed: Iterable[LogFile]) -> range:
     """The versions that a log can show, from a listing of the whole of it: it may begin at a checkpoint.
 

@@ -8,7 +8,6 @@ each time its files are asked for. So a table with a million files never stands 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -207,7 +206,7 @@ class _Tail:
         """Take a commit, or a compaction."""
         for raw, action in _actions_backwards(self._table, name, data):
             if isinstance(action, Add | Remove):
-                key = _digest(action.key)
+                key = action.key.digest
                 if key not in self._seen:
                     self._seen.add(key)
                     self._lines[type(action)].add(raw)
@@ -234,7 +233,7 @@ class _Tail:
                 lines.add(raw)
             for raw in older._lines[kind]:
                 action = parse_action(raw)
-                if isinstance(action, Add | Remove) and _digest(action.key) not in self._seen:
+                if isinstance(action, Add | Remove) and action.key.digest not in self._seen:
                     lines.add(raw)
         return both
 
@@ -259,7 +258,7 @@ class _Tail:
                 self.in_commit_timestamp = action.in_commit_timestamp
 
     def has_seen(self, key: FileKey) -> bool:
-        return _digest(key) in self._seen
+        return key.digest in self._seen
 
     def paths(self) -> Iterator[str]:
         """The decoded paths of all files that it is about."""
@@ -326,12 +325,6 @@ def _actions_backwards(table: str, name: str, data: bytes) -> Iterator[tuple[byt
             if action is not None:
                 yield raw, action
         end = start - 1
-
-
-def _digest(key: FileKey) -> bytes:
-    """A key in few bytes: there may be a million."""
-    text = key.path if key.vector is None else f"{key.path}\0{key.vector}"
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _check_readable(table: str, protocol: Protocol, metadata: Metadata) -> None:

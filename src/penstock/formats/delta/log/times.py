@@ -9,17 +9,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, TableNotFound, VersionNotFound
 from penstock.formats.delta.log.files import TableFiles
 from penstock.formats.delta.log.segments import find_versions
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit
+from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION
 from penstock.formats.delta.protocol.names import CommitName, parse_name
-
-ENABLEMENT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
-ENABLEMENT_TIMESTAMP: Final = "delta.inCommitTimestampEnablementTimestamp"
 
 
 def version_at(
@@ -39,18 +37,6 @@ def version_at(
     else:
         versions = range(first, last + 1 if times.start is None else times.start.version)
     return versions[bisect_right(versions, timestamp_ms, key=times.of) - 1]
-
-
-def time_of(files: TableFiles, tip: Snapshot, version: int, ratified: Mapping[int, int] | None = None) -> int:
-    """When a version was made, in ms. ``VersionNotFound`` if the log does not reach back to it."""
-    times = _Times(files, tip, ratified or {})
-    if not times.first <= version <= tip.version:
-        raise VersionNotFound(
-            f"{tip.table} has no version {version}: there are {times.first} to {tip.version}",
-            table=tip.table,
-            version=version,
-        )
-    return times.of(version)
 
 
 class _Start(NamedTuple):
@@ -111,14 +97,14 @@ class _Times:
 def _start(tip: Snapshot) -> _Start | None:
     if not tip.has_in_commit_timestamps:
         return None
-    version, timestamp = (tip.properties.get(name) for name in (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP))
+    version, timestamp = (tip.properties.get(name) for name in (ENABLED_VERSION, ENABLED_TIMESTAMP))
     if version is None or timestamp is None:
         return _Start(0, 0)
     try:
         return _Start(int(version), int(timestamp))
     except ValueError:
         raise InvalidLog(
-            f"the properties {ENABLEMENT_VERSION} and {ENABLEMENT_TIMESTAMP} of {tip.table} are no numbers",
+            f"the properties {ENABLED_VERSION} and {ENABLED_TIMESTAMP} of {tip.table} are no numbers",
             table=tip.table,
             version=tip.version,
         ) from None

@@ -328,9 +328,9 @@ class DeltaOwner:
 
     # -- all of them -----------------------------------------------------------------------------------
 
-    def catch_up(self) -> int:
+    def catch_up(self, is_wanted: Callable[[], bool] = lambda: True) -> int:
         """Finish and publish what earlier processes did not. See ``Overview.catch_up``."""
-        return self._overview.catch_up()
+        return self._overview.catch_up(is_wanted)
 
     def status(self, key: Key | None = None) -> tuple[Status, ...]:
         """How far tables are published. See ``Overview.status``."""

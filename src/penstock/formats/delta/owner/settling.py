@@ -14,7 +14,6 @@ from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.intents import Settle, change
 from penstock.formats.delta.lines.line import Phase, line_of
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of
 from penstock.formats.delta.owner.tables import Asked, Tables, line_at
 from penstock.formats.delta.protocol.names import (
@@ -26,6 +25,7 @@ from penstock.formats.delta.protocol.names import (
     before_version,
     parse_name,
 )
+from penstock.formats.delta.publishing.naming import named_owner
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.model.commits import CommitMeta
 from penstock.model.content import DeltaTable
@@ -99,8 +99,7 @@ class Settling:
 
     def _is_named(self, place: Place, content: DeltaTable) -> bool:
         """Whether a log whose promised commit was cleaned up went on from it: then its table says so."""
-        snapshot = load_snapshot(PlaceFiles(place))
-        owner = owner_of(snapshot.protocol, snapshot.metadata, place.url)
+        owner = named_owner(place)
         return owner is not None and self._identity.owns(owner) and owner.table == content.id
 
     def _put(self, place: Place, name: str, data: bytes) -> bool:

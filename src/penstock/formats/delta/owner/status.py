@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 
 import msgspec
 
 from penstock.errors import PenstockError, ReferenceNotFound
-from penstock.formats.delta.errors import ForeignCommit
+from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.lines.line import Line, Phase, line_of
 from penstock.formats.delta.owner.handover import Handover
 from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of_line
@@ -56,14 +57,15 @@ class Overview:
         self._tables, self._places, self._publisher = tables, places, publisher
         self._handover, self._identity = handover, identity
 
-    def catch_up(self) -> int:
+    def catch_up(self, is_wanted: Callable[[], bool] = lambda: True) -> int:
         """Finish what earlier processes began, and have published what they did not; say of how many tables.
 
-        What stands against one table is logged, and keeps no other from going on.
+        What stands against one table is logged, and keeps no other from going on. Ends before the next table
+        once it is not wanted any more; then nothing is logged, either.
         """
         told = 0
-        for key, content in self._all():
-            with self._logged(key, content):
+        for key, content in takewhile(lambda _: is_wanted(), self._all()):
+            with self._logged(key, content, is_wanted):
                 line = line_of(content)
                 if not self._owns(content, line):
                     continue
@@ -71,19 +73,20 @@ class Overview:
                 if found is not None and line.latest > line.published:
                     self._publisher.told(key, found, is_default=True)
                     told += 1
-        for key, content in self._all_dropped():
-            with self._logged(key, content):
+        for key, content in takewhile(lambda _: is_wanted(), self._all_dropped()):
+            with self._logged(key, content, is_wanted):
                 if self._is_unfinished(content):
                     self._publisher.told(key, content, is_default=True)
                     told += 1
         return told
 
     @contextmanager
-    def _logged(self, key: Key, content: DeltaTable) -> Iterator[None]:
+    def _logged(self, key: Key, content: DeltaTable, is_wanted: Callable[[], bool]) -> Iterator[None]:
         try:
             yield
         except PenstockError as problem:
-            logger.warning("'%s' at %s waits: %s", key, content.location, problem.message)
+            if is_wanted():
+                logger.warning("'%s' at %s waits: %s", key, content.location, problem.message)
 
     def _is_unfinished(self, content: DeltaTable) -> bool:
         """Whether a dropped table has versions that are not in its log, and the log is there to go on with.
@@ -99,7 +102,7 @@ class Overview:
             return False  # whoever wrote it, nothing is left to be written: most are answered so
         try:
             published = self._publisher.look(content)
-        except ForeignCommit:
+        except (ForeignCommit, InvalidLog):
             return False
         if published == line.fork:
             return False
@@ -119,10 +122,14 @@ class Overview:
                 yield from self._tables.all(head)
 
     def _all_dropped(self) -> Iterator[tuple[Key, DeltaTable]]:
+        """But for those whose place has become another table's: its log is that one's."""
         with suppress(ReferenceNotFound):
             head = self._tables.head()
-            if head != NO_COMMIT:
-                yield from self._tables.all_dropped(head)
+            if head == NO_COMMIT:
+                return
+            for key, content in self._tables.all_dropped(head):
+                if self._tables.holder(head, content.location) in (None, content.id):
+                    yield key, content
 
     def _status(self, key: Key, content: DeltaTable) -> Status:
         line, identity = line_at(content)

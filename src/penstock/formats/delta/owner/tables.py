@@ -13,7 +13,7 @@ from penstock.kernel.batch import Outcome
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import LEDGER, find_table, last_content, whereabouts
+from penstock.kernel.ledger import LEDGER, find_table, holder, is_entangled, last_content, whereabouts
 from penstock.kernel.state import prefix_end
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, DeltaTable, decode_content
@@ -116,6 +116,14 @@ class Tables:
             content = decode_content(found.dropped)
             if isinstance(content, DeltaTable) and content.state:
                 yield Key.decode(found.key), content
+
+    def holder(self, commit: ObjectId, location: str) -> UUID | None:
+        """The table that came to a location last, whether it is still there or not."""
+        return holder(self._look(commit), location)
+
+    def is_entangled(self, commit: ObjectId, location: str) -> bool:
+        """Whether a table lies above a location or below it, at a commit."""
+        return is_entangled(self._look(commit), location)
 
     def _identities(self, commit: ObjectId) -> Iterator[UUID]:
         for stored, _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -35,6 +36,12 @@ class FileKey(NamedTuple):
     """Decoded, so that two spellings of one address are one file."""
     vector: str | None = None
     """The identity of the deletion vector: the same file with another vector is another logical file."""
+
+    @property
+    def digest(self) -> bytes:
+        """The key in few bytes: there may be a million."""
+        text = self.path if self.vector is None else f"{self.path}\0{self.vector}"
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):

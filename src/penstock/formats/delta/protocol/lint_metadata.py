@@ -66,7 +66,7 @@ def _partition_faults(schema: StructType, columns: tuple[str, ...]) -> Iterator[
             yield f"the partition column '{name}' is not in the schema"
         elif not isinstance(field.type, str):
             yield f"the partition column '{name}' is of a type that holds others"
-    if schema.fields and len(set(columns)) == len(schema.fields):
+    if schema.fields and set(columns) >= {field.name for field in schema.fields}:
         yield "every column is a partition column, so that files would have none"
 
 

@@ -7,11 +7,12 @@ from typing import Final
 from urllib.parse import unquote
 
 from penstock.formats.delta.protocol.names import LOG
+from penstock.storage.places import SCRATCH
 
 PATH_MAX: Final = 4096
 """Characters of an address; file systems take no more either."""
 
-_NOT_FOR_DATA: Final = frozenset({LOG.rstrip("/"), "_penstock"})
+_NOT_FOR_DATA: Final = frozenset({LOG.rstrip("/"), SCRATCH})
 """Folders of a table, be it this one or one below it, for what is no data."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _ROOT: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*:)?/*")

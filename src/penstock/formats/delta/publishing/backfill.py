@@ -11,6 +11,7 @@ processes. What keeps them from doing harm:
 By 1, the newest version in the log that has the right bytes tells that all before it were right when they
 were published. So whoever does not know how far a log is published looks at one file. What is missing before
 the first file of a log, or behind a checkpoint, was published once and cleaned up: it is not written again.
+Where there is no such file, nothing tells that it is the table's log, but what the log itself says.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ FRUITLESS_MAX: Final = 3
 
 Progress = Callable[[int, int], None]
 """Told how far the log is published by now, and how many of those versions were written here."""
+Check = Callable[[Place, DeltaTable], None]
+"""Raises unless a log is the table's."""
 Guard = Callable[[], None]
 """Called before every write where storage itself keeps nobody apart; raises if another may be writing."""
 
@@ -57,17 +60,21 @@ class Looked(NamedTuple):
     """The first file after that which is not what was ratified."""
 
 
-def look(place: Place, content: DeltaTable, read: Read) -> Looked:
+def look(place: Place, content: DeltaTable, read: Read, check: Check) -> Looked:
     """How far a table's log is published, by looking at it. Versions that the line does not have are ignored.
 
+    ``check`` is asked where no version tells that the log is the table's. Raises what that does, and
     ``InvalidLog`` if bytes that are needed to compare are gone.
     """
     line = line_of(content)
     listed = _list(place, line.published, line.fork)
     if not listed.commits:
         # A line that somebody held on to for so long that the log begins behind it has nothing to publish.
-        begins_behind = listed.is_past and not _has(place, line.published)
-        return Looked(line.fork if begins_behind else line.published)
+        if listed.is_past and not _has(place, line.published):
+            return Looked(line.fork)
+        if line.published >= 0 or not listed.is_empty:
+            check(place, content)
+        return Looked(line.published)
     entries = [one for one in line.since(line.published, read) if one[0] in listed.commits]
     end = _end_of_run(listed.commits)
     sizes_fit = all(listed.commits[version] == entry.size for version, entry in entries)
@@ -215,6 +222,8 @@ class _Listed(NamedTuple):
     """Published versions, in order, with their sizes."""
     is_past: bool
     """Whether the log goes on after the last version that was asked for, and has a checkpoint there."""
+    is_empty: bool
+    """Whether there is nothing at all."""
 
 
 def _list(place: Place, after: int, last: int) -> _Listed:
@@ -222,7 +231,9 @@ def _list(place: Place, after: int, last: int) -> _Listed:
     start = str(CommitName(after)) if after >= 0 else START_OF_VERSIONS
     commits: dict[int, int] = {}
     goes_on = has_checkpoint = False
+    is_empty = True
     for entry in place.list(LOG, start, END_OF_VERSIONS):
+        is_empty = False
         match parse_name(entry.key):
             case CommitName(version) if version <= last:
                 commits[version] = entry.size
@@ -230,7 +241,7 @@ def _list(place: Place, after: int, last: int) -> _Listed:
                 goes_on = True
             case ClassicName(version) | PartName(version) | UuidName(version) if version >= last:
                 has_checkpoint = has_checkpoint or entry.size > 0
-    return _Listed(commits, goes_on and has_checkpoint)
+    return _Listed(commits, goes_on and has_checkpoint, is_empty)
 
 
 def _has(place: Place, version: int) -> bool:

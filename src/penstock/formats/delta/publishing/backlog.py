@@ -143,13 +143,18 @@ class Backlog:
 
     @contextmanager
     def turn(self, id: JobId) -> Iterator[Job]:  # noqa: A002
-        """A job for this thread alone."""
+        """A job for this thread alone. ``Unavailable`` if another has it that does not end, after closing."""
         with self.changed:
             job = self.job(id)
             job.waiting += 1
-            self.changed.wait_for(lambda: not job.is_taken)
-            job.waiting -= 1
-            job.is_taken = True
+            try:
+                self.changed.wait_for(lambda: not job.is_taken or self.is_closed)
+                if job.is_taken:
+                    raise Unavailable("the lake is closed, and the table is still being published")
+                job.is_taken = True
+            finally:
+                job.waiting -= 1
+                self.forget_idle(job)
         try:
             yield job
         finally:

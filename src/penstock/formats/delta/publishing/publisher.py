@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -25,6 +25,7 @@ from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import Guard, backfill, look
 from penstock.formats.delta.publishing.backlog import UNKNOWN, Backlog, Job, Told
 from penstock.formats.delta.publishing.line_files import LineFiles
+from penstock.formats.delta.publishing.naming import check_named
 from penstock.formats.delta.publishing.reading import Fetch, Reading
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
@@ -221,7 +222,8 @@ class Publisher:
         entries = list(takewhile(lambda one: one[0] <= end, line.since(after, self._read)))
         published = line.published
         if any(not entry.line for _, entry in entries):
-            published = self._look(content, published)
+            with suppress(ForeignCommit):  # of a log that is another's no file is named
+                published = self._look(content, published)
         in_log = [version for version, entry in entries if not entry.line and version <= published]
         names = {version: str(CommitName(version)) for version in in_log}
         return names | self._files.have(content, [one for one in entries if one[0] not in names])
@@ -265,7 +267,8 @@ class Publisher:
                 done = self._publish(job, told.content)
         except ManagedElsewhere:
             with self._changed:
-                job.told = job.problem = None
+                if job.told is told:  # what came meanwhile may be the lake's again
+                    job.told = job.problem = None
             return
         except PenstockError as problem:
             self._report(job, problem)
@@ -309,7 +312,7 @@ class Publisher:
         known = max(self.published(_id(content)), line.published)
         if known >= line.fork:
             return known
-        found = look(self._places.at(content.location), content, self._read)
+        found = look(self._places.at(content.location), content, self._read, self._check_named)
         with self._changed:
             job = self._backlog.job((_id(content), b""))
             self._backlog.reached(job, found.published)
@@ -318,6 +321,11 @@ class Publisher:
         if found.problem is not None and known < goal:
             raise found.problem
         return known
+
+    def _check_named(self, place: Place, content: DeltaTable) -> None:
+        """What a log names, matters once it is known for whom it is published. A promise is not named yet."""
+        if self._identity is not None and line_of(content).phase is not Phase.ADOPTING:
+            check_named(place, content)
 
     def _done(self, job: Job, told: Told, before: int) -> None:
         """Tell what is published by now, if it is more than before."""
