@@ -28,6 +28,8 @@ from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused,
 
 LOCKS: Final = 64
 THREADS_MAX: Final = 16
+WRITERS: Final = 4
+"""So many threads write files that are to appear together."""
 PAGE: Final = 500
 SECOND_US: Final = 1_000_000
 TICK_US: Final = 10_000
@@ -88,17 +90,25 @@ class LocalBucket(Bucket):
         return await self._do(self._again, partial(self._write, key, data, condition))
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
-        """All are written under other names and then flushed, one flush often doing for many; only their
-        links come one after the other."""
-        unfinished: list[Path] = []
+        """All are written under other names, by a few threads, and then flushed, one flush often doing for
+        many; only their links come one after the other."""
+        written: list[list[Path]] = [[] for _ in range(min(WRITERS, len(items)))]
+        contents = [data for _, data in items]
+        work = [
+            partial(self._write_unfinished, contents[start :: len(written)], unfinished)
+            for start, unfinished in enumerate(written)
+        ]
         try:
-            await self._do(
-                self._again, partial(self._write_unfinished, [data for _, data in items], unfinished)
-            )
+            for done in await asyncio.gather(
+                *(self._do(self._again, one) for one in work), return_exceptions=True
+            ):
+                if isinstance(done, BaseException):
+                    raise done
+            unfinished = [written[n % len(written)][n // len(written)] for n in range(len(items))]
             link_all = partial(self._link_all, [key for key, _ in items], unfinished)
             return await self._do(self._again, link_all)
         finally:
-            await self._do(_unlink, unfinished)
+            await self._do(_unlink, [path for each in written for path in each])
 
     async def delete(self, keys: Sequence[str]) -> None:
         work = [partial(self._remove, keys[start::THREADS_MAX]) for start in range(THREADS_MAX)]
