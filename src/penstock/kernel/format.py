@@ -152,7 +152,7 @@ class Format:
         applied = Applied(table.content)
         for intent in intents:
             change = Change(table.key, self.name, intent)
-            read = _reading(table.read, applied.blobs)
+            read = reading(table.read, applied.blobs)
             step = self.apply(table._replace(content=applied.content, read=read), change, None)
             applied = Applied(step.content, {**applied.blobs, **step.blobs})
         return applied
@@ -181,7 +181,7 @@ class Format:
         return None
 
 
-def _reading(
+def reading(
     read: Callable[[ObjectId], bytes], blobs: Mapping[ObjectId, bytes]
 ) -> Callable[[ObjectId], bytes]:
     """Reads kernel objects, also some that are not stored yet."""

@@ -38,7 +38,6 @@ class DeltaParts:
         self.publisher = Publisher(
             self.places,
             read,
-            wait_s=kernel.settings.publish_wait_s,
             meter=kernel.meter,
             clock=kernel.clock,
             leases=Leases(kernel.store),

@@ -154,12 +154,12 @@ def test_k12_who_would_change_a_log_can_ask_whose_it_is(
     copy, _ = copied
     content = copy.content("t")
     with pytest.raises(ManagedElsewhere, match="can only be read here"):
-        copy.owner.check_owned(content)
+        copy.publisher.check_owned(content)
     with pytest.raises(ManagedElsewhere):
         copy.publisher.look(content)
     assert "belongs to lake lake-1" in copy.owner.status()[0].alarm
     with opened(store) as lake:
-        lake.owner.check_owned(content)
+        lake.publisher.check_owned(content)
         assert lake.publisher.look(content) == 0
 
 

@@ -176,7 +176,7 @@ def test_a_foreign_file_keeps_no_other_table_waiting(tmp_path: Path, places: Pla
     assert not publisher.wait(ID, 1, WAIT_S)
     publisher.told(Key.parse("sales.good"), ratify(good, 2), is_default=True)
     assert publisher.wait(other, 1, WAIT_S)
-    publisher.told(KEY, ratify(bad, 1), is_default=True)
+    publisher.told(KEY, last := ratify(bad, 1), is_default=True)
     publisher.told(Key.parse("sales.good"), ratify(good, 1), is_default=True)
     assert publisher.wait(other, 2, WAIT_S)
     assert meter.snapshot().count(metrics.DELTA_PUBLISH_ERRORS) == 1, "nothing is tried in vain"
@@ -184,7 +184,7 @@ def test_a_foreign_file_keeps_no_other_table_waiting(tmp_path: Path, places: Pla
     assert bad.log() == {0: b"theirs"}
 
     bad.place.delete([str(CommitName(0))])
-    publisher.poke(ID)
+    publisher.publish(last)
     assert publisher.wait(ID, 2, WAIT_S)
     assert publisher.backlog() == ()
     publisher.close(WAIT_S)
@@ -311,10 +311,10 @@ def test_a_table_that_is_being_adopted_is_published_by_its_adopter_alone(
 def test_a_table_that_is_released_is_published_to_its_end(on_disk: Ratified, places: Places) -> None:
     ratify(on_disk, 3)
     publisher = publishing(on_disk, places, background=True)
-    publisher.told(KEY, on_disk.become(Phase.RELEASED), is_default=True)
+    publisher.told(KEY, released := on_disk.become(Phase.RELEASED), is_default=True)
     assert publisher.wait(ID, 2, WAIT_S)
     on_disk.place.create(str(CommitName(3)), b"of its next owner")
-    publisher.poke()
+    publisher.publish(released)
     publisher.close(WAIT_S)
     assert on_disk.log() == on_disk.ratified(0, 2) | {3: b"of its next owner"}
 
@@ -325,7 +325,7 @@ def test_of_lines_told_in_any_order_the_newest_is_published(on_disk: Ratified, p
     publisher = publishing(on_disk, places)
     publisher.told(KEY, newer, is_default=True)
     publisher.told(KEY, older, is_default=True)
-    assert publisher.wait(ID, 3)
+    assert publisher.wait(ID, 3, WAIT_S)
 
 
 def test_what_follows_is_told_outside_of_all_locks_and_cannot_fail(
@@ -356,7 +356,7 @@ def test_figures_tell_how_much_is_not_published_and_for_how_long(on_disk: Ratifi
     publisher.measure()
     assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED) == 30
     assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED_SECONDS) == 11.99
-    assert publisher.wait(ID, 39)
+    assert publisher.wait(ID, 39, WAIT_S)
     publisher.measure()
     assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED) == 0
     assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED_SECONDS) == 0.0

@@ -7,7 +7,6 @@ and to merge what has no common line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -135,15 +134,10 @@ def union(one: Protocol, other: Protocol) -> Protocol:
 
 
 def _only_in(one: Snapshot, other: Snapshot) -> Iterator[Add]:
-    there = {_digest(add.key) for add in other.files()}
-    return (add for add in one.files() if _digest(add.key) not in there)
+    there = {key.digest for key in other.file_keys()}
+    return (add for add in one.files() if add.key.digest not in there)
 
 
 def _differing(one: Mapping[str, DomainMetadata], other: Mapping[str, DomainMetadata]) -> frozenset[str]:
     names = (one.keys() | other.keys()) - {ROW_ID_DOMAIN}
     return frozenset(name for name in names if one.get(name) != other.get(name))
-
-
-def _digest(key: FileKey) -> bytes:
-    text = key.path if key.vector is None else f"{key.path}\0{key.vector}"
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -26,12 +26,13 @@ from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.format import blob
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId, decoder, digest, encode
+from penstock.storage.places import SCRATCH
 
 RUN_MAX: Final = 16
 """So many entries, or runs of the same level, become one run."""
 PACKED_FROM_BYTES: Final = 64 * 1024
 """Metadata beyond this size is compressed: a schema of thousands of columns fits into an object then."""
-FOLDER: Final = "_penstock/"
+FOLDER: Final = f"{SCRATCH}/"
 """Below the table's root: what other engines do not look at, and do not clean up."""
 
 Read = Callable[[ObjectId], bytes]

@@ -27,10 +27,9 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.lint import State, check_commit
 from penstock.formats.delta.protocol.transaction import last
-from penstock.kernel.format import Applied, Refused, Table
+from penstock.kernel.format import Applied, Refused, Table, reading
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
-from penstock.model.objects import Blob, Holder, decode_object
 
 WAY_OUT: Final = (
     "to take one side, merge the table with the mode 'force' (the source's) or 'drop' (the target's);"
@@ -158,14 +157,7 @@ class NextVersions:
 
 def seeing_blobs(table: Table, blobs: Blobs) -> Table:
     """A table that also reads objects which are not stored yet."""
-
-    def read(one: ObjectId) -> bytes:
-        if one not in blobs:
-            return table.read(one)
-        found: Blob | Holder = decode_object(blobs[one])
-        return found.data
-
-    return table._replace(read=read)
+    return table._replace(read=reading(table.read, blobs))
 
 
 def stamp(table: Table, now_ms: int) -> int:

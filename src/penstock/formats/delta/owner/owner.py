@@ -178,11 +178,6 @@ class DeltaOwner:
             )
         return published
 
-    def check_owned(self, content: DeltaTable) -> None:
-        """``ManagedElsewhere`` for a table of another lake, as a copy of a lake has: to be asked before
-        anything is changed where the table is."""
-        self._publisher.check_owned(content)
-
     def _ratified(self, outcome: Outcome, changes: Sequence[Change]) -> Ratified:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         parent = None

@@ -79,7 +79,6 @@ class Publisher:
         places: Places,
         read: Read,
         *,
-        wait_s: float = 0.0,
         meter: Meter = SILENT,
         clock: Clock = now_us,
         background: bool = True,
@@ -88,7 +87,7 @@ class Publisher:
         fetch: Fetch | None = None,
     ) -> None:
         self.after_publish = after_publish
-        self._places, self._read, self._wait_s = places, Reading(read, fetch), wait_s
+        self._places, self._read = places, Reading(read, fetch)
         self._meter, self._clock, self._leases = meter, clock, leases
         self._background = background
         self._identity: OwnerIdentity | None = None
@@ -155,21 +154,12 @@ class Publisher:
             elif not job.is_stuck:
                 self._backlog.want(job)
 
-    def poke(self, table_id: UUID | None = None) -> None:
-        """Try again what failed, also what only an administrator could mend; of all tables or of one."""
-        with self._changed:
-            for (one, _), job in self._backlog.jobs.items():
-                if table_id in (None, one) and job.problem is not None:
-                    job.problem, job.tries = None, 0
-                    self._backlog.want(job)
-            self._backlog.hurry()
-
-    def wait(self, table_id: UUID, version: int, timeout_s: float | None = None) -> bool:
-        """Until a version is published, for at most so long (else ``wait_s``); whether it is.
+    def wait(self, table_id: UUID, version: int, timeout_s: float) -> bool:
+        """Until a version is published, for at most so long; whether it is.
 
         Does not wait for what an administrator must mend.
         """
-        deadline_s = elapsed_s() + (self._wait_s if timeout_s is None else timeout_s)
+        deadline_s = elapsed_s() + timeout_s
         if not self._background:
             self._backlog.do_here((table_id, b""))
         with self._changed:
