@@ -32,6 +32,7 @@ def duckdb() -> Iterator[Any]:
     connection = module.connect(config={"autoinstall_known_extensions": False})
     try:
         connection.execute(f"LOAD '{found[0]}'")
+        connection.execute("SET TimeZone = 'UTC'")  # else it is called as the environment calls it
     except (module.Error, IndexError) as problem:
         pytest.skip(f"DuckDB {module.__version__} has no Delta extension that fits: {problem}")
     with connection:
