@@ -6,7 +6,8 @@ BIN := .venv/bin
 STAMP := .venv/.up-to-date
 SERVERS := build/servers/.up-to-date
 INTEROP := build/interop/.up-to-date
-TYPED := $(wildcard src tests benchmarks docs/*.py)
+TYPED := $(wildcard hatch_build.py src tests benchmarks docs/*.py)
+JVM := hatch_build.py $(shell find jvm -name '*.java' 2>/dev/null)
 
 .PHONY: help setup servers interop check format test reliability bench demo docs lock clean
 
@@ -15,7 +16,7 @@ help: ## List these commands
 
 setup: $(STAMP) ## Create .venv with everything pinned (at once when it is up to date)
 
-$(STAMP): pyproject.toml requirements/bootstrap.txt requirements/dev.txt scripts/setup.sh
+$(STAMP): pyproject.toml requirements/bootstrap.txt requirements/dev.txt scripts/setup.sh $(JVM)
 	@bash scripts/setup.sh
 	@touch $@
 
@@ -66,5 +67,5 @@ lock: setup ## Pin the newest versions of all tools and libraries
 	$(COMPILE) -o requirements/interop-spark.txt requirements/interop-spark.in
 
 clean: ## Remove everything that the other commands made
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist src/penstock/spark/jars
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,6 +34,19 @@ need_venv() {
   fi
 }
 
+# Spark runs on Java, and Penstock's classes for it are compiled. Without a JDK the tests run on the Java that comes
+# with the pinned packages, and writes to tables take the way that needs no classes of ours.
+want_jdk() {
+  command -v javac >/dev/null || [ -x "${JAVA_HOME:-}/bin/javac" ] && return
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    say "installing default-jdk-headless"
+    apt-get update -qq &&
+      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends default-jdk-headless >/dev/null &&
+      return
+  fi
+  say "no Java compiler could be had; going on without Penstock's jar for Spark"
+}
+
 if ! { [ -x .venv/bin/pip ] && runs_311 .venv/bin/python; }; then
   python="$(find_python)"
   need_venv "$python"
@@ -44,7 +57,8 @@ fi
 say "installing the pinned tools"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
 export VIRTUAL_ENV="$PWD/.venv" UV_PYTHON_DOWNLOADS=never
-.venv/bin/uv pip sync --quiet --require-hashes requirements/dev.txt
+.venv/bin/uv pip sync --quiet --require-hashes --build-constraints requirements/dev.txt requirements/dev.txt
+want_jdk
 # The build tools are among the pins, so nothing unpinned is fetched for the build.
 .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --editable .
 say "done"

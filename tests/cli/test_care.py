@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
@@ -56,7 +58,8 @@ def test_a_sweep_counts_first_and_removes_then(forked: Terminal) -> None:
     before = forked.json("fsck")["objects"]
     found = forked.json("sweep", *told)
     assert sorted(found) == [
-        "dry_run", "kept", "kept_bytes", "receipts", "removed", "removed_bytes", "tombstones", "waiting",
+        "dry_run", "kept", "kept_bytes", "receipts", "removed", "removed_bytes", "tables", "tombstones",
+        "waiting",
     ]  # fmt: skip
     assert (found["dry_run"], found["tombstones"]) == (False, 1)
     assert found["removed"] > 0
@@ -147,3 +150,46 @@ def test_a_sweep_of_a_damaged_lake_removes_nothing(forked: Terminal) -> None:
     assert change_database(forked.place, "DELETE FROM objects WHERE seq = 1") == 1
     refused = forked("sweep", "--grace-s", "0", status=1)
     assert "nothing was removed" in refused.err
+
+
+def left_behind(terminal: Terminal) -> Path:
+    """An old data file that no commit names, in a table of the lake."""
+    with penstock.open(terminal.place) as lake:
+        table = lake.create_table("visits", data=pa.table({"page": ["a"]}))
+        table.backfill_to_version()
+        left = Path(table.get_commits().location) / "part-0.parquet"
+    left.write_bytes(b"x" * 2048)
+    os.utime(left, (0, 0))
+    return left
+
+
+def test_a_sweep_counts_data_files_and_removes_them_when_asked(terminal: Terminal) -> None:
+    left = left_behind(terminal)
+    for option in (["--dry-run"], ["--dry-run", "--remove-data"], []):
+        lines = terminal("sweep", *option).lines
+        assert lines[-3:] == [
+            "1 table, 1 data file needed",
+            "  visits  would remove  1 data file  2.0 KiB",
+            "  'penstock sweep --remove-data' removes data files.",
+        ]
+        assert left.exists()
+    (found,) = terminal.json("sweep", "--remove-data")["tables"]
+    assert sorted(found) == [
+        "data_bytes", "data_files", "data_removed", "kept", "key", "location", "names", "problem",
+        "scratch_bytes", "scratch_files", "waiting",
+    ]  # fmt: skip
+    assert (found["key"], found["names"], found["data_removed"]) == ("visits", ["part-0.parquet"], True)
+    assert not left.exists()
+    assert terminal("sweep").lines[-1] == "1 table, 1 data file needed"
+
+
+def test_a_sweep_says_what_is_too_young_and_what_cannot_be_known(terminal: Terminal) -> None:
+    left = left_behind(terminal)
+    assert "too young" not in terminal("sweep", "--data-grace-days", "3").out
+    os.utime(left)
+    assert terminal("sweep").lines[-1] == "  visits  too young  1 data file  to be removed later"
+    (left.parent / "_delta_log" / f"{1:020}.json").write_bytes(b"{}\n")
+    lines = terminal("sweep", "--remove-data", "--data-grace-days", "0").lines
+    assert "nothing more is removed of visits:" in lines
+    assert "version 1" in lines[-1]
+    assert left.exists()

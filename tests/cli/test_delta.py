@@ -200,7 +200,8 @@ def test_all_tables_are_published_that_can_be(terminal: Terminal) -> None:
     settings = penstock.Settings(publish_wait_s=0.0, publish_close_s=0.0)
     with penstock.open(terminal.place, settings=settings) as lake:
         for key in ("a", "b"):
-            table = lake.create_table(key, data=ROWS)
+            table = lake.create_table(key, schema=ROWS.schema)
+            table.append(ROWS)
             table.backfill_to_version()
             place = Path(table.location) / "_delta_log"
             if key == "a":
@@ -220,7 +221,8 @@ def test_all_tables_are_published_that_can_be(terminal: Terminal) -> None:
 
 def test_recovering_names_the_lake_that_the_table_names(terminal: Terminal, tmp_path: Path) -> None:
     with penstock.open(tmp_path / "lost") as lost:
-        table = lost.create_table("sales.orders", data=ROWS)
+        table = lost.create_table("sales.orders", schema=ROWS.schema)
+        table.append(ROWS)
         table.backfill_to_version()
         place = Path(table.location)
     terminal("root", "add", str(place.parent))

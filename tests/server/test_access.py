@@ -65,6 +65,8 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(calls.KeepHistory(max_commits=5)), {"admin"}),
     (always(calls.Sweep()), {"admin"}),
     (always(calls.Sweep(dry_run=True)), {"admin"}),
+    (always(calls.SweepTables()), {"admin"}),
+    (always(calls.SweepTables(dry_run=True)), {"admin"}),
     (always(calls.Fsck()), {"admin"}),
     (always(calls.ListTokens()), {"admin"}),
     (always(calls.PutToken(**TOKEN)), {"admin"}),

@@ -31,7 +31,8 @@ def left_unpublished(lake: Path) -> Path:
     """A table whose version 2 was ratified by a process that could not publish it."""
     settings = Settings(publish_wait_s=0.0, publish_close_s=0.0)
     with penstock.open(lake, settings=settings) as own:
-        table: Table = own.create_table("t", data=ROWS)
+        table: Table = own.create_table("t", schema=ROWS.schema)
+        table.append(ROWS)
         table.backfill_to_version()
         place = Path(table.get_commits().location)
         (place / "_delta_log").rename(place / "aside")

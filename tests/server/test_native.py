@@ -10,7 +10,7 @@ import pytest
 import urllib3
 
 import penstock
-from penstock.lake.calls import CALLS, Fsck, Sweep, Write
+from penstock.lake.calls import CALLS, Fsck, Sweep, SweepTables, Write
 from penstock.lake.lake import Lake
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE, PREFIX
@@ -58,7 +58,7 @@ def test_every_call_is_a_route_of_its_own() -> None:
     assert len(routes) == len(NATIVE.routes) == len(CALLS)
     for kind, route in zip(CALLS, NATIVE.routes, strict=True):
         assert (route.method, route.path, route.answer) == (kind.method, kind.path, kind.answer)
-        assert route.streams == (kind in (Sweep, Fsck))
+        assert route.streams == (kind in (Sweep, SweepTables, Fsck))
         assert route.summary
         assert route.is_write == (kind.method != "GET" and not route.streams)
         assert ("Idempotency-Key" in route.headers) == issubclass(kind, Write)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from threading import Event, Thread
 from types import TracebackType
 from typing import Self
 
@@ -52,3 +53,30 @@ class Bar(Progress):
         done = min(count / total, 1.0)
         filled = int(done * BAR_CHARS)
         self._draw(f"{what} {'█' * filled}{'░' * (BAR_CHARS - filled)} {done:4.0%} of {total:,}")
+
+
+class Waiting(Progress):
+    """Something that takes a while and cannot tell how far it is: counts the seconds."""
+
+    def __init__(self, what: str, quiet: bool = False) -> None:
+        super().__init__(quiet)
+        self._what, self._ended = what, Event()
+        self._ticking = Thread(target=self._tick, name="penstock-waiting", daemon=True)
+
+    def __enter__(self) -> Self:
+        if not self._silent:
+            self._ticking.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._ticking.is_alive():
+            self._ticking.join()
+        super().__exit__(kind, error, trace)
+
+    def _tick(self) -> None:
+        began = time.monotonic()
+        while not self._ended.wait(REDRAW_S):
+            self._draw(f"{self._what} … {time.monotonic() - began:.0f} s")

@@ -18,7 +18,7 @@ from penstock.kernel.copy import Copied
 from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
-from penstock.lake.answers import About, Difference, LogLine
+from penstock.lake.answers import About, Difference, LogLine, SweptTable
 from penstock.lake.delta_answers import TableMade, TableStatus
 from penstock.model.clock import utc
 from penstock.model.commits import Commit as ModelCommit
@@ -541,6 +541,33 @@ class Horizon(Shape, frozen=True, kw_only=True):
         )
 
 
+class SweptFiles(Shape, frozen=True, kw_only=True):
+    """What a sweep found among the files of a Delta table, and did."""
+
+    key: str
+    """The table's key."""
+    location: str
+    """Where it is."""
+    data_files: int
+    """Data files that no kept commit names: removed if `data_removed` says so, else to be removed."""
+    data_bytes: int
+    """Their size."""
+    data_removed: bool
+    """Whether they were removed."""
+    scratch_files: int
+    """Staged commits and files beside the log that nothing needs; removed unless it was a dry run."""
+    scratch_bytes: int
+    """Their size."""
+    waiting: int
+    """Data files that no commit names, but too young to be removed."""
+    kept: int
+    """Data files that are needed."""
+    names: tuple[str, ...]
+    """The first hundred of the data files that were removed, or would be."""
+    problem: str
+    """Why nothing more was removed of this table; empty if nothing is wrong."""
+
+
 class Sweep(Shape, frozen=True, kw_only=True):
     """What a sweep found and did."""
 
@@ -560,10 +587,18 @@ class Sweep(Shape, frozen=True, kw_only=True):
     """Idempotency keys that were forgotten."""
     tombstones: int
     """Logs of deleted branches and tags that expired."""
+    tables: tuple[SweptFiles, ...]
+    """The Delta tables that the lake owns, with what was found among their files."""
 
     @classmethod
-    def of(cls, swept: Swept) -> Sweep:
-        return cls(**{name: getattr(swept, name) for name in cls.__struct_fields__})
+    def of(cls, swept: Swept, tables: Iterable[SweptTable]) -> Sweep:
+        counts = {name: getattr(swept, name) for name in cls.__struct_fields__ if name != "tables"}
+        return cls(**counts, tables=tuple(map(cls._files, tables)))
+
+    @staticmethod
+    def _files(table: SweptTable) -> SweptFiles:
+        found = {name: getattr(table, name) for name in SweptFiles.__struct_fields__}
+        return SweptFiles(**{**found, "key": str(table.key)})
 
 
 class Damage(Shape, frozen=True, kw_only=True):

@@ -30,6 +30,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long an idempotency key is remembered."""
     grace_s: float = 24 * 3600.0
     """How long unreachable objects stay; longer than any write may take, on any machine."""
+    data_grace_days: float = 7.0
+    """How long data files of tables stay that no commit names. A job commits what it wrote within half of it,
+    or not at all; so it is more than twice as long as any job takes, on any machine."""
     tombstone_days: float = 90.0
     """How long the log of a deleted reference can be read."""
     publish_wait_s: float = 1.0

@@ -21,7 +21,7 @@ from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import DAY_US
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import AnyObject, LogEntry, Receipt, decode_object
 from penstock.model.references import Kind, Reference
 from penstock.stores.port import Stored
@@ -83,6 +83,18 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     if not dry_run:
         kernel.store.tidy(oldest_us)
     return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
+
+
+def kept_heads(kernel: Kernel) -> set[ObjectId]:
+    """The commits from which all kept history can be walked: where references are, and where they were.
+
+    What a reference left behind counts for the grace period, as it does in a sweep.
+    """
+    oldest_us = kernel.clock() - int(kernel.settings.grace_s * 1_000_000)
+    references = _references(kernel)
+    live = {one.head for one in references if one.kind is not Kind.DELETED}
+    left = {head for one in references for head in kernel.references.left_by(one, oldest_us)}
+    return (live | left) - {NO_COMMIT}
 
 
 def _references(kernel: Kernel) -> set[Reference]:

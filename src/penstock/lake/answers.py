@@ -33,6 +33,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """Where the lake is moving, or has moved, so that it takes no more writes here; empty if it stays."""
     history_rules: tuple[HistoryRule, ...] = ()
     """How much history is kept, by patterns of names. Of several that match, the last one holds."""
+    data_grace_days: float = 7.0
+    """How long data files stay that no commit names: a job commits within half of it, or not at all."""
     page_max: int | None = None
     """Behind a server: how many items a list gives at once."""
     settle_s: float | None = None
@@ -122,3 +124,28 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
     head: str
     commit: Commit | None = None
     """The one at the head, for who may read it as a whole; nothing if there is none, or it has expired."""
+
+
+class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep found among the files of a Delta table, and did."""
+
+    key: Key
+    location: str
+    data_files: int
+    """Data files that no kept commit names: removed, or to be removed (see `data_removed`)."""
+    data_bytes: int
+    scratch_files: int
+    """Files beside the log, and staged commits, that nothing needs: removed, unless it was a dry run."""
+    scratch_bytes: int
+    waiting: int
+    """Data files that no commit names, but too young to be removed."""
+    kept: int
+    """Data files that are needed."""
+    names: tuple[str, ...] = ()
+    """The first hundred of the data files that were removed, or would be, below the table's root."""
+    problem: str = ""
+    """Why nothing more was removed of this table, if so."""
+    data_removed: bool = False
+    """Whether data files were removed and not only counted."""
+    dry_run: bool = False
+    """Whether nothing was removed."""

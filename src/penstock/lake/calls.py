@@ -18,7 +18,7 @@ import msgspec
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
 from penstock.lake import delta_calls
-from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved
+from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved, SweptTable
 from penstock.lake.call import PAGE_MAX, Call, ReadAt, Said, Write, said
 from penstock.model.commits import Commit
 from penstock.model.encoding import ObjectId
@@ -100,6 +100,30 @@ class Sweep(Call[Swept], frozen=True, kw_only=True):
 
     dry_run: bool = False
     """Only count what would be removed."""
+
+
+class SweepTables(Call[tuple[SweptTable, ...]], frozen=True, kw_only=True):
+    """Remove files of Delta tables that nothing needs: what jobs left behind that did not commit.
+
+    Data files that no kept commit names, and that are older than the data grace time, are only counted unless
+    it is asked to remove them. The next page is ``after`` the last location.
+    """
+
+    method = "POST"
+    path = "/sweep/tables"
+    answer = tuple[SweptTable, ...]
+    is_long = True
+
+    key: Key | None = None
+    """Only the table at this key."""
+    remove_data: bool = False
+    """Remove data files too."""
+    dry_run: bool = False
+    """Remove nothing at all, and only count."""
+    after: str = ""
+    """Go on after this location, the last one of the page before."""
+    limit: int | None = 100
+    """At most so many tables."""
 
 
 class Fsck(Call[Checked], frozen=True, kw_only=True):
@@ -484,6 +508,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     PutSetting,
     KeepHistory,
     Sweep,
+    SweepTables,
     Fsck,
     ListTokens,
     PutToken,

@@ -18,15 +18,13 @@ from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, Penstock
 from penstock.formats.delta.lines.line import FOLDER
 from penstock.formats.delta.protocol.actions import (
     Action,
-    Add,
     CommitInfo,
     Metadata,
     decode_path,
     parse_action,
     write_commit,
 )
-from penstock.formats.delta.protocol.partition_values import parse_value
-from penstock.formats.delta.protocol.schema import StructType, parse_schema
+from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.delta_answers import Ratified
@@ -39,6 +37,7 @@ from penstock.lake.delta_calls import (
     PublishTable,
     TableCommit,
 )
+from penstock.lake.delta_partitions import Values, check_inside, parts_of
 from penstock.model.content import DeltaTable
 
 if TYPE_CHECKING:
@@ -52,8 +51,6 @@ SENT_MAX_BYTES: Final = 4 * 1024 * 1024
 
 Actions: TypeAlias = str | bytes | Sequence[Action | str | Mapping[str, Any]]
 """The lines of a commit, or its actions one by one: as values, as lines, or as JSON objects."""
-Values: TypeAlias = Mapping[str, Any]
-"""Values of partition columns; several for one column as a list."""
 
 
 def publish(table: Table, version: int | None) -> int:
@@ -82,7 +79,7 @@ def table_commit(
     """Actions as a part of a commit, which may be of several tables."""
     return TableCommit(
         key=table.key,
-        actions=_sent(table, lines_of(actions)),
+        actions=sent(lambda: table.lake.places.at(require_managed(table).location), lines_of(actions)),
         attempt=attempt or uuid4(),
         version=version,
     )
@@ -114,7 +111,7 @@ def append_all(
 ) -> Ratified:
     """Add rows to tables of one branch, in one commit."""
     named = branch if branch is not None else lake.default_branch
-    known = _done_before(lake, [table.key for table, _ in tables], named, idempotency_key)
+    known = done_before(lake, [table.key for table, _ in tables], named, idempotency_key)
     if known is not None:
         return known
     written = [_written(table, data, None) for table, data in tables]
@@ -125,6 +122,7 @@ def overwrite(
     table: Table,
     data: Any,
     partitions: Values | Sequence[Values] | None,
+    where: str | None,
     *,
     said: Said,
     idempotency_key: str | None,
@@ -136,9 +134,9 @@ def overwrite(
             "no partition is named to be overwritten; leave out 'partitions' for all of them"
         )
     branch = writable(table)
-    if (known := _done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
+    if (known := done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
         return known
-    written = _written(table, data, lambda metadata: _parts(metadata, chosen))
+    written = _written(table, data, lambda metadata: parts_of(metadata, chosen, where))
     return _ratified(table.lake, (written,), branch, said, idempotency_key)
 
 
@@ -151,14 +149,19 @@ def _written(table: Table, data: Any, replaces: Callable[[Metadata], tuple[Part,
     from penstock.formats.delta.rows.writing import write_files
     from penstock.lake.delta_rows import rows_of
 
-    now = table.lake.do(GetTableVersions(key=table.key, at=writable(table), limit=0))
+    branch = writable(table)
+    now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
     metadata = parse_action(now.metadata.encode())
     assert isinstance(metadata, Metadata)
     parts = replaces(metadata) if replaces is not None else None
     place = table.lake.places.at(now.location)
-    adds = write_files(place, metadata, rows_of(data))
-    if parts:
-        _check_inside(place, parts, adds)
+    adds = write_files(place, metadata, rows_of(data), prefix=data_folder(table.lake, branch))
+    try:
+        check_inside(metadata, parts or (), adds)
+    except InvalidRequest:
+        with suppress(PenstockError):
+            place.delete([decode_path(one.path) for one in adds])
+        raise
     operation = {"mode": "Append" if parts is None else "Overwrite"}
     info = CommitInfo({"operation": "WRITE", "operationParameters": operation})
     commit = table_commit(table, [info, *adds])
@@ -167,7 +170,16 @@ def _written(table: Table, data: Any, replaces: Callable[[Metadata], tuple[Part,
     )
 
 
-def _done_before(
+def data_folder(lake: Lake, branch: str | None) -> str:
+    """Where below a table's root its data files are written on a branch.
+
+    Those of the default branch go to the root itself. Those of others must not lie where an engine that
+    cleans up the published table takes them for garbage.
+    """
+    return "" if branch in (None, lake.default_branch) else BRANCH_DATA
+
+
+def done_before(
     lake: Lake, tables: Sequence[Key], branch: str, idempotency_key: str | None
 ) -> Ratified | None:
     """What a write under an idempotency key came to, if it was done: data files have new names each time."""
@@ -230,7 +242,7 @@ def _line(action: Action | str | Mapping[str, Any]) -> bytes:
     return write_commit((action,)).rstrip(b"\n")
 
 
-def _sent(table: Table, lines: bytes) -> str | ActionsFile:
+def sent(place: Callable[[], Place], lines: bytes) -> str | ActionsFile:
     """Lines as they are sent: themselves, or the name of a file beside the table that holds them.
 
     The owner puts a ``commitInfo`` of its own before such a file, so the one that the lines begin with stays
@@ -241,10 +253,9 @@ def _sent(table: Table, lines: bytes) -> str | ActionsFile:
     first, _, others = lines.partition(b"\n")
     if isinstance(parse_action(first), CommitInfo):
         lines = others
-    place = table.lake.places.at(require_managed(table).location)
     digest = hashlib.sha256(lines).digest()
     name = f"{FOLDER}bodies/{digest.hex()}.json"
-    _put(place, name, lines)
+    _put(place(), name, lines)
     return ActionsFile(name=name, size=len(lines), sha256=digest)
 
 
@@ -266,56 +277,3 @@ def _put(place: Place, name: str, data: bytes) -> None:
     except OutcomeUnknown as problem:
         if place.size(name) != len(data):
             raise Unavailable(f"{problem.message}; nothing was committed") from None
-
-
-# -- partitions --------------------------------------------------------------------------------------------
-
-
-def _parts(metadata: Metadata, partitions: Sequence[Values] | None) -> tuple[Part, ...]:
-    """What is replaced; nothing named is the whole table."""
-    return tuple(_part(metadata, one) for one in partitions or ())
-
-
-def _part(metadata: Metadata, values: Values) -> Part:
-    """Values of partition columns as the log spells them."""
-    by_name = {name.lower(): name for name in metadata.partition_columns}
-    schema = parse_schema(metadata.schema_string)
-    spelled: dict[str, tuple[str | None, ...]] = {}
-    for name, given in values.items():
-        column = by_name.get(name.lower())
-        if column is None:
-            known = ", ".join(metadata.partition_columns) or "none"
-            raise InvalidRequest(f"'{name}' is no partition column of the table; there are {known}")
-        several = given if isinstance(given, list | tuple | set | frozenset) else (given,)
-        spelled[column] = tuple(_spelled(schema, column, one) for one in several)
-    return Part(values=spelled)
-
-
-def _spelled(schema: StructType, column: str, value: Any) -> str | None:
-    """A value of a partition column as the log spells it; text may be given so spelled already."""
-    from penstock.formats.delta.rows.writing import partition_text
-
-    field = schema.field(column)
-    kind = field.type if field is not None and isinstance(field.type, str) else "string"
-    try:
-        text = (value or None) if isinstance(value, str) else partition_text(kind, value)
-        parse_value(kind, text)
-    except (AttributeError, TypeError, ValueError):
-        raise InvalidRequest(f"{value!r} is no value of the partition column '{column}' ({kind})") from None
-    return text
-
-
-def _check_inside(place: Place, parts: Sequence[Part], adds: Sequence[Add]) -> None:
-    """``InvalidRequest`` if rows lie outside the partitions that they are to replace; their files go then."""
-    for add in adds:
-        if not any(_holds(part, add) for part in parts):
-            with suppress(PenstockError):
-                place.delete([decode_path(one.path) for one in adds])
-            where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())
-            raise InvalidRequest(
-                f"the data has rows of {where}, which is not among the partitions to be overwritten"
-            )
-
-
-def _holds(part: Part, add: Add) -> bool:
-    return all(add.partition[name] in wanted for name, wanted in part.values.items())

@@ -28,10 +28,14 @@ from penstock.model.keys import Key
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a table: the files whose partition values are among these, column by column."""
+    """A part of a table: the files whose partition values are among these, column by column, and for whose
+    values a condition is true. Without either, it is the whole table."""
 
     values: dict[str, tuple[str | None, ...]] = {}
-    """As the log spells them. Without any column, it is the whole table."""
+    """As the log spells them."""
+    where: str | None = None
+    """A condition on partition columns alone, such as `day >= '2026-11-01'`. In what a writer looked at, a
+    file of which that cannot be told counts as one for which it is true."""
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,7 +148,7 @@ class PublishTable(Call[PublishedTable], frozen=True, kw_only=True):
 
 
 class CreateTable(Write[TableMade], frozen=True, kw_only=True):
-    """Create a Delta table."""
+    """Create a Delta table, empty or with its first files: either way it is one version and one commit."""
 
     path = "/delta/tables"
     target = "branch"
@@ -159,6 +163,13 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     """Such as `delta.appendOnly`."""
     description: str = ""
     """For people."""
+    id: UUID | None = None
+    """What it is to be known by, so that its place is known before it exists: without a named location it is
+    the folder of that name, in small letters, below the lake's warehouse. One that the lake has known before
+    is refused. Made up if not given."""
+    actions: str | ActionsFile | None = None
+    """Its first files and batches, as the lines of a commit, or the file that holds them. Protocol and
+    metadata are not among them. The files are at the table's place when this is sent."""
     location: str | None = None
     """Where it is to be; a place of its own below the warehouse, if nothing is given."""
     sole_writer: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -46,24 +46,20 @@ from penstock.lake.delta_answers import (
     TableVersion,
     TableVersions,
 )
+from penstock.lake.delta_creating import EXISTS
 from penstock.lake.delta_outcomes import made, ratified
 from penstock.lake.delta_places import check_apart, check_new_place
 from penstock.lake.delta_upkeep import Upkeep
 from penstock.lake.embedded import Embedded, commit_meta, first
 from penstock.model.commits import Commit
 from penstock.model.content import DeltaTable
-from penstock.model.encoding import NO_COMMIT, digest
+from penstock.model.encoding import NO_COMMIT, ObjectId, digest
 from penstock.model.keys import Key
 from penstock.model.operations import Change
 
 if TYPE_CHECKING:
     from penstock.lake.delta_parts import DeltaParts
 
-
-EXISTS: Final = (
-    "'{key}' exists already\n"
-    "  'append' adds rows to it, 'overwrite' replaces them, as in lake.table('{key}').append(…)."
-)
 
 VERSION_MAX: Final = 2**63 - 1
 """What Delta's numbers can hold."""
@@ -116,22 +112,22 @@ class DeltaAnswers:
             asked=partial(asked, call),
         )
         if branch == self._tables.default_branch and self._kernel.settings.publish_wait_s > 0:
-            self._wait(found)
+            self._wait(found.commit, [(one.key, one.version, one.repeated) for one in found.tables])
         return Ratified(
             commit=Commit.of(found.commit, self._kernel.history.commit(found.commit)),
             tables=tuple(_ratified(one) for one in found.tables),
         )
 
-    def _wait(self, found: owner.Ratified) -> None:
+    def _wait(self, commit: ObjectId, versions: Sequence[tuple[Key, int, bool]]) -> None:
         """Give the publisher a moment, so that whoever reads the log next sees what was committed."""
         until_s = monotonic() + self._kernel.settings.publish_wait_s
-        for one in found.tables:
-            content = self._tables.content(found.commit, one.key)
+        for key, version, is_repeated in versions:
+            content = self._tables.content(commit, key)
             left_s = until_s - monotonic()
             if left_s > 0 and isinstance(content, DeltaTable) and content.id is not None:
-                if one.repeated:  # perhaps by another process, so that the publisher here knows nothing of it
-                    self._parts.publisher.told(one.key, content, is_default=True)
-                self._parts.publisher.wait(content.id, one.version, left_s)
+                if is_repeated:  # perhaps by another process, so that the publisher here knows nothing of it
+                    self._parts.publisher.told(key, content, is_default=True)
+                self._parts.publisher.wait(content.id, version, left_s)
 
     def _versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
         content = self._table(call.at, call.key)
@@ -182,6 +178,8 @@ class DeltaAnswers:
             properties=call.properties,
             name=str(call.key),
             description=call.description or None,
+            id=call.id,
+            actions=None if call.actions is None else _body(call.key, call.actions),
         )
         branch = self._lake.or_default(call.branch)
         try:
@@ -199,6 +197,8 @@ class DeltaAnswers:
             if isinstance(conflict, TableConflict) or not isinstance(there, DeltaTable) or not there.state:
                 raise
             raise CommitConflict(conflict.conflicts, EXISTS.format(key=call.key)) from None
+        if call.actions is not None and branch == self._tables.default_branch:
+            self._wait(found.commit, [(found.key, found.version, False)])
         return _made(found)
 
     def _adopt(self, call: delta_calls.AdoptTable) -> TableMade:
@@ -295,12 +295,8 @@ def _change(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> Cha
 
 def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.Commit:
     """What the format is asked to do. The same request comes to the same intent."""
-    if isinstance(one.actions, str):
-        actions: bytes | intents.FileBody = one.actions.encode()
-    else:
-        actions = intents.FileBody(one.actions.name, one.actions.size, one.actions.sha256)
     return intents.Commit(
-        actions=actions,
+        actions=_body(one.key, one.actions),
         uuid=one.attempt or _attempt(call, one.key),
         version=one.version,
         table=one.table,
@@ -308,6 +304,15 @@ def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> int
         reads=None if one.reads is None else _reads(one.reads),
         replaces=None if one.replaces is None else tuple(map(_partitions, one.replaces)),
     )
+
+
+def _body(key: Key, actions: str | delta_calls.ActionsFile) -> bytes | intents.FileBody:
+    if isinstance(actions, delta_calls.ActionsFile):
+        return intents.FileBody(actions.name, actions.size, actions.sha256)
+    try:
+        return actions.encode()
+    except UnicodeEncodeError as problem:
+        raise InvalidRequest(f"a commit to '{key}' cannot be asked for: {problem}") from None
 
 
 def _attempt(call: delta_calls.CommitTables, key: Key) -> UUID:
@@ -328,7 +333,7 @@ def _reads(looked: delta_calls.Looked) -> Reads:
 
 
 def _partitions(part: delta_calls.Part) -> Partitions:
-    return Partitions(part.values)
+    return Partitions(part.values, part.where)
 
 
 def _ratified(one: owner.RatifiedTable) -> RatifiedTable:

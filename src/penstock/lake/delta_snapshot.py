@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.log.snapshot import Snapshot, replay
-from penstock.formats.delta.protocol.actions import Add, CommitInfo, Metadata, Protocol, parse_commit
+from penstock.formats.delta.protocol.actions import Add, CommitInfo, Metadata, Protocol, Txn, parse_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.schema import StructType
 from penstock.lake.calls import PAGE_MAX, Resolve
@@ -83,6 +83,11 @@ class TableSnapshot:
     @property
     def protocol(self) -> Protocol:
         return self._snapshot.protocol
+
+    @property
+    def transactions(self) -> Mapping[str, Txn]:
+        """The last batch of each application that numbers what it writes, by the application's id."""
+        return self._snapshot.transactions
 
     def files(self, where: str | None = None) -> Iterator[Add]:
         """The files of the table; with a condition, those that may hold rows for which it is true."""

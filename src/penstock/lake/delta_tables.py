@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from uuid import UUID
 
-from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
+from penstock.errors import InvalidRequest, PenstockError, Unavailable
+from penstock.formats.delta.owner.ownership import own_place
 from penstock.lake import calls
-from penstock.lake.call import Said
-from penstock.lake.delta import Actions, append, append_all, table_commit
+from penstock.lake.delta import Actions, append_all, table_commit
 from penstock.lake.delta_answers import (
     CleanedLog,
     PublishedTable,
@@ -29,19 +29,32 @@ from penstock.lake.delta_calls import (
     CompactLog,
     CreateTable,
     GetTableStatus,
-    GetTableVersions,
     PublishTable,
     RecoverTable,
     ReleaseTable,
     TableCommit,
 )
+from penstock.lake.delta_creating import create_with
 from penstock.lake.delta_rows import check_fit, rows_of, schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
-from penstock.model.operations import Delete
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
+
+
+class Wanted(TypedDict, total=False):
+    """What can be said of a table that is to be created."""
+
+    partition_by: str | Sequence[str]
+    properties: Mapping[str, str] | None
+    description: str
+    location: str | os.PathLike[str] | None
+    sole_writer: bool
+    branch: str | None
+    message: str | None
+    author: str | None
+    idempotency_key: str | None
 
 
 class DeltaTables:
@@ -66,18 +79,14 @@ class DeltaTables:
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> Table:
-        """Create a table, at a place of its own or at a ``location``, and put ``data`` into it if given.
+        """Create a table, at a place of its own or at a ``location``, with ``data`` in it if that is given.
 
-        ``schema`` is Arrow's, or Delta's as a value or as JSON; without it, the one of ``data``. The data is
-        a commit of its own, after the one that creates the table. If it cannot be written, the table is
-        dropped again, unless it has a named location, where it stays, empty. Under an ``idempotency_key`` it
-        stays too: the same call goes on where it stopped.
+        ``schema`` is Arrow's, or Delta's as a value or as JSON; without it, the one of ``data``. Table and
+        data come in one commit, as the table's first version: nobody sees it without them.
         """
         rows = None if data is None else rows_of(data)
         text = schema_text(rows if schema is None else schema)
-        if rows is not None:
-            check_fit(rows, text)
-        made = self.create_empty(
+        call = self._creation(
             key,
             text,
             partition_by=partition_by,
@@ -90,74 +99,43 @@ class DeltaTables:
             author=author,
             idempotency_key=idempotency_key,
         )
-        table = self._lake.table(made.key, branch)
-        if rows is not None:
-            said = calls.said(message, author)
-            self._fill(table, made, rows, said, idempotency_key, is_placed=location is not None)
-        return table
+        if rows is None:
+            made = self._lake.do(call)
+        else:
+            check_fit(rows, text)
+            made = create_with(self._lake, call, rows)
+        return self._lake.table(made.key, branch)
 
-    def create_empty(
-        self,
-        key: str | Key,
-        schema: Any,
-        *,
-        partition_by: str | Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        description: str = "",
-        location: str | os.PathLike[str] | None = None,
-        sole_writer: bool = False,
-        branch: str | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> TableMade:
-        """Create a table with nothing in it, and tell which commit did.
+    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[Wanted]) -> TableMade:
+        """Create a table with nothing in it, and tell which commit did; takes what ``create`` takes.
 
         Under an ``idempotency_key`` that is the first one, however often it is asked for.
         """
-        call = CreateTable(
+        return self._lake.do(self._creation(key, schema_text(schema), **wanted))
+
+    def _creation(self, key: str | Key, schema: str, **wanted: Unpack[Wanted]) -> CreateTable:
+        partition_by, location = wanted.get("partition_by", ()), wanted.get("location")
+        return CreateTable(
             key=Key.parse(key),
-            schema=schema_text(schema),
+            schema=schema,
             partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
-            properties=dict(properties or {}),
-            description=description,
+            properties=dict(wanted.get("properties") or {}),
+            description=wanted.get("description", ""),
             location=None if location is None else absolute(location),
-            sole_writer=sole_writer,
-            branch=branch,
-            said=calls.said(message, author),
-            idempotency_key=idempotency_key,
+            sole_writer=wanted.get("sole_writer", False),
+            branch=wanted.get("branch"),
+            said=calls.said(wanted.get("message"), wanted.get("author")),
+            idempotency_key=wanted.get("idempotency_key"),
             who=self._lake.author,
         )
-        return self._lake.do(call)
 
-    def _fill(
-        self, table: Table, made: TableMade, rows: Any, said: Said, key: str | None, *, is_placed: bool
-    ) -> None:
-        """Write the first rows of a table. If that fails, nothing of it is to be in the way of a retry."""
-        again = f"{key}/data" if key is not None else None
-        try:
-            append(table, rows, said=said, idempotency_key=again)
-        except OutcomeUnknown:
-            raise
-        except Exception as problem:
-            if key is None and not is_placed:
-                self._drop_empty(table, made)
-            else:
-                problem.add_note(f"'{table.key}' was created, and is empty")
-            raise
+    def place_of(self, id: UUID) -> str:  # noqa: A002
+        """Where a table with an id is to be that has no location of its own, whether it exists or not.
 
-    def _drop_empty(self, table: Table, made: TableMade) -> None:
-        """Take back a table that its first rows could not be written to, unless somebody else wrote there."""
-        with suppress(PenstockError):  # what went wrong with the rows is told, whatever becomes of this
-            commit = self._lake.resolve(table.ref)
-            now = self._lake.do(GetTableVersions(key=table.key, at=commit, via=table.ref, limit=0))
-            if (now.id, now.latest_version) == (made.id, made.version):
-                self._lake.commit(
-                    [Delete(table.key)],
-                    branch=table.ref,
-                    base=commit,
-                    message=f"drop {table.key}: its first rows could not be written",
-                )
+        Whoever creates a table with files writes them there before. ``InvalidRequest`` if the lake has no
+        warehouse.
+        """
+        return own_place(self._lake.warehouse, id)
 
     def adopt(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import UUID
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lines.line import line_of
@@ -16,9 +15,9 @@ from penstock.formats.delta.log.segments import find_segment
 from penstock.kernel.kernel import Kernel
 from penstock.lake.delta_answers import CleanedLog, WrittenFile
 from penstock.lake.delta_calls import CheckpointTable, CleanLog, CompactLog
+from penstock.lake.delta_kept import KeptTables
 from penstock.lake.delta_parts import DeltaParts
 from penstock.model.content import DeltaTable
-from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.storage.places import Place
 
@@ -84,31 +83,10 @@ class Upkeep:
         return content, self._places.at(content.location), published
 
     def _kept(self, content: DeltaTable) -> Iterator[DeltaTable]:
-        """The table as it was at every kept commit of the lake; where it was dropped, as it was then.
-
-        And so every other one that was at the same place: one that was released and adopted again, or dropped
-        and recovered, has another id since, and the same files.
-        """
-        before: dict[UUID, DeltaTable] = {}
-        for commit in self._kept_commits():
-            ids = {content.id, self._tables.holder(commit, content.location)}
-            for identity in filter(None, ids):
-                found = self._tables.last(commit, identity)
-                if found is not None and found != before.get(identity):  # most commits are of other tables
-                    before[identity] = found
-                    yield found
-
-    def _kept_commits(self) -> Iterator[ObjectId]:
-        """Every commit that a branch or tag leads to, or one that was there until lately."""
-        left_us = self._kernel.clock() - int(self._kernel.settings.grace_s * 1e6)
-        references = self._kernel.references
-        heads = {head for _, head in (*references.heads(), *references.left_behind(left_us))}
-        seen: set[ObjectId] = {NO_COMMIT}
-        for head in heads - seen:
-            for commit, _ in self._kernel.walk(head, all_parents=True):
-                if commit not in seen:
-                    seen.add(commit)
-                    yield commit
+        """The table as it was at every kept commit of the lake, and every other one at the same place."""
+        for found in KeptTables(self._kernel, self._tables).news():
+            if found.location.rstrip("/") == content.location.rstrip("/"):
+                yield found
 
     def _now_ms(self) -> int:
         return self._kernel.clock() // 1000

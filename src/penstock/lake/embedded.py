@@ -39,7 +39,7 @@ from penstock.kernel.rows import decoded_reference
 from penstock.kernel.state import Overlay, prefix_end
 from penstock.kernel.sweep import sweep
 from penstock.lake import calls
-from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved
+from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved, SweptTable
 from penstock.lake.asked import asked
 from penstock.lake.delta_on_demand import DeltaOnDemand
 from penstock.lake.log import Filter, changes_of, differences, ranges, walk
@@ -121,6 +121,10 @@ class Embedded:
             if not call.dry_run:
                 require_unmoved(self.kernel.store)
             return cast("R", sweep(self.kernel, dry_run=call.dry_run, progress=progress))
+        if isinstance(call, calls.SweepTables):
+            if not call.dry_run:
+                require_unmoved(self.kernel.store)
+            return cast("R", self._sweep_tables(call, progress))
         if isinstance(call, calls.Fsck):
             return cast("R", fsck(self.kernel, progress))
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
@@ -154,6 +158,14 @@ class Embedded:
             self._delta_ways = DeltaAnswers(self, self.delta)
         return self._delta_ways
 
+    def _sweep_tables(self, call: calls.SweepTables, progress: Progress) -> tuple[SweptTable, ...]:
+        heads = {head for _, head in self.kernel.references.heads()} - {NO_COMMIT}
+        if not any(map(self._has_tables_at, heads)):
+            return ()
+        from penstock.lake.delta_sweep import TableSweep
+
+        return TableSweep(self.kernel, self.delta, call, progress).run()
+
     def catch_up(self) -> None:
         """Have published, in the background, what earlier processes ratified, if there are Delta tables.
 
@@ -177,9 +189,10 @@ class Embedded:
     def _has_tables(self) -> bool:
         """Whether a format manages tables of the default branch, or did."""
         head = self.kernel.references.get(self._default_branch).head
-        if head == NO_COMMIT:
-            return False
-        return any(True for _ in self.kernel.state(head).scan(LEDGER, prefix_end(LEDGER)))
+        return head != NO_COMMIT and self._has_tables_at(head)
+
+    def _has_tables_at(self, commit: ObjectId) -> bool:
+        return any(True for _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)))
 
     def _keyed(self, call: calls.Write[Any]) -> Any:
         request_key(call.idempotency_key)
@@ -234,6 +247,7 @@ class Embedded:
             forked_from=description.forked_from,
             moving_to=description.sealed.target if description.sealed is not None else "",
             history_rules=tuple(rule for rule in description.history if rule.ended_us is None),
+            data_grace_days=self.kernel.settings.data_grace_days,
         )
 
     def _change_roots(self, call: calls.ChangeRoots) -> About:

@@ -17,7 +17,7 @@ from penstock.kernel.fsck import Checked
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import Swept
 from penstock.lake import calls
-from penstock.lake.answers import About, Comparison, Difference, LogLine
+from penstock.lake.answers import About, Comparison, Difference, LogLine, SweptTable
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
@@ -486,6 +486,31 @@ class Lake:
     def sweep(self, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
         """Remove objects that nothing leads to any more and that are older than the grace period."""
         return self.do(calls.Sweep(dry_run=dry_run), progress)
+
+    def sweep_tables(
+        self,
+        key: str | Key | None = None,
+        *,
+        remove_data: bool = False,
+        dry_run: bool = False,
+        progress: Progress = silent,
+    ) -> list[SweptTable]:
+        """Remove files of Delta tables that nothing needs, of one table or of all; tells what came of each.
+
+        Data files go only with ``remove_data``: those that no kept commit names and that are older than the
+        setting ``data_grace_days``. A table whose files cannot all be accounted for keeps them, and says why.
+        """
+        call = calls.SweepTables(
+            key=None if key is None else Key.parse(key), remove_data=remove_data, dry_run=dry_run
+        )
+        call = msgspec.structs.replace(call, limit=self.catalogue.page_max)
+        found: list[SweptTable] = []
+        while page := self.do(call, progress):
+            found += page
+            if call.limit is None or len(page) < call.limit:
+                break
+            call = msgspec.structs.replace(call, after=page[-1].location)
+        return found
 
     def fsck(self, progress: Progress = silent) -> Checked:
         """Check every reachable object's hash, order and shape."""

@@ -32,6 +32,7 @@ from penstock.lake.calls import (
     PutToken,
     RevokeToken,
     Sweep,
+    SweepTables,
     Write,
 )
 from penstock.lake.delta_calls import CheckpointTable, CleanLog, CompactLog, PublishTable
@@ -59,7 +60,7 @@ class Manner(Enum):
 def manner_of(call: Call[Any]) -> Manner:
     if call.method == "GET" or isinstance(call, Fsck):
         return Manner.READ
-    if isinstance(call, Bring | Sweep | CleanLog) and call.dry_run:
+    if isinstance(call, Bring | Sweep | SweepTables | CleanLog) and call.dry_run:
         return Manner.READ
     if isinstance(call, Write):
         return Manner.KEYED

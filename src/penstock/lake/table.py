@@ -130,18 +130,20 @@ class Table:
         data: Any,
         *,
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        where: str | None = None,
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> Ratified:
         """Put rows in the place of all that there are when the commit has its turn.
 
-        ``partitions`` keeps it to some of them, by values of partition columns: ``{"day": "2026-11-14"}``.
+        ``partitions`` keeps it to some of them, by values of partition columns: ``{"day": "2026-11-14"}``. So
+        does ``where``, by a condition on them: ``"day >= '2026-11-01'"``. Rows outside of either are refused.
         """
         from penstock.lake import delta
 
         said = calls.said(message, author)
-        return delta.overwrite(self, data, partitions, said=said, idempotency_key=idempotency_key)
+        return delta.overwrite(self, data, partitions, where, said=said, idempotency_key=idempotency_key)
 
     def commit(
         self,

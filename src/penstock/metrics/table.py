@@ -189,6 +189,15 @@ DELTA_FOREIGN: Final = _counter(
     "Times that a file of somebody else was found in the log of a Delta table at a version that Penstock "
     "ratified: an alarm. Nothing more is published there until an administrator acts.",
 )
+DELTA_SWEPT_FILES: Final = _counter(
+    "penstock_delta_swept_files_total",
+    "files",
+    "Files of Delta tables that sweeps removed, by kind: 'data', or 'scratch' for what lay beside a log.",
+    "kind",
+)
+DELTA_SWEPT_BYTES: Final = _counter(
+    "penstock_delta_swept_bytes_total", "By", "Bytes of these files, by kind.", "kind"
+)
 
 # --- a server ---
 
@@ -222,6 +231,7 @@ METRICS: Final = (
     *(STORE_READ_BYTES, STORE_WRITTEN_BYTES),
     *(CACHE_OBJECTS, CACHE_BYTES),
     *(DELTA_UNPUBLISHED, DELTA_UNPUBLISHED_SECONDS, DELTA_PUBLISHED, DELTA_PUBLISH_ERRORS, DELTA_FOREIGN),
+    *(DELTA_SWEPT_FILES, DELTA_SWEPT_BYTES),
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_OPEN_REQUESTS),
 )
 """All of them."""

@@ -43,6 +43,7 @@ from penstock.server.limits import Limits
 from penstock.server.listening import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
 from penstock.server.routes import Api
+from penstock.server.sweeping import Sweeping
 
 if TYPE_CHECKING:
     from penstock.server.figures import Figures
@@ -73,6 +74,10 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """Everybody may do everything."""
     limits: Limits = Limits()
     drain_timeout_s: float = 30.0
+    sweep_every_hours: float = 24.0
+    """How often the lake is swept in the background; never, if that is 0."""
+    sweep_data: bool = False
+    """Whether data files of tables that no commit names are removed then, and not only counted."""
     log_level: Level = Level.INFO
     logs_for_people: bool = False
 
@@ -222,6 +227,11 @@ class Service:
             timeout_graceful_shutdown=serving.drain_timeout_s,  # type: ignore[arg-type]
         )
         self._worker = worker
+        self._sweeping: Sweeping | None = None
+        if isinstance(catalogue, Embedded):
+            self._sweeping = Sweeping(
+                catalogue, self.log, every_hours=serving.sweep_every_hours, remove_data=serving.sweep_data
+            )
         self._server = _Server(config, self.readiness, lambda: self.application.open_requests == 0)
 
     def run(self, listener: socket.socket, started: Callable[[], None]) -> None:
@@ -232,7 +242,11 @@ class Service:
         if threading.current_thread() is threading.main_thread():
             take_over(self.log)
         self._server.when_started = started
+        if self._sweeping is not None:
+            self._sweeping.start()
         self._server.run(sockets=[listener])
+        if self._sweeping is not None:
+            self._sweeping.stop(self._serving.drain_timeout_s)
         self.application.stop()
         took_s, left = monotonic() - self._server.stopped_s, self.application.open_requests
         if left:

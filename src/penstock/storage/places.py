@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -30,6 +30,7 @@ Answer = TypeVar("Answer")
 
 READ_AHEAD: Final = 16
 """How many small files are under way at the same time."""
+LISTED_AT_ONCE: Final = 1000
 SCRATCH: Final = "_penstock"
 """The folder below a table's root for what other engines are not to see."""
 PROBES: Final = f"{SCRATCH}/probe"
@@ -160,6 +161,14 @@ class Place:
         their bytes."""
         return self._loop.run(self._list(folder.rstrip("/"), after, before))
 
+    def entries(self, folder: str = "") -> Iterator[Entry]:
+        """All files below a folder in the order of their bytes, of which a page at a time is in memory."""
+        cut = len(self._folder)
+        found = aiter(self._bucket.list((self._folder + folder).rstrip("/")))
+        while page := self._loop.run(_some(found, LISTED_AT_ONCE)):
+            for entry in page:
+                yield entry._replace(key=entry.key[cut:])
+
     def create(self, name: str, data: bytes) -> bool:
         """Write a file durably if there is none of that name; say whether this very call did.
 
@@ -273,6 +282,16 @@ class Place:
         finally:
             with suppress(Unanswered, PenstockError):
                 await self._bucket.delete([key])
+
+
+async def _some(items: AsyncIterator[Entry], count: int) -> Sequence[Entry]:
+    """The next few of them."""
+    found: list[Entry] = []
+    async for one in items:
+        found.append(one)
+        if len(found) == count:
+            break
+    return found
 
 
 async def _each(work: Iterable[Coroutine[Any, Any, Answer]]) -> Sequence[Answer]:

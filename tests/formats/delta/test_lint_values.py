@@ -302,6 +302,12 @@ def test_other_properties_are_free() -> None:
         ("_delta%5Flog/x", "'_delta_log'"),
         ("other/_delta_log/00000000000000000000.json", "'_delta_log'"),
         ("other/_penstock/x", "'_penstock'"),
+        ("_penstock/data", "'_penstock'"),
+        ("_penstock/bodies/x", "'_penstock'"),
+        ("other/_penstock/data/x", "'_penstock'"),
+        ("_penstock/data/_penstock/x", "'_penstock'"),
+        ("_penstock/data/_delta_log/x", "'_delta_log'"),
+        ("_penstock/data/../x", "'..'"),
         ("x" * (PATH_MAX + 1), "characters"),
     ],
     ids=lambda text: text[:20],
@@ -317,6 +323,12 @@ def test_a_long_path_and_a_name_that_only_begins_alike_are_taken() -> None:
     assert path_fault("x" * PATH_MAX) is None
     assert path_fault("_delta_logs/x") is None
     assert path_fault("_change_data/x") is None
+
+
+def test_files_of_branches_have_a_folder_beside_the_log() -> None:
+    assert path_fault("_penstock/data/day=1/part-0.parquet") is None
+    assert path_fault("_penstock%2Fdata/x") is None
+    assert path_fault("s3://b/t/_penstock/data/x", absolute_allowed=True) is not None
 
 
 # --- lines --------------------------------------------------------------------------------------------------

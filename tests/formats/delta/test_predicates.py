@@ -9,9 +9,8 @@ from decimal import Decimal
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import Field, StructType, Type
-from penstock.formats.delta.rows.predicate_text import parse_predicate
-from penstock.formats.delta.rows.predicates import (
+from penstock.formats.delta.protocol.predicate_text import parse_predicate
+from penstock.formats.delta.protocol.predicates import (
     And,
     Column,
     Comparison,
@@ -23,6 +22,7 @@ from penstock.formats.delta.rows.predicates import (
     Predicate,
     columns_of,
 )
+from penstock.formats.delta.protocol.schema import Field, StructType, Type
 
 ADDRESS = StructType((Field(name="City", type="string", nullable=True),))
 TYPES: dict[str, Type] = {

@@ -16,11 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.formats.delta.protocol.schema import Field, StructType, Type
-from penstock.formats.delta.rows.arrow_types import arrow_schema
-from penstock.formats.delta.rows.filtering import rows_where
-from penstock.formats.delta.rows.predicate_text import parse_predicate
-from penstock.formats.delta.rows.predicates import (
+from penstock.formats.delta.protocol.predicate_text import parse_predicate
+from penstock.formats.delta.protocol.predicates import (
     And,
     Column,
     Comparison,
@@ -31,6 +28,9 @@ from penstock.formats.delta.rows.predicates import (
     Or,
     Predicate,
 )
+from penstock.formats.delta.protocol.schema import Field, StructType, Type
+from penstock.formats.delta.rows.arrow_types import arrow_schema
+from penstock.formats.delta.rows.filtering import rows_where
 from penstock.formats.delta.rows.pruning import Pruner
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
 from penstock.formats.delta.rows.writing import partition_text

@@ -11,7 +11,7 @@ import msgspec
 from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import at_least, command
-from penstock.cli.progress import Progress
+from penstock.cli.progress import Bar, Progress
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago, counted, size
@@ -20,6 +20,7 @@ from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept
+from penstock.lake.answers import SweptTable
 from penstock.model.clock import utc
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -123,8 +124,17 @@ def _limits(rule: HistoryRule) -> str:
     return f"keeps {' and '.join(kept)}"
 
 
-@command("sweep", prints="Sweep", examples="$ penstock sweep --dry-run\n$ penstock sweep --grace-s 172800")
+@command(
+    "sweep",
+    prints="Sweep",
+    examples="""
+$ penstock sweep --dry-run
+$ penstock sweep --remove-data
+$ penstock sweep --grace-s 172800
+""",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--remove-data", is_flag=True, help="Also remove data files of tables, not only count them.")
 @_number(
     "grace_s",
     "SECONDS",
@@ -132,15 +142,25 @@ def _limits(rule: HistoryRule) -> str:
     0,
     "How long unneeded objects stay; longer than any write may take, on any machine. [24 hours]",
 )
+@_number(
+    "data_grace_days",
+    "DAYS",
+    float,
+    0,
+    "How long data files stay that no commit names; more than twice as long as any job takes. [7]",
+)
 @_number("idempotency_days", "DAYS", float, 0, "Forget idempotency keys after so long. [7]")
 @_number("tombstone_days", "DAYS", float, 0, "Forget logs of deleted branches after so long. [90]")
 @pass_call
-def sweep(call: Call, /, dry_run: bool, **chosen: float | int | None) -> None:
-    """Remove what nothing needs any more: objects that no branch, tag or log leads to.
+def sweep(call: Call, /, dry_run: bool, remove_data: bool, **chosen: float | int | None) -> None:
+    """Remove what nothing needs any more: objects that no branch, tag or log leads to, and files of tables.
+
+    Of Delta tables, staged commits and what lies beside their logs goes after a day. Data files that no kept
+    commit names, as jobs leave them that did not commit, are counted, and go only with --remove-data.
 
     Commits may go on meanwhile. Commits behind the history horizon (see 'penstock horizon') are removed as
-    well; heads and tags always stay. Behind a server its own settings hold, and --dry-run
-    is the only option.
+    well; heads and tags always stay. Behind a server its own settings hold, and --dry-run and --remove-data
+    are the only options.
     """
     given = {name: value for name, value in chosen.items() if value is not None}
     if given and call.is_behind_server:
@@ -150,10 +170,12 @@ def sweep(call: Call, /, dry_run: bool, **chosen: float | int | None) -> None:
     lake = call.open(create=False, settings=settings)
     with Progress(call.json) as progress:
         swept = lake.sweep(dry_run=dry_run, progress=progress)
-    call.answer(lambda: shapes.Sweep.of(swept), lambda screen: _swept(screen, swept))
+    with Bar(call.json) as progress:
+        tables = lake.sweep_tables(remove_data=remove_data, dry_run=dry_run, progress=progress)
+    call.answer(lambda: shapes.Sweep.of(swept, tables), lambda screen: _swept(screen, swept, tables))
 
 
-def _swept(screen: Screen, swept: Swept) -> Iterator[str]:
+def _swept(screen: Screen, swept: Swept, tables: Sequence[SweptTable]) -> Iterator[str]:
     removed = "would remove" if swept.dry_run else "removed"
     rows: list[Row] = [
         [Cell(removed, "strong"), counted(swept.removed, "object"), size(swept.removed_bytes)],
@@ -171,3 +193,30 @@ def _swept(screen: Screen, swept: Swept) -> Iterator[str]:
         )
     if forgotten:
         yield f"{'would forget' if swept.dry_run else 'forgot'} {' and '.join(forgotten)}"
+    yield from _swept_tables(screen, tables)
+
+
+def _swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]:
+    """What was found among the files of tables; of those of which nothing goes, only how many there are."""
+    if not tables:
+        return
+    rows: list[Row] = []
+    for table in tables:
+        key = Cell(printable(str(table.key)), "name")
+        if table.data_files:
+            done = "removed" if table.data_removed else "would remove"
+            rows.append([key, done, counted(table.data_files, "data file"), size(table.data_bytes)])
+        if table.scratch_files:
+            done = "would remove" if table.dry_run else "removed"
+            files = counted(table.scratch_files, "file beside its log", "files beside its log")
+            rows.append([key, done, files, size(table.scratch_bytes)])
+        if table.waiting:
+            rows.append([key, "too young", counted(table.waiting, "data file"), "to be removed later"])
+    yield f"{counted(len(tables), 'table')}, {counted(sum(one.kept for one in tables), 'data file')} needed"
+    yield from columns(screen, rows, indent="  ")
+    for table in tables:
+        if table.problem:
+            yield screen.paint(f"nothing more is removed of {printable(str(table.key))}:", "bad")
+            yield from (f"  {printable(line)}" for line in table.problem.splitlines())
+    if any(table.data_files and not table.data_removed for table in tables):
+        yield "  'penstock sweep --remove-data' removes data files."

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
@@ -20,7 +20,9 @@ import click
 from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.demo_delta import tell_of_rows
+from penstock.cli.commands.demo_spark import tell_of_spark, what_is_missing
 from penstock.cli.declaration import command
+from penstock.cli.progress import Waiting
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
@@ -34,19 +36,29 @@ from penstock.model.operations import Put
 @click.argument(
     "directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
 )
+@click.option("--no-spark", is_flag=True, help="Tell the story of the catalogue, which needs no Spark.")
 @pass_call
-def demo(call: Call, directory: Path | None) -> None:
-    """See a lake, a branch, a conflict, a merge and tables with rows at work, in a few seconds.
+def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
+    """See a pipeline of Spark build tables on a branch, and all of them land on main at one instant.
 
-    Makes a lake in DIR, which must be empty or not exist; without it in a temporary directory, which is
-    kept for you to play with.
+    Where there is no Spark, or with --no-spark, the story is that of a lake, a branch, a conflict and a merge,
+    and takes a few seconds. Makes a lake in DIR, which must be empty or not exist; without it in a temporary
+    directory, which is kept for you to play with.
     """
     if directory is not None and directory.exists() and any(directory.iterdir()):
         raise InvalidRequest(f"{directory} is not empty; the demo needs a directory of its own")
     place = directory or Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     story = Story(place.absolute(), quiet=call.json)
-    tell(story)
-    story.has_rows = tell_of_rows(story)
+    missing = "" if no_spark else what_is_missing()
+    if no_spark or missing:
+        tell(story)
+        story.table = "shop.orders" if tell_of_rows(story) else None
+        if missing:
+            story.say(f"With Spark there is more to see: {missing}")
+    else:
+        story.say(f"A lake is made in {story.place}.")
+        tell_of_spark(story)
+        story.table = "sales.orders"
     call.answer(
         lambda: shapes.Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.farewell()
     )
@@ -110,8 +122,8 @@ class Story:
         self.place, self._quiet = place, quiet
         self._screen = Screen.of(sys.stdout)
         self._chapters = 0
-        self.has_rows = False
-        """Whether there are Delta tables to try something on."""
+        self.table: str | None = None
+        """A Delta table to try something on."""
 
     def say(self, *lines: str) -> None:
         for line in lines:
@@ -123,8 +135,11 @@ class Story:
         self._print(self._screen.paint(f"{self._chapters}. {title}", "strong"))
         self._print("")
 
-    def python(self, step: Callable[..., None], **libraries: str) -> None:
-        """Show what a function does with the lake and some libraries, and have it done."""
+    def python(self, step: Callable[..., None], *given: Any, **libraries: str) -> None:
+        """Show what a function does with the lake and some libraries, and have it done.
+
+        ``given`` is what it gets, the lake first; without it, the lake is opened for it.
+        """
         _, _, body = inspect.getsource(step).partition("-> None:\n")
         imports = [
             f"import {library}" if name == library else f"import {library} as {name}"
@@ -134,10 +149,22 @@ class Story:
             self._print(self._screen.paint(f"  {line}", "dim"))
         self._print("")
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), open_lake(self.place, author="ada") as lake:
-            step(lake, **{name: import_module(library) for name, library in libraries.items()})
+        used = {name: import_module(library) for name, library in libraries.items()}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.redirect_stdout(printed))
+            if given:
+                stack.enter_context(self.waiting("working"))
+            else:
+                given = (stack.enter_context(open_lake(self.place, author="ada")),)
+            step(*given, **used)
         if printed.getvalue():
             self._print(printed.getvalue())
+
+    @contextlib.contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Say on a terminal that something takes a while, for as long as it does."""
+        with Waiting(what, quiet=self._quiet):
+            yield
 
     def run(self, line: str, status: int = 0) -> None:
         """Show a command, and run it on the lake."""
@@ -167,7 +194,7 @@ class Story:
         lake = f"{_program()} --lake {shlex.quote(str(self.place))}"
         return (
             f"{lake} log --table sales.orders",
-            f"{lake} delta log shop.orders" if self.has_rows else f"{lake} diff main~2 fix-returns",
+            f"{lake} delta log {self.table}" if self.table else f"{lake} diff main~2 fix-returns",
             f"{lake} doctor",
         )
 

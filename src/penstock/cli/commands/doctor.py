@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import shutil
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.cli.via import commit_of
-from penstock.errors import Denied, PenstockError
+from penstock.errors import Denied, InvalidRequest, PenstockError
 from penstock.kernel.format import blob
 from penstock.lake.delta_calls import GetTableStatus
 from penstock.lake.lake import Lake
@@ -52,8 +53,8 @@ def doctor(call: Call) -> None:
 
     Looks at the versions, the store (readable, writable, sound), the disk, the clock, the default branch,
     and whether the places for tables are there and keep a file that is there from being replaced. Behind a
-    server, only at what can be seen from here. 'penstock fsck' checks the lake's objects one by one. Exit
-    status 1 if something failed.
+    server, only at what can be seen from here. Where Spark is installed, also at it and at the Java that it
+    would run on. 'penstock fsck' checks the lake's objects one by one. Exit status 1 if something failed.
     """
     checks = list(_examine(call))
     healthy = all(one.state != "failed" for one in checks)
@@ -90,6 +91,9 @@ def _examine(call: Call) -> Iterator[shapes.Check]:
         except OSError as error:
             found = Finding("failed", f"{error.filename}: {error.strerror}")
         yield _check(name, found)
+    if importlib.util.find_spec("pyspark") is not None:
+        yield _check("Spark", _spark())
+        yield _check("Java", _java())
 
 
 def _check(name: str, found: Finding) -> shapes.Check:
@@ -169,6 +173,29 @@ def _looks(lake: Lake) -> list[tuple[str, Look]]:
         *roots,
         *delta,
     ]
+
+
+def _spark() -> Finding:
+    from penstock.spark import jar
+
+    said = f"PySpark {version('pyspark')}"
+    if jar.path() is None:
+        return Finding(
+            "warning",
+            f"{said}, and Penstock was installed without its jar",
+            "writes take longer; install Penstock from a wheel, or again where there is a Java compiler",
+        )
+    return Finding("ok", f"{said}, and Penstock's jar for it")
+
+
+def _java() -> Finding:
+    from penstock.spark.java import find_java
+
+    try:
+        java = find_java()
+    except InvalidRequest as error:
+        return Finding("warning", error.message)
+    return Finding("ok", f"Java {java.version} of {java.origin}, {java.executable}")
 
 
 def _may_have_delta(lake: Lake) -> bool:

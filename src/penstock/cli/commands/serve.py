@@ -24,6 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEV_LAKE: Final = "./lake"
 WORKERS_MAX: Final = 64
 DRAIN_MAX_S: Final = 3600
+SWEEP_MAX_HOURS: Final = 24 * 366
 VARIABLE: Final = "PENSTOCK_SERVE_"
 LIMITS: Final = {
     "body_max_bytes": "Bytes of a request's body.",
@@ -106,6 +107,21 @@ $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
     help="How long open requests are waited for at the end. [30]",
 )
 @click.option(
+    "--sweep-every-hours",
+    type=float,
+    callback=_between(0, SWEEP_MAX_HOURS),
+    default=24.0,
+    envvar=f"{VARIABLE}SWEEP_EVERY_HOURS",
+    metavar="HOURS",
+    help="How often the lake is swept in the background; 0 for never. [24]",
+)
+@click.option(
+    "--sweep-data",
+    is_flag=True,
+    envvar=f"{VARIABLE}SWEEP_DATA",
+    help="Also remove data files of tables then that no commit names, as 'penstock sweep --remove-data'.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error")),
     default="info",
@@ -122,6 +138,8 @@ def serve(
     workers: int,
     insecure: bool,
     drain_timeout_s: float,
+    sweep_every_hours: float,
+    sweep_data: bool,
     log_level: str,
     **limits: Any,
 ) -> None:
@@ -150,6 +168,8 @@ def serve(
         is_insecure=insecure,
         limits=_limits(limits),
         drain_timeout_s=drain_timeout_s,
+        sweep_every_hours=sweep_every_hours,
+        sweep_data=sweep_data,
         log_level=Level(log_level),
         logs_for_people=sys.stderr.isatty(),
     )

@@ -25,6 +25,7 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.ChangeRoots: writing.for_administrators,
     calls.KeepHistory: writing.for_administrators,
     calls.Sweep: writing.for_administrators,
+    calls.SweepTables: writing.for_administrators,
     calls.Fsck: writing.for_administrators,
     calls.ListTokens: writing.for_administrators,
     calls.PutToken: writing.for_administrators,

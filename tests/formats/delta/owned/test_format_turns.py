@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -26,21 +26,7 @@ from penstock.model.operations import Change, Delete, Put
 from penstock.stores.port import Store
 from penstock.testing.threads import at_once
 from tests.formats.delta.managed import KEY, Owner, add, days, remove, with_property
-
-
-class Interrupted(DeltaFormat):
-    """Lets something happen after a change was prepared, once, and counts how often one is."""
-
-    between: Callable[[], object] | None = None
-    prepared = 0
-
-    def prepare(self, table: Table, change: Change) -> Any:
-        result = super().prepare(table, change)
-        self.prepared += 1
-        work, self.between = self.between, None
-        if work is not None:
-            work()
-        return result
+from tests.formats.delta.owned.interrupted import Interrupted, rounds
 
 
 @pytest.fixture
@@ -56,15 +42,6 @@ def owner(store: Store, tmp_path: Path) -> Iterator[Owner]:
     owner = Owner(store, tmp_path, kind=Interrupted)
     yield owner
     owner.close()
-
-
-def rounds(owner: Owner, between: Callable[[], object], work: Callable[[], object]) -> int:
-    """How often some work was prepared, when something else came in between."""
-    format_ = owner.format
-    assert isinstance(format_, Interrupted)
-    format_.between, format_.prepared = between, 0
-    work()
-    return format_.prepared
 
 
 def large(name: str, day: str) -> list[Action]:

@@ -18,8 +18,9 @@ from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.composing import bounded, first_line, line_id, stage
 from penstock.formats.delta.lines.line import Blobs, Entry, Held, Line, Terms, Tip, keep, line_of, uuid_of
 from penstock.formats.delta.lines.proposal import Proposal
-from penstock.formats.delta.lines.ratifying import check_files, declared_after, lint
+from penstock.formats.delta.lines.ratifying import check_files, declared_after, known, lint
 from penstock.formats.delta.lines.replacements import naming, new_replacements
+from penstock.formats.delta.lines.replacing import check_partitions
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.content import DeltaTable
@@ -49,6 +50,9 @@ def attempt(table: Table, commits: Commits, content: DeltaTable, proposal: Propo
     begun = Attempt(proposal, version, Tip.of(line), line.declared, None)
     if is_ratified(table, commits, content, line, begun):
         return begun
+    metadata = known(table, line.declared).metadata
+    proposal.check_conditions(metadata)
+    check_partitions(proposal.intent.replaces or (), metadata, f"'{table.key}'")
     checked = check_files(table, commits, content, proposal, now_ms)
     info = _filled(proposal, line, now_ms)
     lint(table, line, checked, now_ms, info=info)

@@ -97,7 +97,7 @@ def _check_unused(commits: Commits, intent: Create) -> None:
 
 def _begin(table: Table, commits: Commits, intent: Create | Adopt) -> Applied:
     if table.content is not None:
-        if isinstance(table.content, DeltaTable) and table.content.id == intent.id:
+        if _is_repeated(table, commits, intent):
             return Applied(table.content)
         raise Refused("exists already")
     phase, before = Phase.OWNED, -1
@@ -113,6 +113,17 @@ def _begin(table: Table, commits: Commits, intent: Create | Adopt) -> Applied:
     empty = Line(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
     line, runs = empty.followed_by(first.entry)
     return Applied(with_line(content, line), {declared: packed, **first.blobs, **runs}, _short(intent))
+
+
+def _is_repeated(table: Table, commits: Commits, intent: Create | Adopt) -> bool:
+    """Whether the table that is there is the one of this very request."""
+    content = table.content
+    if not isinstance(content, DeltaTable) or content.id != intent.id:
+        return False
+    if isinstance(intent, Adopt) or not intent.is_given:
+        return True  # nobody else has made up the same id
+    first = line_of(content).at(0, table.read)
+    return first is not None and first == _ratified(table, commits, _new(intent), intent.actions).entry
 
 
 def _settle(content: DeltaTable, intent: Settle) -> Applied:
@@ -161,6 +172,16 @@ class _Whole(NamedTuple):
 
 
 def _ratified(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _Whole:
+    """The commit as an entry, found out once for a request: it may have very many lines."""
+    assert content.id is not None
+    noted = ("delta whole", line_id(table, content.id), content.location, data)
+    if noted not in table.notes:
+        table.notes[noted] = _read(table, commits, content, data)
+    found: _Whole = table.notes[noted]
+    return found
+
+
+def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _Whole:
     assert content.id is not None
     lines = {type(line.action): line for line in parse_commit(data)}
     raw = {kind: line.raw for kind, line in lines.items()}

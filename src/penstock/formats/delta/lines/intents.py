@@ -61,6 +61,8 @@ class Create(msgspec.Struct, frozen=True, array_like=True, tag="create", kw_only
     actions: bytes
     """Whole: protocol and metadata name the lake as the owner."""
     uuid: UUID
+    is_given: bool = False
+    """Whether the id is the writer's, who may give it to two tables by mistake."""
 
 
 class Adopt(msgspec.Struct, frozen=True, array_like=True, tag="adopt", kw_only=True):

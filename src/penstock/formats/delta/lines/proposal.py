@@ -11,6 +11,7 @@ from penstock.errors import InvalidContent, InvalidRequest
 from penstock.formats.delta.lines.composing import Body
 from penstock.formats.delta.lines.intents import Commit, FileBody
 from penstock.formats.delta.lines.line import FOLDER, Terms
+from penstock.formats.delta.lines.replacing import check_partitions
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -39,7 +40,7 @@ class Proposal:
     """The lines of a commit to a table at a location, read."""
 
     def __init__(self, key: Key, intent: Commit, places: Places, location: str) -> None:
-        self.intent = intent
+        self.key, self.intent = key, intent
         self.body: Body | None = None
         data = intent.actions
         if isinstance(data, FileBody):
@@ -123,6 +124,13 @@ class Proposal:
         was_read = self.intent.version is not None or self.intent.read_version is not None
         is_blind = only_adds and (says is True if was_read else says is not False)
         return Reads() if is_blind else Reads(whole_table=True)
+
+    def check_conditions(self, metadata: Metadata) -> None:
+        """``InvalidRequest`` if what it looked at is told by a condition on other than partition columns of
+        the table that it read."""
+        reads = self.intent.reads
+        parts = () if reads is None else (one for one in reads.partitions if one.where is not None)
+        check_partitions(parts, metadata, f"'{self.key}'")
 
     @cached_property
     def told(self) -> CommitInfo:

@@ -181,6 +181,8 @@ def _brought(
         transaction = _on_top(winners, transaction)
     live = None if checked.live is None else dict(checked.live)
     replaced = checked.replaced
+    if replaced is not None and line.declared != checked.declared:
+        replaced = replaced.under(known(table, line.declared).metadata, f"'{table.key}'")
     for _, actions in since:
         if live is not None:
             _move_on(live, proposal.paths, actions)
@@ -370,6 +372,7 @@ def _rebased(
     if any(isinstance(action, Protocol | Metadata) for winner in winners for action in winner.actions):
         snapshot = commits.snapshot(content, table.read, version)
         at = Known(snapshot.protocol, snapshot.metadata)
+    proposal.check_conditions(at.metadata)
     return _on_top(winners, transaction_of(proposal, at, version))
 
 

@@ -8,7 +8,9 @@ names the id in its ``commitInfo``. The owner alone does so: what a writer says 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
 from typing import Final
 from uuid import uuid4
 
@@ -17,6 +19,7 @@ import msgspec
 from penstock.formats.delta.lines.commits import REPLACES
 from penstock.formats.delta.lines.line import Terms
 from penstock.formats.delta.protocol.actions import CommitInfo
+from penstock.formats.delta.protocol.partition_conditions import condition_columns, condition_outcomes
 from penstock.formats.delta.protocol.transaction import Partitions, Region
 
 REPLACEMENTS: Final = "penstockReplacements"
@@ -25,6 +28,10 @@ NAMED_MAX_BYTES: Final = 64 * 1024
 """How long that may be: it is in the first line of a commit, which has to fit into an object."""
 OWNERS: Final = frozenset({REPLACES, REPLACEMENTS})
 """What the owner says in a ``commitInfo``, and nobody else."""
+
+
+COMPARED_MAX: Final = 1000
+"""Values that are tried one by one, to find out whether a condition goes with any of them."""
 
 
 class Replacement(msgspec.Struct, frozen=True, array_like=True):
@@ -90,4 +97,17 @@ def _meet(one: Partitions, other: Partitions, schema_string: str) -> bool:
         region = Region(schema_string, (Partitions({column: other.values[column]}),))
         if not any(region.holds({column: value}) for value in one.values[column]):
             return False
-    return True
+    values = {**other.values, **one.values}
+    return all(part.where is None or _may_hold(part.where, values, schema_string) for part in (one, other))
+
+
+def _may_hold(where: str, values: Mapping[str, Sequence[str | None]], schema_string: str) -> bool:
+    """Whether a condition may be true for any of the given values of its columns. In doubt it may."""
+    named = condition_columns(where, schema_string)
+    given = {name: several for name, several in values.items() if name.lower() in named}
+    if prod(map(len, given.values())) > COMPARED_MAX:
+        return True
+    return any(
+        True in condition_outcomes(where, schema_string, dict(zip(given, each, strict=True)))
+        for each in product(*given.values())
+    )

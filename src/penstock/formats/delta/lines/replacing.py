@@ -8,7 +8,8 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.log.snapshot import Snapshot
-from penstock.formats.delta.protocol.actions import Action, Add, FileKey, Remove, write_commit
+from penstock.formats.delta.protocol.actions import Action, Add, FileKey, Metadata, Remove, write_commit
+from penstock.formats.delta.protocol.partition_conditions import check_condition
 from penstock.formats.delta.protocol.transaction import Partitions, Region
 
 
@@ -25,18 +26,32 @@ class Replaced(msgspec.Struct, frozen=True):
     def of(cls, snapshot: Snapshot, partitions: Sequence[Partitions], now_ms: int) -> Replaced:
         """All files in some partitions, in the whole table if none are named.
 
-        ``InvalidRequest`` if a column is none that the table is partitioned by.
+        ``InvalidRequest`` if a column is none that the table is partitioned by, or if a file's own values do
+        not tell whether a condition is true for it.
         """
-        columns = set(snapshot.metadata.partition_columns)
-        strange = sorted({name for one in partitions for name in one.values if name not in columns})
-        if strange:
-            known = ", ".join(f"'{name}'" for name in sorted(columns)) or "none"
-            raise InvalidRequest(
-                f"'{strange[0]}' is no partition column of {snapshot.table}, which has {known}"
-            )
+        check_partitions(partitions, snapshot.metadata, snapshot.table)
         region = Region(snapshot.metadata.schema_string, tuple(partitions) or (Partitions(),))
-        adds = (add for add in snapshot.files() if region.holds(add.partition_values))
+        adds = [add for add in snapshot.files() if region.holds(add.partition_values)]
+        for add in adds:
+            if not region.is_told(add.partition_values):
+                values = ", ".join(f"{name}={text}" for name, text in add.partition_values.items())
+                raise InvalidRequest(
+                    f"{snapshot.table} has a file of the partition {values}, of which it cannot be told "
+                    "whether it is to be replaced; name the partitions by their values instead"
+                )
         return _replaced(region, {add.key: removal(add, now_ms) for add in adds})
+
+    @classmethod
+    def in_new(cls, metadata: Metadata | None, partitions: Sequence[Partitions]) -> Replaced:
+        """The same before a table has any files; ``metadata`` is what it will be, if that is known yet."""
+        schema_string = "" if metadata is None else metadata.schema_string
+        return _replaced(Region(schema_string, tuple(partitions) or (Partitions(),)), {})
+
+    def under(self, metadata: Metadata, table: str) -> Replaced:
+        """The same in a table that has become another one. ``InvalidRequest`` if it is not partitioned so."""
+        partitions = self.region.partitions
+        check_partitions(partitions, metadata, table)
+        return msgspec.structs.replace(self, region=Region(metadata.schema_string, partitions))
 
     def clashing(self, actions: Iterable[Action]) -> list[Remove]:
         """One of the removes, and those of files that the commit adds: it cannot say both."""
@@ -65,6 +80,18 @@ class Replaced(msgspec.Struct, frozen=True):
 def _replaced(region: Region, files: dict[FileKey, Remove]) -> Replaced:
     removes = tuple(files.values())
     return Replaced(region, files, removes, write_commit(removes))
+
+
+def check_partitions(partitions: Iterable[Partitions], metadata: Metadata, table: str) -> None:
+    """``InvalidRequest`` if partitions are told by other columns than the table is partitioned by."""
+    columns = metadata.partition_columns
+    for one in partitions:
+        strange = sorted(name for name in one.values if name not in columns)
+        if strange:
+            known = ", ".join(f"'{name}'" for name in sorted(columns)) or "none"
+            raise InvalidRequest(f"'{strange[0]}' is no partition column of {table}, which has {known}")
+        if one.where is not None:
+            check_condition(one.where, metadata.schema_string, columns)
 
 
 def removal(add: Add, now_ms: int) -> Remove:

@@ -19,7 +19,7 @@ from penstock.formats.delta.lines.net import Step
 from penstock.formats.delta.lines.replacements import Replacement, in_sum, named_in
 from penstock.formats.delta.lines.replacing import Replaced
 from penstock.formats.delta.log.snapshot import Snapshot
-from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
+from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Metadata, Remove
 from penstock.formats.delta.protocol.transaction import Partitions, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.content import DeltaTable
@@ -29,12 +29,20 @@ _Read = TypeVar("_Read")
 
 
 def noted(table: Table, key: tuple[object, ...], read: Callable[[], _Read]) -> _Read:
-    """What was read once for a request. ``PrepareAgain`` if it was not, and may not be read now."""
+    """What was read once for a request. ``PrepareAgain`` if it was not, and may not be read now.
+
+    Where what was read is a reason to refuse, it is one whenever it is asked for again.
+    """
     if key not in table.notes:
         if not table.may_read:
             raise PrepareAgain
-        table.notes[key] = read()
-    found: _Read = table.notes[key]
+        try:
+            table.notes[key] = read()
+        except Refused as refused:
+            table.notes[key] = refused
+    found: _Read | Refused = table.notes[key]
+    if isinstance(found, Refused):
+        raise found
     return found
 
 
@@ -138,9 +146,16 @@ class Standing:
 
     def replaced(self, partitions: tuple[Partitions, ...]) -> Replaced:
         """The files in some partitions, to be removed."""
-        key = (*self._key("replaced"), encode(partitions))
-        replaced = noted(self._table, key, lambda: Replaced.of(self._snapshot(), partitions, self._now_ms))
-        for actions in self._since():
+        since = list(self._since())
+        if self._from is None:
+            told = last([one for actions in since for one in actions], Metadata)
+            replaced = Replaced.in_new(told, partitions)
+        else:
+            key = (*self._key("replaced"), encode(partitions))
+            replaced = noted(
+                self._table, key, lambda: Replaced.of(self._snapshot(), partitions, self._now_ms)
+            )
+        for actions in since:
             replaced = replaced.after(actions, self._now_ms)
         return replaced
 
@@ -194,7 +209,7 @@ class Standing:
 
     def _snapshot(self) -> Snapshot:
         if self._from is None:
-            # Whoever creates a table and replaces its files in one request has nothing to look up.
+            # Whoever creates a table and restores another state of it in one request has nothing to look up.
             raise Refused(
                 "was created by the same request; bring its later commits by a request of their own"
             )

@@ -125,9 +125,14 @@ def _older(listed: Sequence[Entry], first: int) -> Iterator[Entry]:
 def _superseded(listed: Sequence[Entry], published: int, old_us: int) -> Iterator[Entry]:
     """Staged commits of versions that are published, by whomever."""
     for entry in listed:
-        name = parse_name(entry.key)
-        if isinstance(name, StagedName) and name.version <= published and entry.modified_us < old_us:
+        if is_superseded(entry.key, published) and entry.modified_us < old_us:
             yield entry
+
+
+def is_superseded(name: str, published: int) -> bool:
+    """Whether a name is that of a staged commit which nobody needs once a version is published."""
+    found = parse_name(name)
+    return isinstance(found, StagedName) and found.version <= published
 
 
 def _unnamed_sidecars(place: Place, kept: Sequence[Entry], old_us: int) -> Sequence[Entry]:

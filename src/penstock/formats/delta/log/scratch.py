@@ -8,12 +8,12 @@ that are called in another way are somebody else's, and stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.lines.line import FOLDER, Read, line_of
+from penstock.formats.delta.lines.line import FOLDER, Entry, Read, line_of
 from penstock.formats.delta.log.cleanup import GRACE_MS, Cleanup
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
@@ -24,25 +24,54 @@ _OURS: Final = re.compile(
 )
 
 
+class Entries:
+    """The entries of all lines of a table, each told once, however many contents have it.
+
+    To be given the table at every retained commit of every reference, also where it was dropped: then as it
+    was last. ``read`` reads kernel objects.
+    """
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._runs: set[ObjectId] = set()
+        self._told: set[bytes] = set()
+
+    def news(self, content: DeltaTable) -> Iterator[tuple[int, Entry]]:
+        """Those of one more content that were not told before, with their versions."""
+        line = line_of(content)
+        runs = tuple(run for run in line.runs if run.id not in self._runs)
+        self._runs.update(run.id for run in runs)
+        # Of a run all entries count, also those that this very line reads from the log: another may not.
+        for version, entry in msgspec.structs.replace(line, published=-1, runs=runs).since(-1, self._read):
+            key = version.to_bytes(8, "big") + entry.uuid + entry.line
+            if key not in self._told:
+                self._told.add(key)
+                yield version, entry
+
+
 def needed_files(contents: Iterable[DeltaTable], read: Read) -> set[str]:
     """The files beside the log that a table needs, by their names below its root.
 
-    ``contents`` is the table at every retained commit of every reference, also where it was dropped: then as
-    it was last. ``read`` reads kernel objects.
+    ``contents`` are all that ``Entries`` has to be given.
     """
-    names: set[str] = set()
-    seen: set[ObjectId] = set()
-    for content in contents:
-        line = line_of(content)
-        new = tuple(run for run in line.runs if run.id not in seen)
-        seen.update(run.id for run in new)
-        # Of a run all entries count, also those that this very line reads from the log: another may not.
-        for version, entry in msgspec.structs.replace(line, published=-1, runs=new).since(-1, read):
-            if entry.body:
-                names.add(entry.body)
-            if entry.line:
-                names.add(entry.name(version))
-    return names
+    entries = Entries(read)
+    return {
+        name
+        for content in contents
+        for version, entry in entries.news(content)
+        for name in beside(version, entry)
+    }
+
+
+def beside(version: int, entry: Entry) -> tuple[str, ...]:
+    """The files beside the log that one version needs."""
+    own = (entry.name(version),) if entry.line else ()
+    return (*own, entry.body) if entry.body else own
+
+
+def is_scratch(name: str) -> bool:
+    """Whether a name is one that the lake gives to a file beside the log."""
+    return _OURS.fullmatch(name) is not None
 
 
 def plan_scratch(place: Place, needed: Collection[str], *, now_ms: int, grace_ms: int = GRACE_MS) -> Cleanup:
@@ -54,7 +83,7 @@ def plan_scratch(place: Place, needed: Collection[str], *, now_ms: int, grace_ms
     found = [
         entry
         for entry in place.list(FOLDER)
-        if entry.modified_us < old_us and entry.key not in needed and _OURS.fullmatch(entry.key)
+        if entry.modified_us < old_us and entry.key not in needed and is_scratch(entry.key)
     ]
     return Cleanup(
         first=None,

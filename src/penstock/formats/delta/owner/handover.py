@@ -25,30 +25,32 @@ from penstock.errors import (
     TableNotFound,
     Unavailable,
 )
+from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.intents import Adopt, Create, Release, change
 from penstock.formats.delta.lines.line import FOLDER, Phase, line_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.owner.first_version import FirstVersion
 from penstock.formats.delta.owner.ownership import (
     Before,
     NewTable,
+    OwnerIdentity,
     check_adoptable,
     conversion,
-    first_commit,
     is_timed,
+    own_place,
     owner_of,
     release,
 )
 from penstock.formats.delta.owner.settling import Settling
-from penstock.formats.delta.owner.tables import Asked, line_at
-from penstock.formats.delta.protocol.actions import write_commit
+from penstock.formats.delta.owner.tables import Asked, Tables, line_at
+from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.batch import Outcome
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
-from penstock.storage.locations import normalise
-from penstock.storage.places import Place
+from penstock.storage.places import Place, Places
 
 RELEASES_MAX: Final = 20
 """How often a release is tried on a table that keeps getting new versions."""
@@ -69,21 +71,38 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 class Handover(Settling):
     """Creates, adopts and releases tables, and finishes what others began of it."""
 
+    def __init__(
+        self,
+        tables: Tables,
+        places: Places,
+        publisher: Publisher,
+        commits: Commits,
+        identity: OwnerIdentity,
+    ) -> None:
+        super().__init__(tables, places, publisher, commits, identity)
+        self._first = FirstVersion(places, identity)
+
     # -- in --------------------------------------------------------------------------------------------
 
     def create(self, branch: str, key: Key, new: NewTable, warehouse: str, asked: Asked) -> Made:
-        """Create a table on any branch, at a place made from its id: nobody else can be there."""
-        if not warehouse:
-            raise InvalidRequest(
-                f"'{key}' has no place: the lake has no warehouse\n"
-                "  Give the table a location, or open the lake with a warehouse."
-            )
-        identity, uuid = uuid4(), uuid4()
-        location = normalise(f"{warehouse.rstrip('/')}/{identity}")
-        actions = write_commit(first_commit(new, self._identity, identity, uuid, self._now_ms()))
-        intent = Create(id=identity, location=location, actions=actions, uuid=uuid)
+        """Create a table on any branch, at a place made from its id: nobody else can be there.
+
+        ``InvalidRequest`` for a given id that is known already.
+        """
+        if (known := self._tables.known(asked, branch)) is not None:
+            return self._made(key, known)
+        identity, uuid = self._new_id(new), uuid4()
+        location = own_place(warehouse, identity)
+        actions = self._first.of(key, new, identity, location, uuid, self._now_ms())
+        is_given = new.id is not None
+        intent = Create(id=identity, location=location, actions=actions, uuid=uuid, is_given=is_given)
         outcome = self._tables.commit([change(key, intent)], asked, branch)
         return self._made(key, outcome)
+
+    def _new_id(self, new: NewTable) -> UUID:
+        if new.id is not None and self._tables.is_known(new.id):
+            raise InvalidRequest(f"the lake has known a table {new.id} before; make up another id")
+        return new.id or uuid4()
 
     def create_at(self, key: Key, new: NewTable, location: str, asked: Asked, sole_writer: bool) -> Made:
         """Create a table at a named place: of all who do, in whatever way, one wins.
@@ -99,8 +118,8 @@ class Handover(Settling):
             if (mine := self._mine(key, place.url, snapshot)) is not None:
                 raise _lost(key, place.url, 0, f"the lake's own '{mine.key}' is there already")
             raise _lost(key, place.url, 0, "there is a Delta table already; adopt it: penstock delta adopt")
-        identity, uuid = uuid4(), uuid4()
-        actions = write_commit(first_commit(new, self._identity, identity, uuid, self._now_ms()))
+        identity, uuid = self._new_id(new), uuid4()
+        actions = self._first.of(key, new, identity, place.url, uuid, self._now_ms())
         intent = Adopt(id=identity, location=place.url, version=0, actions=actions, uuid=uuid)
         return self._promise(key, intent, asked)
 

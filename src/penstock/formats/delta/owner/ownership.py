@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.delta.errors import InvalidTable, ManagedElsewhere, UnsupportedFeature
+from penstock.formats.delta.lines.intents import FileBody
 from penstock.formats.delta.lines.line import Line, Read, declared_of
 from penstock.formats.delta.protocol.actions import (
     CommitInfo,
@@ -32,7 +33,7 @@ from penstock.formats.delta.protocol.features import (
     unwritable,
 )
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
-from penstock.storage.locations import without_secrets
+from penstock.storage.locations import normalise, without_secrets
 
 OWNER_CONF: Final = "delta.managedCommitOwnerConf"
 PENSTOCK: Final = "penstock"
@@ -178,6 +179,19 @@ def protected_changes(before: Metadata, after: Metadata) -> tuple[str, ...]:
     return tuple(name for name in PROTECTED if was.get(name) != becomes.get(name))
 
 
+def own_place(warehouse: str, table_id: UUID) -> str:
+    """The place of a table that has no location of its own: nobody else can be there.
+
+    ``InvalidRequest`` if the lake has no warehouse.
+    """
+    if not warehouse:
+        raise InvalidRequest(
+            "the table has no place: the lake has no warehouse\n"
+            "  Give the table a location, or open the lake with a warehouse."
+        )
+    return normalise(f"{warehouse.rstrip('/')}/{table_id}")
+
+
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody who creates a table says about it."""
 
@@ -186,12 +200,23 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     properties: Mapping[str, str] = {}
     name: str | None = None
     description: str | None = None
+    id: UUID | None = None
+    """What it is to be known by; made up if nothing is given."""
+    actions: bytes | FileBody | None = None
+    """Its first files, as the lines of a commit; ``None`` for an empty table."""
 
 
 def first_commit(
-    new: NewTable, identity: OwnerIdentity, table_id: UUID, uuid: UUID, now_ms: int
+    new: NewTable,
+    identity: OwnerIdentity,
+    table_id: UUID,
+    uuid: UUID,
+    now_ms: int,
+    told: CommitInfo = CommitInfo(),
 ) -> tuple[CommitInfo, Protocol, Metadata]:
     """The first actions of a table that is the lake's from the beginning; files may follow.
+
+    ``told`` is what a writer says of the commit, whose time is now in any case.
 
     The protocol has what the properties and columns make use of, and no more, so that as many readers as
     possible understand it. ``InvalidRequest`` for properties that are not the writer's to set.
@@ -213,7 +238,10 @@ def first_commit(
     )
     protocol = _listing(1, in_use(metadata) | asked | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP})
     parameters = {"partitionBy": msgspec.json.encode(new.partition_columns).decode()}
-    return _info("CREATE TABLE", parameters, uuid, now_ms, now_ms), protocol, metadata
+    info = _info("CREATE TABLE", parameters, uuid, now_ms, now_ms)
+    kept = {"timestamp", "inCommitTimestamp", "isBlindAppend"}
+    said = {name: value for name, value in told.fields.items() if name not in kept}
+    return CommitInfo({**info.fields, **said}), protocol, metadata
 
 
 class Before(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from penstock.kernel.ledger import LEDGER, find_table, holder, is_entangled, las
 from penstock.kernel.state import prefix_end
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, DeltaTable, decode_content
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.objects import Blob, Holder
 from penstock.model.operations import Operation
@@ -96,6 +96,11 @@ class Tables:
         """The table with an id as it is, or as it was when it was dropped; ``None`` if it never was there."""
         found = last_content(self._look(commit), identity)
         return found if isinstance(found, DeltaTable) and found.state else None
+
+    def is_known(self, identity: UUID) -> bool:
+        """Whether any branch or tag has a table with an id, or had one and dropped it."""
+        heads = {head for _, head in self.kernel.references.heads()} - {NO_COMMIT}
+        return any(whereabouts(self._look(head), identity) is not None for head in heads)
 
     def all(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table of a commit, from the ledger: other keys are not looked at."""

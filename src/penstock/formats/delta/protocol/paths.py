@@ -12,6 +12,10 @@ from penstock.storage.places import SCRATCH
 PATH_MAX: Final = 4096
 """Characters of an address; file systems take no more either."""
 
+BRANCH_DATA: Final = f"{SCRATCH}/data/"
+"""Below the table's root: data files that branches write. No engine that cleans up the table looks there, and
+until the branch is merged its log does not name them."""
+
 _NOT_FOR_DATA: Final = frozenset({LOG.rstrip("/"), SCRATCH})
 """Folders of a table, be it this one or one below it, for what is no data."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
@@ -49,6 +53,8 @@ def path_fault(path: str, *, absolute_allowed: bool = False) -> str | None:
     steps = _ROOT.sub("", decoded, count=1).split("/") if absolute else decoded.split("/")
     if wrong := {"", ".", ".."}.intersection(steps):
         return f"the path {path!r} holds the step {min(wrong)!r}; give the shortest path there is"
+    if not absolute and decoded.startswith(BRANCH_DATA):
+        steps = steps[2:]
     if kept := _NOT_FOR_DATA.intersection(steps):
         return f"the path {path!r} lies in '{min(kept)}', which is not for data files"
     return None

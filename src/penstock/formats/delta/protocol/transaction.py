@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -18,14 +18,18 @@ from penstock.formats.delta.protocol.actions import (
     Values,
 )
 from penstock.formats.delta.protocol.isolation import Isolation
+from penstock.formats.delta.protocol.outcomes import Outcomes
+from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
 from penstock.formats.delta.protocol.partition_values import may_be_equal
 from penstock.formats.delta.protocol.schema import parse_schema
 
 
-class Partitions(msgspec.Struct, frozen=True):
-    """The files whose partition values are among these, column by column. No column: all files."""
+class Partitions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The files whose partition values are among these, column by column, and for whose values a condition on
+    partition columns is true. Without either: all files."""
 
     values: Mapping[str, tuple[str | None, ...]] = {}
+    where: str | None = None
 
 
 class Reads(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +57,19 @@ class Region(msgspec.Struct, frozen=True):
 
     def holds(self, values: Values) -> bool:
         """Whether a file with these partition values may be in one of them."""
+        return any(True in found for found in self._outcomes(values))
+
+    def is_told(self, values: Values) -> bool:
+        """Whether the conditions leave no doubt that such a file is in one of them, or in none."""
+        return not self.holds(values) or any(found == _TRUE for found in self._outcomes(values))
+
+    def _outcomes(self, values: Values) -> Iterator[Outcomes]:
+        """What the condition of each may come to, where the file's values may be among the given."""
         types = _types(self.schema_string)
-        return any(_holds(one, values, types) for one in self.partitions)
+        for one in self.partitions:
+            if _has_values(one, values, types):
+                told = one.where
+                yield _TRUE if told is None else condition_outcomes(told, self.schema_string, values)
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,8 +137,11 @@ def last(actions: Iterable[Action], kind: type[_Kind]) -> _Kind | None:
     return found[-1] if found else None
 
 
-def _holds(partitions: Partitions, values: Values, types: Mapping[str, str]) -> bool:
-    """Whether a file with these values may be in the partitions. A column that it lacks decides nothing."""
+_TRUE: Final[Outcomes] = frozenset({True})
+
+
+def _has_values(partitions: Partitions, values: Values, types: Mapping[str, str]) -> bool:
+    """Whether a file's values may be among the given. A column that it lacks decides nothing."""
     return all(
         name not in values or any(may_be_equal(types.get(name, ""), values[name], one) for one in wanted)
         for name, wanted in partitions.values.items()

@@ -13,8 +13,7 @@ from math import isnan
 from typing import Any, Final
 
 from penstock.formats.delta.protocol.partition_values import Value
-from penstock.formats.delta.rows.arrow_types import arrow_type, pa, pc
-from penstock.formats.delta.rows.predicates import (
+from penstock.formats.delta.protocol.predicates import (
     And,
     Column,
     Comparison,
@@ -25,6 +24,7 @@ from penstock.formats.delta.rows.predicates import (
     Or,
     Predicate,
 )
+from penstock.formats.delta.rows.arrow_types import arrow_type, pa, pc
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,

@@ -9,7 +9,7 @@ cannot write has no bound at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from math import isfinite
@@ -76,13 +76,38 @@ class Statistics:
 
     def json(self) -> str:
         """What ``add.stats`` holds."""
-        found: dict[str, Any] = {"numRecords": self.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
-        for column in self._columns:
-            path = column.leaf.path
-            _put(found["nullCount"], path, column.nulls)
-            _put(found["minValues"], path, column.smallest())
-            _put(found["maxValues"], path, column.largest())
-        return _ENCODER.encode(found).decode()
+        return stats_json(
+            self.rows, ((one.leaf, one.nulls, one.smallest(), one.largest()) for one in self._columns)
+        )
+
+
+def stats_json(rows: int, columns: Iterable[tuple[Leaf, int | None, Any, Any]]) -> str:
+    """What ``add.stats`` holds: of each column its nulls, its smallest and its largest value, where known."""
+    found: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for leaf, nulls, smallest, largest in columns:
+        _put(found["nullCount"], leaf.path, nulls)
+        _put(found["minValues"], leaf.path, smallest)
+        _put(found["maxValues"], leaf.path, largest)
+    return _ENCODER.encode(found).decode()
+
+
+def written_bound(kind: Type, value: Any) -> Any:
+    """A bound as JSON has it, ``None`` if it has no word for it.
+
+    Dates are given as days, times as microseconds, since 1970.
+    """
+    if value is None or (isinstance(value, float) and not isfinite(value)):
+        return None
+    try:
+        if kind == "date":
+            return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+        if kind in {"timestamp", "timestamp_ntz"}:
+            moment = _EPOCH + timedelta(milliseconds=value // 1000)
+            text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+            return f"{text}Z" if kind == "timestamp" else text
+    except OverflowError:
+        return None
+    return value
 
 
 def cut_smallest(text: str) -> str:
@@ -136,27 +161,16 @@ class _Column:
             self._high = high if self._high is None else max(self._high, high)
 
     def smallest(self) -> Any:
-        return cut_smallest(self._low) if isinstance(self._low, str) else self._written(self._low)
+        return (
+            cut_smallest(self._low)
+            if isinstance(self._low, str)
+            else written_bound(self.leaf.kind, self._low)
+        )
 
     def largest(self) -> Any:
         if isinstance(self._high, str):
             return cut_largest(self._high)
-        return None if self._has_nan else self._written(self._high)
-
-    def _written(self, value: Any) -> Any:
-        """A bound as JSON has it, ``None`` if it has no word for it."""
-        if value is None or (isinstance(value, float) and not isfinite(value)):
-            return None
-        try:
-            if self.leaf.kind == "date":
-                return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
-            if self.leaf.kind in {"timestamp", "timestamp_ntz"}:
-                moment = _EPOCH + timedelta(milliseconds=value // 1000)
-                text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
-                return f"{text}Z" if self.leaf.kind == "timestamp" else text
-        except OverflowError:
-            return None
-        return value
+        return None if self._has_nan else written_bound(self.leaf.kind, self._high)
 
 
 def _leaves(fields: Sequence[Field], above: tuple[str, ...] = ()) -> Iterator[Leaf]:

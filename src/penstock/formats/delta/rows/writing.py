@@ -88,6 +88,17 @@ def write_files(
     return target.added
 
 
+def check_features(metadata: Metadata) -> None:
+    """``UnsupportedFeature`` if a writer of rows would have to do more for the table than Penstock does."""
+    for name in sorted(in_use(metadata)):
+        feature = FEATURES[name]
+        if feature.writing is not Support.ALWAYS:
+            raise UnsupportedFeature(
+                f"rows cannot be written: the table uses '{name}': {feature.why}; {feature.advice}",
+                feature=name,
+            )
+
+
 def partition_text(kind: Type, value: Any) -> str | None:
     """A value as ``partitionValues`` have it. An empty text is null: the log has one word for both."""
     if value is None or value == "":
@@ -121,7 +132,7 @@ class _Target:
     def __init__(self, place: Place, metadata: Metadata, prefix: str) -> None:
         self.place = place
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        _check_features(metadata)
+        check_features(metadata)
         self.schema = parse_schema(metadata.schema_string)
         self._partition_fields = [_partition_field(self.schema, name) for name in metadata.partition_columns]
         names = {one.name for one in self._partition_fields}
@@ -254,17 +265,6 @@ def _finish_down_to(waiting_bytes: int, waiting: dict[tuple[str | None, ...], _O
         file = waiting.pop(values)
         left -= file.waiting_bytes
         file.finish()
-
-
-def _check_features(metadata: Metadata) -> None:
-    """What a writer of rows would have to do for the table, and this one does not."""
-    for name in sorted(in_use(metadata)):
-        feature = FEATURES[name]
-        if feature.writing is not Support.ALWAYS:
-            raise UnsupportedFeature(
-                f"rows cannot be written: the table uses '{name}': {feature.why}; {feature.advice}",
-                feature=name,
-            )
 
 
 def _partition_field(schema: StructType, name: str) -> Field:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from struct import pack, unpack
 from typing import TypeAlias
 
@@ -62,6 +63,10 @@ class Like(msgspec.Struct, frozen=True):
         begin = re.match(r"(?:[^%_\\]|\\.)*", self.pattern, re.DOTALL)
         return re.sub(r"\\(.)", r"\1", begin[0] if begin else "", flags=re.DOTALL)
 
+    def matches(self, text: str) -> bool:
+        """Whether a text is of the pattern."""
+        return _like_expression(self.pattern).fullmatch(text) is not None
+
 
 class IsNull(msgspec.Struct, frozen=True):
     """A column without a value. The only condition that is never neither."""
@@ -88,6 +93,22 @@ class Or(msgspec.Struct, frozen=True):
 
 
 Predicate: TypeAlias = Comparison | OneOf | Like | IsNull | Not | And | Or
+
+
+@lru_cache(maxsize=64)
+def _like_expression(pattern: str) -> re.Pattern[str]:
+    """What a pattern stands for. No text makes it try more than so many places for each of its parts."""
+    parts = [""]
+    for step in re.findall(r"\\.|.", pattern, re.DOTALL):
+        if step == "%":
+            parts.append("")
+        else:
+            parts[-1] += "." if step == "_" else re.escape(step[-1])
+    first, *others = parts
+    if others:
+        # A part between two '%' is taken where it comes first: later ones leave no more room.
+        first += "".join(f"(?>.*?{one})" for one in others[:-1]) + f".*{others[-1]}"
+    return re.compile(first, re.DOTALL)
 
 
 def columns_of(predicate: Predicate) -> Iterator[Column]:

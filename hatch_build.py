@@ -1,0 +1,154 @@
+"""Builds the jar with which Spark writes straight to a table's place, for whichever package is being built.
+
+It needs a Java compiler and the jars of a Spark to compile against. Where one of them is missing the package
+is built without the jar, with a line that says so: Penstock then writes through Spark's own committer. A jar
+that is there already and was made of these very sources, as in an unpacked source distribution, is used as it
+is. ``python hatch_build.py`` makes the jar alone, as a developer wants it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+JAR = "src/penstock/spark/jars/penstock-spark.jar"
+SOURCES = "jvm/src/main/java"
+RELEASE = "17"
+QUICKLY = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")  # the compiler runs for a second only
+OLDEST_SPARK = (4, 1)
+DIGEST = "Penstock-Sources"
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can tell
+
+
+class JarHook(BuildHookInterface[Any]):
+    """Hatchling's name for what runs before it collects a package's files."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        root = Path(self.root)
+        lenient = version != "editable"  # a compiler of tomorrow may warn of more; that is for developers
+        refresh(root / SOURCES, root / JAR, lenient, self.app.display_info)
+        if (root / JAR).is_file():
+            build_data["artifacts"].append(f"/{JAR}")
+
+
+def refresh(sources: Path, jar: Path, lenient: bool, say: Any) -> None:
+    """Have the jar be what the sources say; without a compiler or Spark rather no jar than a stale one."""
+    files = sorted(sources.rglob("*.java"))
+    wanted = digest(sources, files)
+    if not files or digest_of(jar) == wanted:
+        return
+    if os.environ.get("PENSTOCK_WITHOUT_JAR"):
+        reason = "PENSTOCK_WITHOUT_JAR is set"
+    elif not (javac := find_javac()):
+        reason = f"no javac {RELEASE} or newer (JAVA_HOME, PATH)"
+    elif not (spark := find_spark()):
+        reason = "no Spark 4.1 or newer to compile against (SPARK_HOME)"
+    else:
+        compile_jar(javac, spark, sources, files, jar, wanted, lenient)
+        return
+    jar.unlink(missing_ok=True)
+    say(f"penstock: built without its jar for Spark: {reason}")
+
+
+def compile_jar(
+    javac: str, spark: Path, sources: Path, files: list[Path], jar: Path, wanted: str, lenient: bool
+) -> None:
+    """Compile, and put the jar in its place at once, so that nobody meets half of it."""
+    strict = [] if lenient else ["-Xlint:all,-classfile,-processing,-path", "-Werror"]
+    with tempfile.TemporaryDirectory() as scratch:
+        classes = Path(scratch, "classes")
+        command = [javac, *QUICKLY, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", *strict]
+        command += ["-classpath", f"{spark}/*", "-d", str(classes)]
+        told = subprocess.run([*command, *map(str, files)], capture_output=True, text=True, check=False)
+        if told.returncode:
+            raise RuntimeError(
+                f"javac cannot compile {sources} against {spark}; with PENSTOCK_WITHOUT_JAR=1 in the "
+                f"environment the package is built without its jar\n{told.stdout}{told.stderr}"
+            )
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = jar.with_suffix(f".{os.getpid()}.tmp")
+        write_jar(unfinished, classes, wanted)
+        unfinished.replace(jar)
+
+
+def write_jar(jar: Path, classes: Path, wanted: str) -> None:
+    """The same bytes for the same classes: sorted, undated and not compressed."""
+    manifest = f"Manifest-Version: 1.0\r\n{DIGEST}: {wanted}\r\n\r\n"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", EARLIEST), manifest)
+        for file in sorted(classes.rglob("*.class")):
+            name = file.relative_to(classes).as_posix()
+            archive.writestr(zipfile.ZipInfo(name, EARLIEST), file.read_bytes())
+
+
+def digest(sources: Path, files: list[Path]) -> str:
+    """What tells these sources from others. Short, since a line of a manifest is."""
+    whole = hashlib.sha256()
+    for file in files:
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        whole.update(f"{file.relative_to(sources).as_posix()} {content}\n".encode())
+    return whole.hexdigest()[:32]
+
+
+def digest_of(jar: Path) -> str | None:
+    """The digest of the sources that a jar was made of; None if there is no such jar, or a broken one."""
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            manifest = archive.read("META-INF/MANIFEST.MF").decode()
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return None
+    found = re.search(rf"^{DIGEST}: (\w+)", manifest, re.MULTILINE)
+    return found[1] if found else None
+
+
+def find_javac() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    candidates = [str(Path(home, "bin", "javac"))] if home else []
+    if on_path := shutil.which("javac"):
+        candidates.append(on_path)
+    return next((one for one in candidates if javac_release(one) >= int(RELEASE)), None)
+
+
+def javac_release(javac: str) -> int:
+    """Which Java a compiler is of; 0 if it does not run."""
+    try:
+        told = subprocess.run([javac, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r"javac (\d+)", told.stdout + told.stderr)
+    return int(found[1]) if found else 0
+
+
+def find_spark() -> Path | None:
+    """The jars of SPARK_HOME, of the pyspark beside the build tools, or of the environment in use."""
+    candidates = [Path(home, "jars")] if (home := os.environ.get("SPARK_HOME")) else []
+    if (spec := find_spec("pyspark")) and spec.submodule_search_locations:
+        candidates.append(Path(spec.submodule_search_locations[0], "jars"))
+    # Build tools that run in an environment of their own still tell which one they build for.
+    if environment := os.environ.get("VIRTUAL_ENV"):
+        candidates += sorted(Path(environment).glob("lib/python*/site-packages/pyspark/jars"))
+    return next((one for one in candidates if spark_version(one) >= OLDEST_SPARK), None)
+
+
+def spark_version(jars: Path) -> tuple[int, int]:
+    """Which Spark the jars in a directory are of; (0, 0) if they are of none."""
+    for one in jars.glob("spark-sql_2.13-*.jar"):
+        if found := re.match(r"spark-sql_2\.13-(\d+)\.(\d+)", one.name):
+            return int(found[1]), int(found[2])
+    return 0, 0
+
+
+if __name__ == "__main__":
+    here = Path(__file__).parent
+    refresh(here / SOURCES, here / JAR, False, lambda line: sys.stderr.write(f"{line}\n"))

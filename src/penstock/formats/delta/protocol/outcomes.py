@@ -1,0 +1,170 @@
+"""What a condition may come to, by what is known of the values of its columns: true, false, neither.
+
+What is not known may be anything. Where the value of each column is known, as that of a partition column is
+for all rows of a file, there is one answer and it is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import reduce
+from itertools import product
+from math import isnan
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from penstock.formats.delta.protocol.partition_values import Value, parse_value
+from penstock.formats.delta.protocol.predicates import (
+    And,
+    Column,
+    Comparison,
+    IsNull,
+    Like,
+    Not,
+    OneOf,
+    Or,
+    Predicate,
+    as_float,
+    in_utc,
+)
+from penstock.formats.delta.protocol.schema import Type
+
+Outcome: TypeAlias = bool | None
+Outcomes: TypeAlias = frozenset[Outcome]
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": eq,
+    "!=": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+}
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the values of a column; nothing, unless it is said."""
+
+    low: Any = None
+    """No value that is not NaN is smaller; ``None`` if there may be any."""
+    high: Any = None
+    may_be_null: bool = True
+    may_be_value: bool = True
+    """There may be values that are neither null nor NaN."""
+    may_be_nan: bool = False
+    is_exact: bool = False
+    """The bounds are the one value that there is."""
+
+
+def outcomes(predicate: Predicate, known: Callable[[Column], Known]) -> Outcomes:
+    """What a condition may come to, by what is known of each column. May name too much, never too little."""
+    match predicate:
+        case And():
+            return reduce(_both, (outcomes(one, known) for one in predicate.parts))
+        case Or():
+            return _opposite(reduce(_both, (_opposite(outcomes(one, known)) for one in predicate.parts)))
+        case Not():
+            return _opposite(outcomes(predicate.inner, known))
+        case IsNull():
+            of = known(predicate.column)
+            return _set((True, of.may_be_null), (False, of.may_be_value or of.may_be_nan))
+        case Comparison():
+            return _compared(known(predicate.column), predicate.operator, predicate.value)
+        case OneOf():
+            of = known(predicate.column)
+            each = [_compared(of, "=", value) for value in predicate.values]
+            return _set(
+                (True, any(True in one for one in each)),
+                (False, all(False in one for one in each)),
+                (None, of.may_be_null),
+            )
+        case Like():
+            return _like(known(predicate.column), predicate)
+
+
+def partition_known(kind: Type, text: str | None) -> Known:
+    """What a partition value tells, which is the value of every row."""
+    try:
+        value = partition_value(kind, text)
+    except ValueError:
+        return Known(may_be_nan=kind in {"float", "double"})
+    if value is None:
+        return Known(may_be_value=False)
+    if isinstance(value, float) and isnan(value):
+        return Known(may_be_null=False, may_be_value=False, may_be_nan=True)
+    return Known(low=value, high=value, may_be_null=False, is_exact=True)
+
+
+def partition_value(kind: Type, text: str | None) -> Value:
+    """A partition value as rows show it: times with zones in UTC. ``ValueError`` if it is none.
+
+    A date in a column of times is one from before the column was widened.
+    """
+    if not isinstance(kind, str):
+        raise ValueError("values of nested types cannot be partition values")
+    is_date = kind == "timestamp_ntz" and len(text or "") == len("2026-11-14")
+    value = parse_value(kind, f"{text} 00:00:00" if is_date else text)
+    if kind == "timestamp" and isinstance(value, datetime):
+        return in_utc(value)
+    return as_float(value) if kind == "float" and isinstance(value, float) else value
+
+
+def _compared(of: Known, operator: str, value: Value) -> Outcomes:
+    compare = _COMPARE[operator]
+    value_is_nan = isinstance(value, float) and isnan(value)
+    if value_is_nan:
+        # Every number is smaller than NaN, and NaN equals itself.
+        by_value = _set((compare(0, 1), True))
+        by_nan = _set((compare(0, 0), True))
+    else:
+        by_value = _by_bounds(of, operator, value)
+        by_nan = _set((compare(1, 0), True))
+    found = frozenset() if not of.may_be_value else by_value
+    found = found | by_nan if of.may_be_nan else found
+    return found | {None} if of.may_be_null else found
+
+
+def _by_bounds(of: Known, operator: str, value: Any) -> Outcomes:
+    """What a comparison comes to for values between two bounds."""
+    low, high = of.low, of.high
+    may_be_less = low is None or low < value
+    may_be_more = high is None or high > value
+    may_be_equal = (low is None or low <= value) and (high is None or value <= high)
+    compare = _COMPARE[operator]
+    signs = ((-1, may_be_less), (0, may_be_equal), (1, may_be_more))
+    return frozenset(compare(sign, 0) for sign, possible in signs if possible)
+
+
+def _like(of: Known, like: Like) -> Outcomes:
+    if of.is_exact:
+        return _set((like.matches(of.low), True))
+    prefix, size = like.prefix, len(like.prefix)
+    may_match = (of.low is None or of.low[:size] <= prefix) and (of.high is None or prefix <= of.high[:size])
+    # Between two texts that both begin with it every text does.
+    is_prefix_alone = like.pattern.endswith("%") and like.pattern[:-1] == prefix
+    all_match = (
+        is_prefix_alone
+        and of.low is not None
+        and of.high is not None
+        and of.low.startswith(prefix)
+        and of.high.startswith(prefix)
+    )
+    by_value = _set((True, may_match), (False, not all_match)) if of.may_be_value else frozenset()
+    return by_value | {None} if of.may_be_null else by_value
+
+
+def _both(one: Outcomes, other: Outcomes) -> Outcomes:
+    return frozenset(
+        False if False in pair else None if None in pair else True for pair in product(one, other)
+    )
+
+
+def _opposite(found: Outcomes) -> Outcomes:
+    return frozenset(None if one is None else not one for one in found)
+
+
+def _set(*possible: tuple[Outcome, bool]) -> Outcomes:
+    return frozenset(outcome for outcome, is_possible in possible if is_possible)

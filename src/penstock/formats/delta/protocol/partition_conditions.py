@@ -1,0 +1,101 @@
+"""Conditions on partition columns alone: they hold for all rows of a file or for none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from penstock.errors import InvalidRequest, MalformedAction
+from penstock.formats.delta.protocol.outcomes import Known, Outcomes, outcomes, partition_known
+from penstock.formats.delta.protocol.predicate_text import parse_predicate
+from penstock.formats.delta.protocol.predicate_writing import write_predicate
+from penstock.formats.delta.protocol.predicates import And, Column, Predicate, columns_of
+from penstock.formats.delta.protocol.schema import parse_schema
+
+
+def check_condition(where: str, schema_string: str, partition_columns: Sequence[str]) -> None:
+    """``InvalidRequest`` for what is no condition, or names a column that the table is not partitioned by."""
+    predicate = parse_predicate(where, parse_schema(schema_string))
+    for column in columns_of(predicate):
+        if not _is_partition(column, partition_columns):
+            known = ", ".join(f"'{name}'" for name in partition_columns) or "none"
+            raise InvalidRequest(
+                f"the condition {where!r} names '{column}', which is no partition column of the table; there "
+                f"are {known}",
+                column=str(column),
+            )
+
+
+def partition_part(where: str, schema_string: str, partition_columns: Sequence[str]) -> str | None:
+    """What a condition says of partition columns alone, as a condition: it is true wherever the whole is.
+
+    It is made of those of the parts joined by ``and`` that name nothing else; ``None`` if there are none.
+    ``InvalidRequest`` if the condition cannot be understood.
+    """
+    parts = [
+        one
+        for one in _joined(parse_predicate(where, parse_schema(schema_string)))
+        if all(_is_partition(column, partition_columns) for column in columns_of(one))
+    ]
+    if not parts:
+        return None
+    return write_predicate(parts[0] if len(parts) == 1 else And(tuple(parts)))
+
+
+def condition_outcomes(where: str, schema_string: str, values: Mapping[str, str | None]) -> Outcomes:
+    """What a condition comes to for files with partition values, as the log spells these.
+
+    It may come to anything if a value is missing or cannot be understood, or if the schema has no such
+    columns any more.
+    """
+    return _outcomes(where, schema_string, tuple(values.items()))
+
+
+def condition_columns(where: str, schema_string: str) -> frozenset[str]:
+    """The columns that a condition names, in small letters; none if it cannot be understood."""
+    predicate = _parsed(where, schema_string)
+    return frozenset() if predicate is None else frozenset(map(_name, columns_of(predicate)))
+
+
+@lru_cache(maxsize=4096)
+def _outcomes(where: str, schema_string: str, values: tuple[tuple[str, str | None], ...]) -> Outcomes:
+    predicate = _parsed(where, schema_string)
+    if predicate is None:
+        return _ANYTHING
+    texts = {name.lower(): text for name, text in values}
+
+    def known(column: Column) -> Known:
+        if _name(column) in texts:
+            return partition_known(column.kind, texts[_name(column)])
+        return Known(may_be_nan=column.kind in {"float", "double"})
+
+    return outcomes(predicate, known)
+
+
+@lru_cache(maxsize=256)
+def _parsed(where: str, schema_string: str) -> Predicate | None:
+    try:
+        return parse_predicate(where, parse_schema(schema_string))
+    except (InvalidRequest, MalformedAction):
+        return None
+
+
+def _joined(predicate: Predicate) -> Iterator[Predicate]:
+    """The parts that must all be true."""
+    if isinstance(predicate, And):
+        for part in predicate.parts:
+            yield from _joined(part)
+    else:
+        yield predicate
+
+
+def _name(column: Column) -> str:
+    """A column's name in small letters; a part of a struct has none that a partition column could have."""
+    return column.path[0].lower() if len(column.path) == 1 else ""
+
+
+def _is_partition(column: Column, partition_columns: Sequence[str]) -> bool:
+    return any(_name(column) == name.lower() for name in partition_columns)
+
+
+_ANYTHING: Outcomes = frozenset({True, False, None})

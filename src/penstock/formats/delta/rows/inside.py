@@ -1,0 +1,40 @@
+"""Which files a table may lead to: those below its root, and no others.
+
+What a lake may read is said by its roots, and not by a log.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from penstock.formats.delta.errors import UnsupportedFeature
+from penstock.formats.delta.protocol.actions import decode_path
+
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]*:/")
+
+
+def name_inside(path: str, root: str) -> str:
+    """The name below a table's root of a file of its log, decoded.
+
+    ``UnsupportedFeature`` if it lies elsewhere: a shallow clone has such files.
+    """
+    name = decode_path(path)
+    if _ABSOLUTE.match(name):
+        name = _below(name, root)
+    if not name or ".." in name.split("/"):
+        raise UnsupportedFeature(
+            f"{root} has the file {path!r}, which lies outside of the table\n"
+            "  Penstock reads no shallow clones; make a full copy of the table.",
+            table=root,
+            feature="absolute paths",
+        )
+    return name
+
+
+def _below(address: str, root: str) -> str:
+    """The part of an absolute address below a root; empty if it lies elsewhere."""
+    for other in ("s3a://", "s3n://"):
+        if address.startswith(other):
+            address = "s3://" + address.removeprefix(other)
+    return address.removeprefix(f"{root}/") if address.startswith(f"{root}/") else ""

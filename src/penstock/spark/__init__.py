@@ -1,0 +1,48 @@
+"""The data pipeline: tables of a lake, written and read by Spark.
+
+>>> from penstock.spark import read, session, write       # doctest: +SKIP
+>>> spark = session(penstock.open("./lake"))              # doctest: +SKIP
+>>> write(spark.range(3), "demo.numbers")                 # doctest: +SKIP
+
+Data moves through Spark's own writers and readers. Penstock decides where files go and when they exist.
+Importing this does not import PySpark, which comes with ``penstock[spark]``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.spark.changing import delete, update
+    from penstock.spark.failures import unwrap
+    from penstock.spark.feed import changes
+    from penstock.spark.merging import merge
+    from penstock.spark.reading import read, view
+    from penstock.spark.sessions import configure, session
+    from penstock.spark.streaming import sink
+    from penstock.spark.writing import write
+
+_HOME: Final = {
+    "changes": "feed",
+    "configure": "sessions",
+    "delete": "changing",
+    "merge": "merging",
+    "read": "reading",
+    "session": "sessions",
+    "sink": "streaming",
+    "unwrap": "failures",
+    "update": "changing",
+    "view": "reading",
+    "write": "writing",
+}
+
+__all__ = [
+    "changes", "configure", "delete", "merge", "read", "session", "sink", "unwrap", "update", "view", "write",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

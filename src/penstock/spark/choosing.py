@@ -1,0 +1,197 @@
+"""Choosing rows by a condition, as Spark means it, and what follows from it for whole files.
+
+Spark decides which rows a condition is true for. Before it reads anything, the lake's statistics may leave
+out files, and the owner is told which partitions were looked at. For that, parts of a condition are read by
+Penstock too, but only those that mean the same to both: the others are passed over, and more files are read
+than would be needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.outcomes import partition_value
+from penstock.formats.delta.protocol.partition_conditions import partition_part
+from penstock.formats.delta.protocol.schema import Field, StructType
+from penstock.lake.delta_calls import Part
+from penstock.spark import jar
+from penstock.spark.columns import spark_schema
+from penstock.spark.conditions import means_the_same
+from penstock.spark.partitions import fields_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.spark.tables import JobTable
+
+_WORDS: Final = re.compile(r"'[^']*'|`[^`]*`|\w+|[()]")
+_QUALIFIED: Final = re.compile(r"('[^']*'|`[^`]*`)|\btarget\s*\.", re.IGNORECASE)
+_ENCLOSED: Final = re.compile(r"\s*\((.*)\)\s*", re.DOTALL)
+_CAST: Final = re.compile(r"\bCAST\((-?[0-9]+) AS (?:BIGINT|INT|SMALLINT|TINYINT)\)")
+"""How Spark shows a number that it compares with a column of another width."""
+_UNCLEAR: Final = ('"', "\\", "''", "--", "/*")
+"""Signs of texts that Spark takes apart in other ways than ``_WORDS``."""
+_PARTITION: Final = "__penstock_partition"
+
+
+class Condition(NamedTuple):
+    """Which rows are meant: those for which it is true."""
+
+    column: Column
+    text: str | None
+    """As SQL, if it was given so."""
+    told: str
+    """For the table's history."""
+
+
+def condition_of(where: str | Column | None) -> Condition:
+    """A condition that was given as SQL text or as a column; without one, it is true for every row."""
+    from pyspark.sql import functions as f
+
+    if where is None:
+        return Condition(f.lit(True), None, "true")
+    if isinstance(where, str):
+        with analysing():
+            return Condition(f.expr(where), where, where)
+    shown = re.fullmatch(r"Column<'(.*)'>", repr(where), re.DOTALL)
+    return Condition(where, None, shown[1] if shown else repr(where))
+
+
+@contextmanager
+def analysing() -> Iterator[None]:
+    """What Spark cannot make sense of is told as ``InvalidRequest``, without the plan that it stood in."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as problem:  # also what cannot be parsed
+        reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
+        raise InvalidRequest(f"Spark cannot make sense of it: {reason}") from None
+
+
+def check_deterministic(df: DataFrame, what: str) -> None:
+    """``InvalidRequest`` if a frame could have other rows when it is evaluated again.
+
+    Files are found first and rewritten then: both must see the same rows. A session of Spark Connect does not
+    tell, and nothing is checked there.
+    """
+    with analysing():
+        _ = df.schema
+    if jar.is_classic(df.sparkSession) and not df._jdf.queryExecution().analyzed().deterministic():
+        raise InvalidRequest(
+            f"{what} is not the same each time it is evaluated; compute such values into a column first"
+        )
+
+
+def necessary(df: DataFrame, condition: Condition, schema: StructType) -> str | None:
+    """What must be true of a row of a table for which a condition of Spark's is true, in the words of the
+    lake's own conditions; ``None`` if nothing can be told. The condition is over the rows of ``df``.
+
+    A column may be qualified as ``target``; what speaks of a ``source`` is passed over.
+    """
+    zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
+    found = [_unqualified(part.strip()) for part in _joined(_text(df, condition))]
+    understood = [part for part in found if part is not None and means_the_same(part, schema, zone)]
+    return " and ".join(f"({part})" for part in understood) or None
+
+
+def region(table: JobTable, needed: str | None) -> Part:
+    """The part of a table that holds all rows for which ``needed`` is true, by partition columns alone."""
+    if needed is None:
+        return Part()
+    return Part(where=partition_part(needed, table.metadata.schema_string, table.partition_columns))
+
+
+def is_about_partitions(df: DataFrame, condition: Condition, table: JobTable) -> bool:
+    """Whether it is sure that a condition on rows of the table names partition columns alone."""
+    found = _resolved(df, condition)
+    if found is None:
+        return False
+    named = found.references().toSeq()
+    names = {named.apply(at).name().lower() for at in range(named.size())}
+    return names <= {name.lower() for name in table.partition_columns}
+
+
+def files_of_partitions(spark: SparkSession, table: JobTable, condition: Condition) -> list[Add]:
+    """The files of the partitions for whose values a condition is true, which names nothing else.
+
+    Spark decides it, value by value: no data file is read.
+    """
+    by_values: dict[tuple[str | None, ...], list[Add]] = {}
+    for file in table.snapshot.files():
+        values = tuple(file.partition_values.get(name) for name in table.partition_columns)
+        by_values.setdefault(values, []).append(file)
+    fields = fields_of(table.metadata)
+    rows = [
+        (number, *(partition_value(one.type, text) for one, text in zip(fields, values, strict=True)))
+        for number, values in enumerate(by_values)
+    ]
+    schema = spark_schema(StructType((Field(name=_PARTITION, type="long", nullable=False), *fields)))
+    known = spark.createDataFrame(rows, schema, verifySchema=False)
+    chosen = known.where(condition.column).select(_PARTITION).collect()
+    groups = list(by_values.values())
+    return [file for row in chosen for file in groups[row[0]]]
+
+
+def _text(df: DataFrame, condition: Condition) -> str:
+    """A condition as SQL; empty if it is not known."""
+    if condition.text is not None:
+        return condition.text
+    found = _resolved(df, condition)
+    return "" if found is None else _CAST.sub(r"\1", found.sql())
+
+
+def _resolved(df: DataFrame, condition: Condition) -> Any:
+    """A condition as Spark understands it; ``None`` over Spark Connect, which does not tell."""
+    if not jar.is_classic(df.sparkSession):
+        return None
+    plan = df.where(condition.column)._jdf.queryExecution().analyzed()
+    return plan.condition() if plan.nodeName() == "Filter" else None
+
+
+def _joined(text: str) -> list[str]:
+    """The parts of a condition that must all be true; nothing, where it is not clear what they are."""
+    if any(sign in text for sign in _UNCLEAR):
+        return []
+    parts, start, depth, is_between = [], 0, 0, False
+    for found in _WORDS.finditer(text):
+        word = found[0].lower()
+        depth += (word == "(") - (word == ")")
+        if depth or word not in {"and", "or", "between", "case"}:
+            continue
+        if word in {"or", "case"}:
+            return [text]
+        if word == "between":
+            is_between = True
+        elif is_between:
+            is_between = False
+        else:
+            parts.append(text[start : found.start()])
+            start = found.end()
+    parts.append(text[start:])
+    if len(parts) == 1:
+        inside = _ENCLOSED.fullmatch(text)
+        return _joined(inside[1]) if inside and _is_closed(inside[1]) else parts
+    return [one for part in parts for one in _joined(part)]
+
+
+def _is_closed(text: str) -> bool:
+    """Whether every parenthesis of a text has its partner there."""
+    depth = 0
+    for word in _WORDS.findall(text):
+        depth += (word == "(") - (word == ")")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _unqualified(text: str) -> str | None:
+    """A condition on columns of the target alone, with their names alone."""
+    if {"source", "`source`"} & {word.lower() for word in _WORDS.findall(text)}:
+        return None
+    return _QUALIFIED.sub(lambda found: found[1] or "", text)

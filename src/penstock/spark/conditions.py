@@ -1,0 +1,53 @@
+"""Conditions that Penstock and Spark understand alike.
+
+A condition is given in Spark's SQL, and it is Spark that decides which rows it is true for. Which files have
+no such rows is decided by Penstock's own reading of the same text. Where the two might differ, in quoting, in
+time zones, in how values of different types are compared, no file is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.predicate_text import parse_predicate
+from penstock.formats.delta.protocol.predicates import columns_of
+from penstock.formats.delta.protocol.schema import StructType, Type
+
+UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
+EXACT_DIGITS_MAX: Final = 18
+"""Decimals up to so many digits are compared by Spark as they are, with whatever number."""
+
+_OTHERWISE_QUOTED: Final = re.compile(r"\\|\"|''")
+"""To Spark ``"a"`` is a text, and a backslash begins an escape."""
+_TYPED_LITERAL: Final = re.compile(r"\b(?:date|timestamp)\s*'", re.IGNORECASE)
+_REAL_OR_TEXT: Final = re.compile(r"[0-9.][eE][+-]?[0-9]|'")
+_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,\s*[0-9]+\s*\)")
+_ALIKE: Final = frozenset({"boolean", "byte", "short", "integer", "long", "double", "date"})
+_TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
+
+
+def means_the_same(where: str, schema: StructType, time_zone: str | None) -> bool:
+    """Whether it is sure that every row for which a condition is true to Spark is one to Penstock, too."""
+    if _OTHERWISE_QUOTED.search(where):
+        return False
+    try:
+        predicate = parse_predicate(where, schema)
+    except InvalidRequest:
+        return False
+    return all(_is_compared_alike(one.kind, where, time_zone) for one in columns_of(predicate))
+
+
+def _is_compared_alike(kind: Type, where: str, time_zone: str | None) -> bool:
+    if not isinstance(kind, str):
+        return True  # it can only be asked whether it is null
+    if kind in _TIMES:
+        return time_zone in UTC_NAMES
+    if kind == "string":
+        # Spark would read the column's texts as dates.
+        return not _TYPED_LITERAL.search(where)
+    if found := _DECIMAL.fullmatch(kind):
+        # Compared with a text, or with 1e3, a decimal becomes a double and loses digits.
+        return int(found[1]) <= EXACT_DIGITS_MAX and not _REAL_OR_TEXT.search(where)
+    return kind in _ALIKE

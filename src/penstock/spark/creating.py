@@ -1,0 +1,88 @@
+"""Creating a table with the rows of a DataFrame: one version and one commit, so it is never seen without
+them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import ConflictError, RequestError
+from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.formats.delta.protocol.schema import write_schema
+from penstock.lake.answers import Landing
+from penstock.lake.delta import lines_of, sent
+from penstock.lake.delta_answers import Ratified, TableMade
+from penstock.lake.delta_calls import CreateTable, TableCommit
+from penstock.lake.delta_outcomes import ratified
+from penstock.model.keys import Key
+from penstock.spark.durable import make_root
+from penstock.spark.evolving import partition_names
+from penstock.spark.files import names_of, remove_files, write_files
+from penstock.spark.fitting import fitted
+from penstock.spark.orders import Order
+from penstock.spark.replacing import only_where
+from penstock.spark.schemas import schema_of
+from penstock.spark.tables import Began
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.lake.lake import Lake
+
+
+def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ratified:
+    """Create a table that has the rows from the beginning.
+
+    ``CommitConflict`` if there is one when the commit has its turn. Whatever it is refused for, the files are
+    removed again, as far as possible; if nobody knows whether it was done, they stay.
+    """
+    began, identity = Began.now(lake), uuid4()
+    schema = schema_of(df.schema)
+    metadata = Metadata(
+        id=str(identity),
+        schema_string=write_schema(schema),
+        partition_columns=partition_names(schema, order.partition_by or ()),
+        configuration=order.properties,
+    )
+    rows = fitted(df, schema)
+    if order.replace_where is not None:
+        rows = only_where(rows, order.replace_where)
+    location = lake.delta.place_of(identity)
+    place = lake.places.at(location)
+    make_root(place)
+    actions = write_files(rows, lake, location, metadata, branch=branch, options=order.options)
+    try:
+        began.check_in_time()
+        info = CommitInfo({"operation": "CREATE TABLE AS SELECT", "operationParameters": {}})
+        lines = lines_of([info, *order.batches, *actions])
+        made = lake.do(
+            CreateTable(
+                key=key,
+                schema=metadata.schema_string,
+                partition_by=metadata.partition_columns,
+                properties=order.properties,
+                description=order.description,
+                id=identity,
+                actions=sent(lambda: place, lines),
+                branch=branch,
+                said=order.said,
+                idempotency_key=order.idempotency_key if order.idempotency_key is not None else str(identity),
+                who=lake.author,
+            )
+        )
+    except (RequestError, ConflictError):
+        remove_files(lake, location, names_of(actions))
+        raise
+    return _answer(lake, made, branch, identity)
+
+
+def _answer(lake: Lake, made: TableMade, branch: str, identity: UUID) -> Ratified:
+    """What a creation came to, as any other write tells it."""
+    landing = Landing(commits=(made.commit,), head=made.commit)
+    found = ratified(lake.do, [TableCommit(key=made.key, actions="")], landing, branch)
+    (table,) = found.tables
+    return Ratified(
+        commit=found.commit, tables=(msgspec.structs.replace(table, repeated=made.id != identity),)
+    )

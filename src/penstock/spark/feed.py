@@ -1,0 +1,259 @@
+"""The change data feed: which rows the versions of a table inserted, deleted and updated.
+
+A version that wrote its changes down has them in files of their own. The changes of any other follow from the
+files that it added and removed; where only the deletion vector of a file is another, from the difference of
+the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    Cdc,
+    CommitInfo,
+    Metadata,
+    Remove,
+    decode_path,
+    parse_commit,
+)
+from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, duration_ms
+from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.protocol.schema import Field
+from penstock.formats.delta.rows.inside import name_inside
+from penstock.lake.delta_answers import TableVersions
+from penstock.lake.table import Table
+from penstock.model.clock import now_us, utc
+from penstock.model.keys import Key
+from penstock.spark import scans, sessions
+from penstock.spark.columns import Columns
+from penstock.spark.deletions import deleted
+from penstock.spark.scans import Piece
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.lake.lake import Lake
+
+ENABLED: Final = "delta.enableChangeDataFeed"
+CHANGE_TYPE: Final = "_change_type"
+"""``insert``, ``delete``, ``update_preimage`` or ``update_postimage``."""
+COMMIT_VERSION: Final = "_commit_version"
+COMMIT_TIMESTAMP: Final = "_commit_timestamp"
+
+_TYPE: Final = Field(name=CHANGE_TYPE, type="string", nullable=True)
+_ORIGIN: Final = (
+    Field(name=COMMIT_VERSION, type="long", nullable=True),
+    Field(name=COMMIT_TIMESTAMP, type="timestamp", nullable=True),
+)
+_LOOKED_AT_ONCE: Final = 500
+
+Group: TypeAlias = tuple[bool, frozenset[str]]
+"""Whether files hold ``CHANGE_TYPE``, and which columns they do not hold, by their names there."""
+
+
+def changes(
+    spark: SparkSession,
+    key: str | Key,
+    from_version: int,
+    to_version: int | None = None,
+    *,
+    ref: str | None = None,
+    lake: Lake | None = None,
+) -> DataFrame:
+    """The changes of a table from one version to another, both included; to the latest if none is named.
+
+    Rows have the columns that the table has at the last of these versions, and ``_change_type``,
+    ``_commit_version`` and ``_commit_timestamp`` beside them. ``ref`` says on which branch, at which tag or
+    commit the table is looked at.
+
+    ``InvalidRequest`` if the table did not record its changes at one of the versions, ``VersionNotFound`` if
+    there is no such version, or if its commit or its data is there no more.
+    """
+    found = lake if lake is not None else sessions.lake_of(spark)
+    table = found.at(ref).table(key)
+    log = table.get_commits()
+    wanted = _versions(log, from_version, to_version)
+    feed = _Feed(table, log, found.places.at(log.location))
+    groups: dict[Group, list[Piece]] = {}
+    for piece in feed.pieces(wanted):
+        held = piece.file.partition_values or {}
+        groups.setdefault((isinstance(piece.file, Cdc), frozenset(held)), []).append(piece)
+    metadata = table.snapshot(wanted[-1]).metadata
+    parts = [
+        scans.read(
+            spark,
+            feed.place,
+            Columns(metadata, partition_by),
+            pieces,
+            beside=(_TYPE,) if has_type else (),
+            constants=_ORIGIN if has_type else (_TYPE, *_ORIGIN),
+        )
+        for (has_type, partition_by), pieces in (groups or {(False, frozenset[str]()): []}).items()
+    ]
+    return reduce(lambda one, other: one.union(other), parts)
+
+
+class _Commit(msgspec.Struct, frozen=True):
+    """What a version of a table did."""
+
+    version: int
+    timestamp_ms: int
+    actions: tuple[Action, ...]
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """As the log would spell it, were it the value of a partition."""
+        return str(self.version), utc(self.timestamp_ms * 1000).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+class _Feed:
+    """Reads what versions of a table did, and tells which rows of which files they changed."""
+
+    def __init__(self, table: Table, log: TableVersions, place: Place) -> None:
+        self._table, self._log, self.place = table, log, place
+
+    def pieces(self, versions: range) -> Iterator[Piece]:
+        metadata = self._table.snapshot(versions[0]).metadata
+        for commit in self._commits(versions):
+            stated = [one for one in commit.actions if isinstance(one, Metadata)]
+            metadata = stated[-1] if stated else metadata
+            self._check_recorded(metadata, commit.version)
+            found = list(self._of(commit))
+            self._check_there(metadata, commit, found)
+            yield from found
+
+    def _commits(self, versions: range) -> Iterator[_Commit]:
+        held = {one.version: one.name for one in self._log.commits if one.version > self._log.published}
+        names = [held.get(version, str(CommitName(version))) for version in versions]
+        for version, name, data in zip(versions, names, self.place.read(names), strict=True):
+            if data is None:
+                raise VersionNotFound(
+                    f"the commit of version {version} of '{self._log.key}' was cleaned up, and with it what "
+                    "it changed\n  Read the changes from a later version on.",
+                    table=self.place.url,
+                    version=version,
+                )
+            try:
+                actions = tuple(line.action for line in parse_commit(data))
+            except MalformedAction as problem:
+                raise InvalidLog(
+                    f"{name} of the table {self.place.url} cannot be understood: {problem}",
+                    table=self.place.url,
+                    file=name,
+                ) from None
+            yield _Commit(version, self._time_ms(name, actions), actions)
+
+    def _time_ms(self, name: str, actions: Sequence[Action]) -> int:
+        """When a version was made: by its own word, or in old versions by the time of its file."""
+        infos = (one for one in actions if isinstance(one, CommitInfo))
+        noted = next((one.in_commit_timestamp for one in infos), None)
+        if noted is not None:
+            return noted
+        there = self.place.look(name)
+        return 0 if there is None else there.modified_us // 1000
+
+    def _of(self, commit: _Commit) -> Iterator[Piece]:
+        written = [one for one in commit.actions if isinstance(one, Cdc)]
+        if written:
+            yield from (Piece(one, commit.origin) for one in written)
+            return
+        added = {
+            decode_path(one.path): one for one in commit.actions if isinstance(one, Add) and one.data_change
+        }
+        removed = {decode_path(one.path): one for one in self._removed(commit)}
+        for path, file in added.items():
+            if path in removed:
+                yield from self._between(removed.pop(path), file, commit)
+            else:
+                yield self._whole(file, "insert", commit)
+        for gone in removed.values():
+            yield self._whole(gone, "delete", commit)
+
+    def _whole(self, file: Add | Remove, change: str, commit: _Commit) -> Piece:
+        """All rows of a file that were in the table."""
+        left_out = None if file.deletion_vector is None else deleted(self.place, file)
+        return Piece(file, (change, *commit.origin), left_out, is_inverse=True)
+
+    def _between(self, before: Remove, after: Add, commit: _Commit) -> Iterator[Piece]:
+        """The rows of a file that only one of its two deletion vectors names."""
+        old, new = deleted(self.place, before), deleted(self.place, after)
+        for change, one, other in (("delete", new, old), ("insert", old, new)):
+            rows = int.from_bytes(one, "little") & ~int.from_bytes(other, "little")
+            if rows:
+                yield Piece(after, (change, *commit.origin), rows.to_bytes(len(one), "little"))
+
+    def _removed(self, commit: _Commit) -> Iterator[Remove]:
+        """The files that a version removed, with what is needed to read them."""
+        found = [one for one in commit.actions if isinstance(one, Remove) and one.data_change]
+        if all(one.partition_values is not None and one.size is not None for one in found):
+            yield from found
+            return
+        # Some writers only say which files. The version before knows the rest.
+        keys = {one.key for one in found}
+        before = {one.key: one for one in self._table.snapshot(commit.version - 1).files() if one.key in keys}
+        for one in found:
+            file = before.get(one.key)
+            if file is None:
+                raise InvalidLog(
+                    f"version {commit.version} of the table {self.place.url} removes {one.path}, which is no "
+                    "file of the version before",
+                    table=self.place.url,
+                    version=commit.version,
+                    file=one.path,
+                )
+            known = {"partition_values": file.partition_values, "size": file.size, "stats": file.stats}
+            yield msgspec.structs.replace(one, **known)
+
+    def _check_recorded(self, metadata: Metadata, version: int) -> None:
+        if metadata.configuration.get(ENABLED, "").lower() != "true":
+            raise InvalidRequest(
+                f"'{self._log.key}' did not record its changes at version {version}: its property {ENABLED} "
+                "was not 'true' there\n  Ask for versions in which it was.",
+                key=str(self._log.key),
+                version=version,
+            )
+
+    def _check_there(self, metadata: Metadata, commit: _Commit, pieces: Sequence[Piece]) -> None:
+        """``VersionNotFound`` if files of a version are gone. They may be, once nobody has to keep them."""
+        kept_ms = duration_ms(metadata.configuration, TOMBSTONE_RETENTION)
+        if kept_ms is None or commit.timestamp_ms > now_us() // 1000 - kept_ms:
+            return
+        names = [name_inside(one.file.path, self.place.url) for one in pieces]
+        for start in range(0, len(names), _LOOKED_AT_ONCE):
+            some = names[start : start + _LOOKED_AT_ONCE]
+            gone = [name for name, size in zip(some, self.place.sizes(some), strict=True) if size is None]
+            if gone:
+                raise VersionNotFound(
+                    f"the changes of version {commit.version} of '{self._log.key}' cannot be read any more: "
+                    f"{gone[0]} was removed from {self.place.url}\n"
+                    "  Read the changes from a later version on.",
+                    table=self.place.url,
+                    version=commit.version,
+                )
+
+
+def _versions(log: TableVersions, first: int, last: int | None) -> range:
+    """The versions asked for. ``VersionNotFound`` if the table has not all of them."""
+    end = log.latest_version if last is None else last
+    for version in (first, end):
+        if not 0 <= version <= log.latest_version:
+            raise VersionNotFound(
+                f"'{log.key}' has no version {version}: the newest one is {log.latest_version}",
+                table=log.location,
+                version=version,
+            )
+    if first > end:
+        raise InvalidRequest(
+            f"the changes from version {first} to version {end} are none: the first is later"
+        )
+    return range(first, end + 1)

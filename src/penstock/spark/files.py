@@ -1,0 +1,88 @@
+"""Rows as files of a table, and the actions that would make them part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata, decode_path
+from penstock.formats.delta.rows.stats import indexed_leaves
+from penstock.formats.delta.rows.writing import check_features
+from penstock.lake.delta import data_folder
+from penstock.spark import jobs
+from penstock.spark.actions import file_actions
+from penstock.spark.footers import told_leaves
+from penstock.spark.partitions import fields_of, named_for_directories
+from penstock.spark.refusals import refusals_told
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.lake.lake import Lake
+
+PREFIX_LENGTH_DEFAULT: Final = 2
+
+
+def write_files(
+    df: DataFrame,
+    lake: Lake,
+    location: str,
+    metadata: Metadata,
+    *,
+    branch: str,
+    has_changes: bool = False,
+    options: Mapping[str, str] = {},
+) -> list[Add | Cdc]:
+    """Write rows as files of a table that is at a location, or will be; see ``JobTable.write``.
+
+    ``InvalidRequest`` for rows that the table cannot have; then no file is left, as far as possible.
+    """
+    check_features(metadata)
+    fields = fields_of(metadata)
+    leaves = told_leaves(indexed_leaves(metadata))
+    target = jobs.Target(
+        place=lake.places.at(location),
+        partition_by=metadata.partition_columns,
+        has_changes=has_changes,
+        subdirectory=data_folder(lake, branch).rstrip("/"),
+        prefix_length=_prefix_length(metadata.configuration),
+        columns=tuple(one.path for one in leaves),
+        options=options,
+    )
+    with refusals_told():
+        files = jobs.run(named_for_directories(df, fields), target, uuid4())
+    try:
+        actions = file_actions(files, metadata)
+    except PenstockError:
+        remove_files(lake, location, (one.name for one in files))
+        raise
+    remove_files(lake, location, (one.name for one in files if not one.rows))
+    return actions
+
+
+def remove_files(lake: Lake, location: str, names: Iterable[str]) -> None:
+    """Remove files that no commit can name, as far as possible. What stays is swept later."""
+    unwanted = list(names)
+    if unwanted:
+        with suppress(PenstockError):
+            lake.places.at(location).delete(unwanted)
+
+
+def names_of(actions: Iterable[Any]) -> list[str]:
+    """The files that actions would make part of a table, below its root."""
+    return [decode_path(one.path) for one in actions if isinstance(one, Add | Cdc)]
+
+
+def _prefix_length(properties: Mapping[str, str]) -> int:
+    """How long the random folder names are that a table wants for its files; 0 if it wants none."""
+    if properties.get("delta.randomizeFilePrefixes", "").lower() != "true":
+        return 0
+    text = properties.get("delta.randomPrefixLength", str(PREFIX_LENGTH_DEFAULT)).strip()
+    if not text.isdecimal() or not int(text):
+        raise InvalidRequest(
+            f"the property delta.randomPrefixLength is {text!r}, and must be a number from 1"
+        )
+    return int(text)

@@ -1,0 +1,159 @@
+"""Filling a table that is there: rows are added, or take the place of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import ConflictError, InvalidRequest, RequestError, TableConflict
+from penstock.formats.delta.protocol.actions import Action, Add, Metadata
+from penstock.formats.delta.protocol.partition_conditions import condition_columns
+from penstock.formats.delta.protocol.schema import parse_schema
+from penstock.formats.delta.rows.writing import check_features
+from penstock.lake.delta_answers import Ratified
+from penstock.lake.delta_calls import Looked, Part
+from penstock.lake.delta_partitions import check_inside, parts_of
+from penstock.spark.conditions import means_the_same
+from penstock.spark.evolving import partition_names, protocol_for, still_fits, with_columns, with_schema
+from penstock.spark.files import names_of
+from penstock.spark.fitting import fitted
+from penstock.spark.orders import Mode, Order
+from penstock.spark.replacing import replace_rows
+from penstock.spark.rewriting import check_changeable
+from penstock.spark.schemas import described, is_case_sensitive, schema_of
+from penstock.spark.tables import JobTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COMMITS_MAX: Final = 10
+"""How often files are offered to a table that is changed again and again."""
+
+
+def fill(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
+    """Write rows to a table that is there. ``None`` if that changes nothing: no rows, or a batch it has."""
+    if _has_batch(table, order):
+        return None
+    if order.mode is Mode.OVERWRITE:
+        check_changeable(table)
+    becomes = _become(df, table.metadata, order)
+    rows = fitted(df, parse_schema(becomes.schema_string))
+    where = order.replace_where
+    if where is not None and not _decided_by_partitions(df.sparkSession, where, becomes):
+        actions, reads = replace_rows(rows, table, where, becomes)
+        return table.commit(
+            [*_changes(table, becomes), *order.batches, *actions],
+            operation="WRITE",
+            parameters=order.parameters,
+            reads=reads,
+            said=order.said,
+            idempotency_key=order.idempotency_key,
+        )
+    files = table.write(rows, metadata=becomes)
+    try:
+        replaces = _replaced(order, becomes, files)
+    except InvalidRequest:
+        table.forget(names_of(files))
+        raise
+    is_vain = not files and becomes == table.metadata and not order.batches
+    if is_vain and replaces is None:
+        return None
+    return _committed(df, table, order, becomes, files, replaces)
+
+
+def _committed(
+    df: DataFrame,
+    table: JobTable,
+    order: Order,
+    becomes: Metadata,
+    files: Sequence[Action],
+    replaces: Sequence[Part] | None,
+) -> Ratified:
+    """Commit files. If others changed what the table is, they are offered again as long as they fit it."""
+    began, written = table, becomes
+    try:
+        for left in reversed(range(COMMITS_MAX)):
+            try:
+                return table.commit(
+                    [*_changes(table, becomes), *order.batches, *files],
+                    operation="WRITE",
+                    parameters=order.parameters,
+                    reads=Looked(applications=tuple(one.app_id for one in order.batches)),
+                    replaces=replaces,
+                    said=order.said,
+                    idempotency_key=order.idempotency_key,
+                    keep_files=True,
+                )
+            except TableConflict:
+                before, table = table, table.again()
+                is_changed = before.id == table.id and before.metadata != table.metadata
+                becomes = _become(df, table.metadata, order)
+                if not left or not is_changed or not still_fits(written, becomes):
+                    raise
+                check_features(becomes)
+    except (RequestError, ConflictError):
+        began.forget(names_of(files))  # what has the table's key by now may be another table
+        raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
+    """What the table is to be after the write. ``InvalidRequest`` for another partitioning than it has."""
+    if order.overwrite_schema:
+        schema = schema_of(df.schema)
+        return with_schema(metadata, schema, partition_names(schema, order.partition_by or ()))
+    if order.partition_by is not None:
+        wanted = tuple(name.lower() for name in order.partition_by)
+        if wanted != tuple(name.lower() for name in metadata.partition_columns):
+            there = ", ".join(metadata.partition_columns) or "no column"
+            asked = ", ".join(order.partition_by) or "no column"
+            raise InvalidRequest(
+                f"the table is partitioned by {there}, not by {asked}; leave out "
+                "'partition_by', or overwrite it with overwrite_schema=True"
+            )
+    if order.merge_schema:
+        case_sensitive = is_case_sensitive(df.sparkSession)
+        return with_columns(metadata, described(df.schema), case_sensitive=case_sensitive)
+    return metadata
+
+
+def _changes(table: JobTable, becomes: Metadata) -> list[Action]:
+    """What a commit says of the table itself: nothing, if it stays what it is."""
+    if becomes == table.metadata:
+        return []
+    protocol = protocol_for(table.protocol, becomes)
+    return [becomes] if protocol is None else [protocol, becomes]
+
+
+def _replaced(order: Order, becomes: Metadata, files: Sequence[Action]) -> tuple[Part, ...] | None:
+    """What the commit removes at its turn: nothing, parts of the table, or all that there is."""
+    if order.mode is not Mode.OVERWRITE:
+        return None
+    added = [one for one in files if isinstance(one, Add)]
+    if order.replace_where is not None:
+        parts = parts_of(becomes, None, order.replace_where)
+        check_inside(becomes, parts, added)
+        return parts
+    if not order.is_dynamic or not becomes.partition_columns:
+        return ()
+    found = {tuple(one.partition.items()): one.partition for one in added}
+    if not found:
+        return None  # an empty tuple would be the whole table
+    return tuple(Part(values={name: (text,) for name, text in one.items()}) for one in found.values())
+
+
+def _decided_by_partitions(spark: SparkSession, where: str, metadata: Metadata) -> bool:
+    """Whether the lake can tell by partition values, and means the same as Spark, where a condition is
+    true."""
+    columns = condition_columns(where, metadata.schema_string)
+    if not columns or not columns <= {name.lower() for name in metadata.partition_columns}:
+        return False
+    time_zone = spark.conf.get("spark.sql.session.timeZone", None)
+    return means_the_same(where, parse_schema(metadata.schema_string), time_zone)
+
+
+def _has_batch(table: JobTable, order: Order) -> bool:
+    if order.app_id is None or order.batch is None:
+        return False
+    last = table.snapshot.transactions.get(order.app_id)
+    return last is not None and last.version >= order.batch

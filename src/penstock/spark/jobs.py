@@ -1,0 +1,114 @@
+"""Jobs: Spark writes the rows of a DataFrame to files below a table, and tells which files these are.
+
+The files are durable, and no part of the table: that takes a commit, which the caller makes. Files of
+attempts that lost, and of jobs that failed, are in nobody's list, so no commit can name them.
+
+Where the session has Penstock's jar, tasks write straight to the files' final names and their names come to
+the driver in the tasks' messages. Where it has not, the job writes into a folder of its own, Spark's own
+committer decides which files are in it, and what is there afterwards is the list (``adopting``).
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.spark import jar
+from penstock.spark.addresses import spark_address
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CHANGES: Final = "__is_cdc"
+"""A column of booleans: whether a row is one of the change data feed. It comes before the partition
+columns."""
+
+
+BOUND_MAX_BYTES: Final = 512
+"""How much of a text is told as a bound: more than any statistics keep of it."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job writes, and how."""
+
+    place: Place
+    """The table's."""
+    partition_by: tuple[str, ...] = ()
+    has_changes: bool = False
+    """Whether the rows have the column ``CHANGES``."""
+    subdirectory: str = ""
+    """A folder below the table that all its files go into."""
+    prefix_length: int = 0
+    """The length of a random folder name that stands in for the partition's; 0 for none."""
+    columns: tuple[tuple[str, ...], ...] = ()
+    """Of which columns, or parts of structs, the bounds are wanted."""
+    options: Mapping[str, str] = {}
+    """For Spark's Parquet writer."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """What the footer of a file says of a column."""
+
+    path: tuple[str, ...]
+    type: str
+    """How Parquet keeps its values, such as ``INT32``; empty if it does not say."""
+    nulls: int
+    """-1 if it does not say."""
+    min: bytes | None = None
+    """In Parquet's plain encoding, times in microseconds; of a long text the beginning, ``BOUND_MAX_BYTES``.
+    ``None`` if the footer does not say."""
+    max: bytes | None = None
+
+
+class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a job has written."""
+
+    name: str
+    """Below the table's root, as it is: not percent-encoded."""
+    partition: str
+    """The directory of its partition, as Spark spells it; empty without one."""
+    is_change: bool = msgspec.field(name="isChange")
+    """Whether its rows are of the change data feed."""
+    size: int
+    modified_ms: int = msgspec.field(name="modified")
+    rows: int
+    columns: tuple[Column, ...]
+
+
+def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
+    """Write all rows, and return the files that hold them, each row once.
+
+    ``job`` is new for every run. Whatever Spark raises comes through; no list is given then.
+    """
+    if not jar.is_loaded(df.sparkSession):
+        from penstock.spark import adopting
+
+        return adopting.run(df, target, job)
+    columns = msgspec.json.encode(target.columns).decode()
+    settings = {
+        "penstock.job": job.hex,
+        "penstock.columns": columns,
+        "penstock.subdirectory": target.subdirectory,
+        "penstock.prefix.length": str(target.prefix_length),
+    }
+    by = ((CHANGES,) if target.has_changes else ()) + target.partition_by
+    writer = df.write.mode("append").options(**target.options, **settings)
+    if by:
+        writer = writer.partitionBy(*by)
+    writer.parquet(spark_address(target.place.url))
+    return _taken(df.sparkSession, job)
+
+
+def _taken(spark: Any, job: UUID) -> list[WrittenFile]:
+    packed: bytes | None = spark._jvm.io.penstock.spark.CommitProtocol.take(job.hex)
+    assert packed is not None, "the session's commit protocol is not Penstock's"
+    lines = gzip.decompress(packed).strip().replace(b"\n", b",")
+    return _FILES.decode(b"[" + lines + b"]")
+
+
+_FILES: Final = msgspec.json.Decoder(list[WrittenFile])

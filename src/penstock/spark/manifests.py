@@ -1,0 +1,153 @@
+"""Scans without Penstock's jar, and over Spark Connect: the files are named in a manifest that Spark reads.
+
+The manifest is of the kind that Spark's own streaming file sink leaves behind, so Spark takes the files from
+it and lists no others. It lies beside the table, in a folder named by its content, and is used again for the
+same files. What is the same for all rows of a file comes by a join with the file's address: Spark reads files
+then that a condition on partition columns alone could have left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
+from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.protocol.outcomes import partition_value
+from penstock.formats.delta.rows.arrow_types import arrow_type, pa
+from penstock.model.clock import now_us
+from penstock.spark.addresses import spark_address
+from penstock.spark.columns import quoted
+from penstock.storage.places import SCRATCH, Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
+    from penstock.spark.scans import ScanFile
+
+FOLDER: Final = f"{SCRATCH}/reads"
+"""Below the table's root. Cleaning up removes what is older than a day."""
+FRESH_S: Final = 3600
+"""An older manifest is written again, so that it is there for as long as whoever reads needs it."""
+
+_PATH: Final = "__penstock_path"
+_BLOCK_BYTES: Final = 32 * 1024 * 1024
+_ABSENT: Final = "Spark names a file otherwise than its manifest does; nothing of it was read"
+
+
+def scan(
+    spark: SparkSession,
+    place: Place,
+    files: Sequence[ScanFile],
+    columns: StructType,
+    constants: StructType,
+    options: Mapping[str, str],
+) -> DataFrame:
+    """As ``scans.scan``. ``Unavailable``, or ``Denied``, if the manifest cannot be put beside the table.
+
+    ``InvalidRequest`` if reading takes a setting of the session that it has not.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    _check_settings(spark, place, options)
+    root = spark_address(place.url)
+    once = {one.name: one for one in files}
+    folder = _put(place, _lines(root, once.values()))
+    reader = spark.read.schema(columns).options(**options, recursiveFileLookup="true")
+    found = reader.parquet(f"{root}/{folder}")
+    if not constants.fields:
+        return found
+    spelled = [(path, one.values) for one in files for path in _spellings(f"{root}/{one.name}")]
+    paths = pa.array([path for path, _ in spelled], pa.string())
+    values = _table(place, constants.fields, [values for _, values in spelled])
+    schema = StructType([StructField(_PATH, StringType()), *constants.fields])
+    lookup = spark.createDataFrame(values.add_column(0, _PATH, paths), schema)
+    # What Spark tells is percent-encoded, by rules that are Java's own; nobody but a form means ' ' by '+'.
+    path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
+    joined = found.join(F.broadcast(lookup), path == F.col(_PATH), "left")
+    return joined.select(*(F.col(quoted(one.name)) for one in columns), *map(_surely, constants))
+
+
+def _check_settings(spark: SparkSession, place: Place, options: Mapping[str, str]) -> None:
+    """Spark takes some options of a file's reader from the session alone, and reads nulls without them."""
+    for name, value in options.items():
+        if name.startswith("spark.") and spark.conf.get(name, None) != value:
+            raise InvalidRequest(
+                f"{place.url} is read by the ids of columns: set {name} to {value} in this session, or start "
+                "it with Penstock's jar",
+                location=place.url,
+            )
+
+
+def _surely(field: StructField) -> Column:
+    """What a file has for a column; an error, rather than null, if Spark calls the file by another name."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    absent = F.raise_error(F.lit(_ABSENT)).cast(field.dataType)
+    return F.when(F.col(_PATH).isNull(), absent).otherwise(F.col(quoted(field.name))).alias(field.name)
+
+
+def _table(place: Place, fields: Sequence[StructField], rows: Sequence[tuple[str | None, ...]]) -> Any:
+    """Values that the log spells, as an Arrow table of what they stand for."""
+    arrays = {}
+    for at, field in enumerate(fields):
+        kind = str(field.dataType.jsonValue())
+        values = [_value(place, kind, one[at]) for one in rows]
+        arrays[field.name] = pa.array(values, arrow_type(kind, field.name))
+    return pa.table(arrays)
+
+
+def _value(place: Place, kind: str, text: str | None) -> Any:
+    try:
+        value = partition_value(kind, text)
+    except ValueError as problem:
+        raise InvalidLog(
+            f"{place.url} has values of its partition columns that are none of their types: {text!r} is "
+            f"{problem}",
+            table=place.url,
+        ) from None
+    return value.encode() if kind == "binary" and isinstance(value, str) else value
+
+
+def _put(place: Place, lines: Iterable[bytes]) -> str:
+    """Have a manifest beside the table, and return the name of its folder there."""
+    data = b"\n".join(lines)
+    folder = f"{FOLDER}/{hashlib.sha256(data).hexdigest()[:32]}"
+    name = f"{folder}/_spark_metadata/0"
+    there = place.look(name)
+    if there is None or there.size != len(data) or there.modified_us < now_us() - FRESH_S * 1_000_000:
+        try:
+            place.put(name, data)
+        except OutcomeUnknown as problem:
+            if place.size(name) != len(data):
+                raise Unavailable(f"{problem.message}; nothing was read") from None
+    return folder
+
+
+def _lines(root: str, files: Iterable[ScanFile]) -> Iterable[bytes]:
+    """Files as Spark's file sink writes them down."""
+    scheme, _, path = root.partition("://")
+    yield b"v1"
+    for one in files:
+        status = {
+            "path": f"{scheme}://{quote(f'{path}/{one.name}')}",
+            "size": one.size,
+            "isDir": False,
+            "modificationTime": one.modified_ms,
+            "blockReplication": 1,
+            "blockSize": _BLOCK_BYTES,
+            "action": "add",
+        }
+        yield msgspec.json.encode(status)
+
+
+def _spellings(address: str) -> tuple[str, ...]:
+    """How Spark may spell the address of a file; its releases do not agree on those of local ones."""
+    local = address.removeprefix("file://")
+    return (address,) if local == address else (f"file:{local}", f"file://{local}")

@@ -1,0 +1,87 @@
+"""How rows are to be written: what a caller may ask for, and what of it goes together."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from time import time_ns
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.actions import Txn
+from penstock.lake.call import Said
+
+
+class Mode(StrEnum):
+    """What happens to rows that are there, or if the table is."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    ERROR = "error"
+    IGNORE = "ignore"
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """How rows are to be written."""
+
+    mode: Mode
+    partition_by: tuple[str, ...] | None
+    replace_where: str | None
+    is_dynamic: bool
+    merge_schema: bool
+    overwrite_schema: bool
+    properties: dict[str, str]
+    description: str
+    options: dict[str, str]
+    app_id: str | None
+    batch: int | None
+    said: Said
+    idempotency_key: str | None
+
+    @property
+    def batches(self) -> list[Txn]:
+        """What a commit notes of the application's batch, if there is one."""
+        if self.app_id is None or self.batch is None:
+            return []
+        return [Txn(app_id=self.app_id, version=self.batch, last_updated=time_ns() // 1_000_000)]
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """What the table's history tells of it."""
+        found = {"mode": "Overwrite" if self.mode is Mode.OVERWRITE else "Append"}
+        if self.replace_where is not None:
+            found["predicate"] = self.replace_where
+        return found
+
+
+def mode_of(text: str) -> Mode:
+    """The mode of a name, which may be Spark's own. ``InvalidRequest`` if there is none."""
+    try:
+        return Mode("error" if text == "errorifexists" else text)
+    except ValueError:
+        raise InvalidRequest(f"{text!r} is no mode; there are {', '.join(Mode)}") from None
+
+
+def is_dynamic(text: str) -> bool:
+    """Whether only partitions that get new rows are overwritten."""
+    if text not in {"static", "dynamic"}:
+        raise InvalidRequest(f"'partition_overwrite' is 'static' or 'dynamic', not {text!r}")
+    return text == "dynamic"
+
+
+def check(order: Order) -> None:
+    """``InvalidRequest`` for what does not go together."""
+    ways = {
+        "replace_where": order.replace_where is not None,
+        "partition_overwrite": order.is_dynamic,
+        "overwrite_schema": order.overwrite_schema,
+    }
+    chosen = [name for name, is_chosen in ways.items() if is_chosen]
+    if chosen and order.mode is not Mode.OVERWRITE:
+        raise InvalidRequest(f"'{chosen[0]}' goes with mode='overwrite', not with '{order.mode}'")
+    if order.merge_schema and order.overwrite_schema:
+        chosen = ["merge_schema", "overwrite_schema"]
+    if len(chosen) > 1:
+        raise InvalidRequest(f"'{chosen[0]}' and '{chosen[1]}' do not go together")
+    if (order.app_id is None) != (order.batch is None):
+        raise InvalidRequest("'app_id' and 'batch' go together")

@@ -1,0 +1,232 @@
+"""Scans: the rows of given files of a table as a DataFrame.
+
+Spark reads the files as it reads any Parquet, with column pruning and filters pushed down, and lists nothing.
+Partition values are those of the table's log. ``_metadata`` is there as for any files.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
+from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
+from penstock.formats.delta.protocol.schema import Field, StructType
+from penstock.formats.delta.rows.inside import name_inside
+from penstock.lake.delta_snapshot import TableSnapshot
+from penstock.spark import jar
+from penstock.spark.addresses import spark_address
+from penstock.spark.columns import Columns, quoted, spark_schema
+from penstock.spark.deletions import deleted, row_numbers
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType as SparkSchema
+
+FILE: Final = "__penstock_file"
+"""The number of the file that a row is in, where ``rows`` is asked to tell."""
+ROW: Final = "__penstock_row"
+"""The number of the row in its file."""
+
+STRICT: Final = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""A session may be told to read on without a file. A table that lacks rows is none."""
+_HIDDEN: Final = ("_", ".")
+"""Spark reads no files with such names, and does not say so."""
+_FILE: Final = Field(name=FILE, type="integer", nullable=True)
+
+
+class ScanFile(msgspec.Struct, frozen=True):
+    """A Parquet file to be read."""
+
+    name: str
+    """Below the table's root, decoded."""
+    size: int
+    modified_ms: int
+    values: tuple[str | None, ...] = ()
+    """Of the columns that are not in the file, as Delta's log spells values."""
+
+
+def scan(
+    spark: SparkSession,
+    place: Place,
+    files: Sequence[ScanFile],
+    columns: SparkSchema,
+    constants: SparkSchema,
+    options: Mapping[str, str] = {},
+) -> DataFrame:
+    """The rows of files of a table: ``columns`` are read from them, ``constants`` have one value in each.
+
+    ``UnsupportedFeature`` for a file that Spark would leave out without a word.
+    """
+    for one in files:
+        if one.size <= 0 or one.name.rpartition("/")[2].startswith(_HIDDEN):
+            raise UnsupportedFeature(
+                f"{place.url} has the file {one.name!r} of {one.size} bytes, which Spark does not read: it "
+                "leaves out empty files, and those whose names begin with '_' or '.'",
+                table=place.url,
+                feature="hidden files",
+            )
+    if not jar.is_loaded(spark):
+        from penstock.spark import manifests
+
+        return manifests.scan(spark, place, files, columns, constants, {**STRICT, **options})
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+
+    packed = gzip.compress(b"\n".join(_lines(spark_address(place.url), files)), compresslevel=1)
+    chosen = msgspec.json.encode({**STRICT, **options}).decode()
+    try:
+        rows = spark._jvm.io.penstock.spark.TableFiles.rows(  # type: ignore[union-attr]
+            spark._jsparkSession, packed, columns.json(), constants.json(), chosen
+        )
+    except PySparkException as problem:
+        raise InvalidLog(
+            f"{place.url} has values of its partition columns that are none of their types: {problem}",
+            table=place.url,
+        ) from None
+    return DataFrame(rows, spark)
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A file to be read, or some of its rows, and what is the same for all of these."""
+
+    file: Add | Remove | Cdc
+    values: tuple[str | None, ...] = ()
+    """As Delta's log spells values."""
+    picked: bytes | None = None
+    """A bitmap of rows; ``None`` for all of them."""
+    is_inverse: bool = False
+    """Whether the rows to be read are those that the bitmap does not name."""
+
+
+def rows(
+    spark: SparkSession, snapshot: TableSnapshot, files: Iterable[Add], *, numbered: bool = False
+) -> DataFrame:
+    """The rows of some files of a version of a table, with the table's columns, in their order.
+
+    Rows that deletion vectors name are left out; columns have the names by which the table knows them.
+    ``numbered`` adds ``FILE``, the number of a row's file in ``files``, and ``ROW``.
+    """
+    place = snapshot._place
+    found = (_piece(place, one) for one in files)
+    return read(spark, place, Columns(snapshot.metadata), found, numbered=numbered)
+
+
+def read(
+    spark: SparkSession,
+    place: Place,
+    columns: Columns,
+    pieces: Iterable[Piece],
+    *,
+    constants: Sequence[Field] = (),
+    beside: Sequence[Field] = (),
+    numbered: bool = False,
+) -> DataFrame:
+    """The rows of pieces, with a table's columns in their order, and further ones.
+
+    ``constants`` have the values that each piece gives, ``beside`` are columns that the files hold beside the
+    table's. ``numbered`` adds ``FILE``, the number of a row's piece, and ``ROW``, its number in the file.
+    """
+    reader = _Reader(spark, place, columns, tuple(constants), tuple(beside))
+    whole: list[ScanFile] = []
+    parts: dict[bool, list[ScanFile]] = {False: [], True: []}
+    bitmaps: dict[bool, dict[int, bytes]] = {False: {}, True: {}}
+    for number, piece in enumerate(pieces):
+        if piece.picked is None:
+            whole.append(reader.file(piece, number if numbered else None))
+        else:
+            # Apart from the others, so that these lose nothing by it.
+            parts[piece.is_inverse].append(reader.file(piece, number))
+            bitmaps[piece.is_inverse][number] = piece.picked
+    found = []
+    if whole or not any(parts.values()):
+        found.append(reader.rows(whole, numbered=numbered))
+    for is_inverse, files in parts.items():
+        if files:
+            picked = row_numbers(spark, bitmaps[is_inverse], FILE, ROW)
+            rows = reader.rows(files, numbered=True)
+            rows = rows.join(_broadcast(picked), [FILE, ROW], "left_anti" if is_inverse else "left_semi")
+            found.append(rows.select(reader.names(numbered=numbered)))
+    return reduce(lambda one, other: one.union(other), found)
+
+
+class _Reader:
+    """Reads files of one table, always with the same columns."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        place: Place,
+        columns: Columns,
+        constants: tuple[Field, ...],
+        beside: tuple[Field, ...],
+    ) -> None:
+        self._spark, self._place, self._columns = spark, place, columns
+        self._constants, self._beside = constants, beside
+
+    def file(self, piece: Piece, number: int | None) -> ScanFile:
+        """A piece as a file to be scanned; with a number, as one that has it."""
+        file = piece.file
+        noted = file.partition_values or {}
+        values = [noted.get(one.name) or None for one in self._columns.partition_fields]
+        ends = () if number is None else (str(number),)
+        modified_ms = file.modification_time if isinstance(file, Add) else 0
+        name = name_inside(file.path, self._place.url)
+        return ScanFile(name, file.size or 0, modified_ms, (*values, *piece.values, *ends))
+
+    def rows(self, files: Sequence[ScanFile], *, numbered: bool) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+        columns = self._columns
+        numbers = (_FILE,) if numbered else ()
+        found = scan(
+            self._spark,
+            self._place,
+            files,
+            spark_schema(StructType((*columns.in_files.fields, *self._beside))),
+            spark_schema(StructType((*columns.partition_fields, *self._constants, *numbers))),
+            columns.options,
+        )
+        others = [F.col(quoted(one.name)) for one in (*self._beside, *self._constants, *numbers)]
+        ends = [F.col("_metadata.row_index").alias(ROW)] if numbered else []
+        return found.select(*columns.shown(), *others, *ends)
+
+    def names(self, *, numbered: bool) -> list[str]:
+        """The names of the columns of its rows, as Spark's SQL takes them."""
+        others = (one.name for one in (*self._beside, *self._constants))
+        return [quoted(one) for one in (*self._columns.names, *others, *((FILE, ROW) if numbered else ()))]
+
+
+def _piece(place: Place, file: Add) -> Piece:
+    picked = None if file.deletion_vector is None else deleted(place, file)
+    return Piece(file, picked=picked, is_inverse=True)
+
+
+def _broadcast(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    return F.broadcast(rows)
+
+
+def _lines(root: str, files: Iterable[ScanFile]) -> Iterator[bytes]:
+    """The files as the index takes them: see ``TableFiles``."""
+    partitions: dict[tuple[str | None, ...], int] = {}
+    lines = [
+        msgspec.json.encode(
+            (
+                partitions.setdefault(one.values, len(partitions)),
+                f"{root}/{one.name}",
+                one.size,
+                one.modified_ms,
+            )
+        )
+        for one in files
+    ]
+    yield msgspec.json.encode(root)
+    yield msgspec.json.encode(list(partitions))
+    yield from lines

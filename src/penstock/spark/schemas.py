@@ -1,0 +1,171 @@
+"""Schemas of DataFrames as Delta's: of new tables, and of tables that get new columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.formats.delta.rows.arrow_types import DECIMAL, loosened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
+    from pyspark.sql.types import StructType as SparkSchema
+
+PLAIN: Final = frozenset({
+    "byte", "short", "integer", "long", "float", "double", "boolean",
+    "string", "binary", "date", "timestamp", "timestamp_ntz",
+})  # fmt: skip
+_OTHERS_RULES: Final = ("__", "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.")
+"""What Spark or Delta note at a column for their own use. Rows that are copied take none of it along."""
+
+
+def schema_of(schema: SparkSchema) -> StructType:
+    """The schema of a table that can hold rows of a DataFrame. All columns may be null, as Spark has it.
+
+    ``InvalidRequest`` lists the columns of types that no table has, and those that differ in case alone.
+    """
+    found = described(schema)
+    refuse(_problems(found, "") if found.fields else ["there are no columns"])
+    return StructType(tuple(_new(field) for field in found.fields))
+
+
+def merged(
+    table: StructType, data: StructType, *, case_sensitive: bool = False, path: str = ""
+) -> StructType:
+    """The table's schema with the columns and parts of columns that only the data has, after its own.
+
+    ``InvalidRequest`` as ``schema_of``, for those. A column of both is the table's, whatever the data has
+    there.
+    """
+    new = {folded(one.name, case_sensitive): one for one in data.fields}
+    fields = []
+    for field in table.fields:
+        other = new.pop(folded(field.name, case_sensitive), None)
+        if other is not None:
+            inside = _merged(field.type, other.type, case_sensitive, joined(path, field.name))
+            field = replace(field, type=inside)
+        fields.append(field)
+    found = StructType((*fields, *(_new(one) for one in new.values())))
+    refuse(_problems(StructType(tuple(new.values())), path))
+    return found
+
+
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Whether names that differ in case alone are two names to a session."""
+    return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+
+
+def described(schema: SparkSchema) -> StructType:
+    """A schema of Spark as Delta's. Types that Delta does not have keep Spark's word for them."""
+    found = _type_of(schema)
+    assert isinstance(found, StructType)
+    return found
+
+
+def _type_of(kind: DataType) -> Type:
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.StructType():
+            return StructType(
+                tuple(
+                    Field(
+                        name=one.name,
+                        type=_type_of(one.dataType),
+                        nullable=one.nullable,
+                        metadata=dict(one.metadata),
+                    )
+                    for one in kind.fields
+                )
+            )
+        case t.ArrayType():
+            return ArrayType(element_type=_type_of(kind.elementType), contains_null=kind.containsNull)
+        case t.MapType():
+            return MapType(
+                key_type=_type_of(kind.keyType),
+                value_type=_type_of(kind.valueType),
+                value_contains_null=kind.valueContainsNull,
+            )
+        case t.UserDefinedType():
+            return f"{type(kind).__name__} (user-defined)"
+        case t.StringType() if type(kind) is t.StringType and kind.simpleString() != "string":
+            return kind.simpleString()  # text with an order of its own
+        case _:
+            return str(kind.jsonValue())
+
+
+def _problems(kind: Type, path: str) -> Iterator[str]:
+    """What keeps a type from being one of a table's: types that no table has, and names that are not
+    apart."""
+    match kind:
+        case StructType():
+            seen: set[str] = set()
+            for field in kind.fields:
+                name = joined(path, field.name)
+                if field.name.lower() in seen:
+                    yield f"there is more than one column '{name}', as far as case does not count"
+                seen.add(field.name.lower())
+                yield from _problems(field.type, name)
+        case ArrayType():
+            yield from _problems(kind.element_type, f"{path}.element")
+        case MapType():
+            yield from _problems(kind.key_type, f"{path}.key")
+            yield from _problems(kind.value_type, f"{path}.value")
+        case str() if kind not in PLAIN and not DECIMAL.fullmatch(kind):
+            yield f"'{path}' is of the type {kind}, which no Delta table can hold"
+
+
+def _new(field: Field) -> Field:
+    """A field as one of a new table's, or a new one of a table's."""
+    noted = {name: one for name, one in field.metadata.items() if not name.startswith(_OTHERS_RULES)}
+    return Field(name=field.name, type=_plain_notes(loosened(field.type)), nullable=True, metadata=noted)
+
+
+def _plain_notes(kind: Type) -> Type:
+    match kind:
+        case StructType():
+            return StructType(tuple(_new(one) for one in kind.fields))
+        case ArrayType():
+            return replace(kind, element_type=_plain_notes(kind.element_type))
+        case MapType():
+            return replace(
+                kind, key_type=_plain_notes(kind.key_type), value_type=_plain_notes(kind.value_type)
+            )
+        case _:
+            return kind
+
+
+def _merged(table: Type, data: Type, case_sensitive: bool, path: str) -> Type:
+    match table, data:
+        case StructType(), StructType():
+            return merged(table, data, case_sensitive=case_sensitive, path=path)
+        case ArrayType(), ArrayType():
+            element = _merged(table.element_type, data.element_type, case_sensitive, f"{path}.element")
+            return replace(table, element_type=element)
+        case MapType(), MapType():
+            key = _merged(table.key_type, data.key_type, case_sensitive, f"{path}.key")
+            value = _merged(table.value_type, data.value_type, case_sensitive, f"{path}.value")
+            return replace(table, key_type=key, value_type=value)
+        case _:
+            return table
+
+
+def folded(name: str, case_sensitive: bool) -> str:
+    return name if case_sensitive else name.lower()
+
+
+def joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def refuse(problems: Iterable[str], way_out: str = "") -> None:
+    """``InvalidRequest`` with all that was found, if anything was."""
+    found = list(problems)
+    if found:
+        shown = "; ".join(found)
+        raise InvalidRequest(f"the rows do not fit: {shown}" + (f"\n  {way_out}." if way_out else ""))

@@ -1,0 +1,235 @@
+"""Spark sessions that work with a lake: made here, or made by the user and told of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+from penstock.errors import InvalidRequest
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
+from penstock.spark import jar, settings
+from penstock.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG_FILE: Final = Path(__file__).parent / "log4j2.properties"
+
+_LAKES: Final[dict[str, Lake]] = {}
+"""The lakes that sessions of this process were made for, by id; and those opened for one, by address."""
+_OPENING: Final = Lock()
+_STARTING: Final = Lock()
+_BESIDE: Final[WeakValueDictionary[str, SparkSession]] = WeakValueDictionary()
+"""Sessions for further lakes in a Spark that ran already, by the lake's id."""
+
+
+def session(
+    lake: Lake | str | os.PathLike[str],
+    *,
+    app: str = "penstock",
+    master: str | None = None,
+    conf: Mapping[str, Any] | None = None,
+) -> SparkSession:
+    """A Spark session that works with a lake.
+
+    Starts Spark in this process and on all of its cores, or on the cluster that ``master`` names, with a Java
+    that is found (see ``find_java``), this Python for its workers, and little in the log. ``conf`` holds
+    further settings of Spark; they win over Penstock's.
+
+    If Spark runs already in this process, that Spark is used, as it was started: settings that can no longer
+    be made are named in a warning. The session is the running one, or a new one beside it if that one works
+    with another lake. ``InvalidRequest`` if pyspark or Java is missing.
+    """
+    wanted = {name: _text(value) for name, value in (conf or {}).items()}
+    if master is not None:
+        wanted["spark.master"] = master
+    builder = _spark_session().builder.config(map={"spark.app.name": app, **wanted})
+    with _STARTING:
+        running = _running()
+        if running is not None:
+            return _join(running, _opened(lake), wanted)
+        # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
+        warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning, r"pyspark\.testing\.")
+        with _environment_kept():
+            return configure(builder, lake).getOrCreate()
+
+
+def configure(builder: SparkSession.Builder, lake: Lake | str | os.PathLike[str]) -> SparkSession.Builder:
+    """The builder, with what a session needs to work with a lake. What it has been told already stays.
+
+    Sets PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON for this process, where they are not set, and JAVA_HOME if
+    Spark would not find a Java otherwise: Spark reads them when the session is made. A builder for Spark
+    Connect is only told of the lake and of how to write, for its Spark is somebody else's.
+    """
+    told: dict[str, Any] = dict(builder._options)
+    address = _connect_address(told)
+    if address is None or address.startswith("local"):
+        _prepare_environment()
+    of_lake = _of_lake(_opened(lake))
+    if address is not None:
+        return builder.config(map={**settings.of_writes(told, has_classes=False), **of_lake})
+    from pyspark.find_spark_home import _find_spark_home
+
+    spark_home = _find_spark_home()
+    given = (_given_to_jvm() if _has_jvm() else settings.given_by_files(spark_home)) | told
+    log_file = None if settings.has_own_log_file(spark_home) else LOG_FILE
+    has_classes = _has_classes()
+    started = settings.of_start(given, jar.path() if has_classes else None, log_file)
+    return builder.config(map={**settings.of_writes(given, has_classes), **started, **of_lake})
+
+
+def lake_of(spark: SparkSession) -> Lake:
+    """The lake that a session works with.
+
+    It is the very object that the session was made with; in another process, and for sessions that were only
+    given the lake's address (``spark.penstock.lake``), one that is opened once. ``InvalidRequest`` if the
+    session knows no lake.
+    """
+    if (known := _LAKES.get(spark.conf.get(settings.LAKE_ID, None) or "")) is not None:
+        return known
+    address = spark.conf.get(settings.LAKE, None)
+    if not address:
+        raise InvalidRequest(
+            "this Spark session works with no lake: make it by penstock.spark.session(lake), or name the "
+            f"lake's address in its setting {settings.LAKE}"
+        )
+    return _opened_once(address, create=False)
+
+
+def _opened(lake: Lake | str | os.PathLike[str]) -> Lake:
+    """The lake, known from now on to this process's sessions."""
+    found = lake if isinstance(lake, Lake) else _opened_once(os.fspath(lake), create=True)
+    _LAKES[found.id] = found
+    return found
+
+
+def _opened_once(address: str, create: bool) -> Lake:
+    with _OPENING:
+        if (found := _LAKES.get(address)) is None:
+            found = _LAKES[address] = open_lake(address, create=create)
+        return found
+
+
+def _of_lake(lake: Lake) -> dict[str, str]:
+    return {settings.LAKE: lake.url, settings.LAKE_ID: lake.id}
+
+
+def _join(running: SparkSession, lake: Lake, wanted: Mapping[str, str]) -> SparkSession:
+    """A session of the Spark that runs, for a lake."""
+    owner = running.conf.get(settings.LAKE_ID, None)
+    spark = running if owner in (None, lake.id) else _beside(running, lake)
+    late = [name for name, value in wanted.items() if not _set(spark, name, value)]
+    if late:
+        warnings.warn(f"Spark runs already; it is too late to set {', '.join(sorted(late))}", stacklevel=3)
+    chosen = spark._jsparkSession.conf()
+    for name, value in settings.of_writes({}, jar.is_in(spark._jvm)).items():
+        if not chosen.contains(name):
+            spark.conf.set(name, value)
+    for name, value in _of_lake(lake).items():
+        spark.conf.set(name, value)
+    return spark
+
+
+def _beside(running: SparkSession, lake: Lake) -> SparkSession:
+    """The lake's own session in the Spark that runs for another one too."""
+    found = _BESIDE.get(lake.id)
+    if found is None or found.sparkContext is not running.sparkContext:
+        found = _BESIDE[lake.id] = running.newSession()
+    return found
+
+
+def _set(spark: SparkSession, name: str, value: str) -> bool:
+    """Whether a setting of a running Spark is as wanted now."""
+    if spark.conf.isModifiable(name):
+        spark.conf.set(name, value)
+    return spark.conf.get(name, None) == value
+
+
+def _running() -> SparkSession | None:
+    """The session that Spark began with in this process, if it has not been stopped."""
+    found = _spark_session()._instantiatedSession
+    return found if found is not None and found._sc._jsc is not None else None
+
+
+def _spark_session() -> type[SparkSession]:
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as missing:
+        raise InvalidRequest(
+            f"Spark needs the library {missing.name}: pip install 'penstock[spark]'", extra="spark"
+        ) from None
+    return SparkSession
+
+
+def _connect_address(told: Mapping[str, Any]) -> str | None:
+    """The Spark Connect server that a builder will talk to, ``local`` for one of its own; None if to none."""
+    from pyspark.util import default_api_mode, is_remote_only
+
+    mode = str(told.get("spark.api.mode") or os.environ.get("SPARK_API_MODE") or default_api_mode()).lower()
+    address = told.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    if address or is_remote_only() or mode == "connect" or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
+        return str(address or "local")
+    return None
+
+
+def _given_to_jvm() -> dict[str, str]:
+    """The settings that the JVM was started with, as by ``spark-submit``."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _has_classes() -> bool:
+    """Whether the JVM that runs, or the one that is about to be started, has Penstock's classes."""
+    if _has_jvm():
+        from pyspark import SparkContext
+
+        SparkContext._ensure_initialized()
+        return jar.is_in(SparkContext._jvm)
+    named = settings.jars_of_command_line()
+    if named is not None:
+        return any(Path(one).name == jar.NAME for one in named)
+    return jar.path() is not None
+
+
+def _has_jvm() -> bool:
+    """Whether there is a JVM already: Spark ran before in this process, or ``spark-submit`` started both."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _prepare_environment() -> None:
+    """Set what Spark reads from the environment when it starts and nowhere else."""
+    # Spark would take the first `python3` on the PATH, which need not have what the caller's has.
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(name, sys.executable)
+    if not _has_jvm() and (home := find_java().home) is not None:
+        os.environ["JAVA_HOME"] = home
+
+
+@contextmanager
+def _environment_kept() -> Iterator[None]:
+    """Afterwards, the variables that we set are as before: a Spark that others start later is theirs."""
+    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "JAVA_HOME")}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

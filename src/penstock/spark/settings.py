@@ -1,0 +1,87 @@
+"""What a Spark session is told for a lake's sake. Whatever the user has decided stays as it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from penstock.spark.jar import COMMIT_PROTOCOL, COMMIT_PROTOCOL_SETTING
+
+LAKE: Final = "spark.penstock.lake"
+"""The address of the lake that a session works with, without secrets."""
+LAKE_ID: Final = "spark.penstock.lake.id"
+"""The lake's own id, by which the process that made the session finds the lake it has open."""
+
+WRITES: Final = {
+    # Spark's default is a type of 96 bits that has no usable statistics and that Parquet has given up.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+"""How Parquet files are written. May be set at any time, by and over Spark Connect too."""
+
+JARS: Final = "spark.jars"
+_DRIVER_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+_PROGRESS: Final = "spark.ui.showConsoleProgress"
+_LOG_FILE: Final = "log4j2.configurationFile"
+
+
+def of_writes(given: Mapping[str, str], has_classes: bool) -> dict[str, str]:
+    """What a session's writes need beyond what is given; our protocol only where its classes are to be had.
+
+    Spark could not write at all with a protocol that it does not find.
+    """
+    wanted = WRITES | ({COMMIT_PROTOCOL_SETTING: COMMIT_PROTOCOL} if has_classes else {})
+    return {name: value for name, value in wanted.items() if name not in given}
+
+
+def of_start(given: Mapping[str, str], jar: Path | None, log_file: Path | None) -> dict[str, str]:
+    """What only a Spark that is about to start can be told: its jars, and what it logs.
+
+    Jars and options of the user's stay, ours come beside them. The option for the log goes where
+    administrators set theirs, so that one in ``spark.driver.extraJavaOptions`` takes its place.
+    """
+    found = {} if _PROGRESS in given else {_PROGRESS: "false"}
+    theirs = [one for one in given.get(JARS, "").split(",") if one]
+    # Spark does not start with two jars of one name; the user's copy may lie elsewhere.
+    if jar is not None and all(Path(one).name != jar.name for one in theirs):
+        found[JARS] = ",".join([*theirs, str(jar)])
+    options = given.get(_DRIVER_OPTIONS, "")
+    if log_file is not None and _LOG_FILE not in options:
+        found[_DRIVER_OPTIONS] = f"{options} -D{_LOG_FILE}={log_file.as_uri()}".strip()
+    return found
+
+
+def given_by_files(spark_home: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What ``spark-defaults.conf`` says. Setting something in a program would take its place unseen."""
+    file = _conf_directory(spark_home, environment) / "spark-defaults.conf"
+    try:
+        text = file.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
+    return {pair[0]: pair[1] if len(pair) == 2 else "" for pair in pairs}
+
+
+def has_own_log_file(spark_home: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether somebody has configured Spark's log on this machine."""
+    return any(_conf_directory(spark_home, environment).glob("log4j2.*"))
+
+
+def jars_of_command_line(environment: Mapping[str, str] = os.environ) -> list[str] | None:
+    """The jars that ``PYSPARK_SUBMIT_ARGS`` names, which Spark takes instead of those in its settings."""
+    words = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS") or "pyspark-shell")
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--jars":
+            return following.split(",")
+        if word.startswith("--jars="):
+            return word.removeprefix("--jars=").split(",")
+    return None
+
+
+def _conf_directory(spark_home: str, environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("SPARK_CONF_DIR") or Path(spark_home, "conf"))

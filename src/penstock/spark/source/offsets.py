@@ -1,0 +1,157 @@
+"""How far a stream has read a table, and what there is between two such places.
+
+A stream begins with all rows of one version, in the order of the files' age, or with the changes of a version
+that somebody names. Then it follows the versions, and reads the files that each of them adds.
+
+Where it begins is decided when the first batch is planned, and stands in every offset from then on: Spark
+asks for the first offset again if it is restarted before that batch is done, and the table may have moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.actions import Action, Add, Metadata, Remove
+from penstock.formats.delta.protocol.schema import parse_schema
+
+
+class Offset(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in a table's history: all before it has been read."""
+
+    table: str = ""
+    """The table's id: another one under the same key is not the stream's any more."""
+    first: int = 0
+    """The first version of which the changes are read."""
+    has_snapshot: bool = False
+    """Whether the rows of the version before are read first, as a whole."""
+    version: int = -1
+    """The version that is read next; -1 if it is not decided yet where to begin."""
+    files: int = 0
+    """How many of its files have been read."""
+
+    @property
+    def is_undecided(self) -> bool:
+        return self.version < 0
+
+    def start_of(self, end: Offset) -> Offset:
+        """Where a batch starts that ends at another place: here, or where that stream began."""
+        return end.at(end.first - end.has_snapshot) if self.is_undecided else self
+
+    def at(self, version: int, files: int = 0) -> Offset:
+        return msgspec.structs.replace(self, version=version, files=files)
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark keeps it in the checkpoint."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+def offset_of(told: Any) -> Offset:
+    """The offset in a checkpoint. ``InvalidRequest`` for that of another source."""
+    try:
+        return msgspec.convert(told, Offset)
+    except msgspec.ValidationError as problem:
+        raise InvalidRequest(
+            f"the checkpoint is not one of a stream from a Penstock table: {problem}"
+        ) from None
+
+
+Files: TypeAlias = Sequence[Add]
+"""What a stream reads of one version, always in the same order."""
+FilesOf: TypeAlias = Callable[[range], Iterator[tuple[int, Files]]]
+"""What a stream reads of each of some versions."""
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one batch may read. Nothing given is no limit."""
+
+    files: int | None = None
+    size: int | None = None
+
+    @property
+    def is_none(self) -> bool:
+        return self.files is None and self.size is None
+
+    def allows(self, files: int, size: int) -> bool:
+        return (self.files is None or files <= self.files) and (self.size is None or size <= self.size)
+
+
+def reach(start: Offset, latest: int, files_of: FilesOf, limit: Limit) -> Offset:
+    """The place up to which one batch reads: as far as the limit allows, and by one file at least."""
+    if start.version > latest:
+        return start
+    if limit.is_none:
+        return start.at(latest + 1)
+    taken, size, skip = 0, 0, start.files
+    for version, files in files_of(range(start.version, latest + 1)):
+        for number, file in enumerate(files[skip:], skip):
+            if taken and not limit.allows(taken + 1, size + file.size):
+                return start.at(version, number)
+            taken, size = taken + 1, size + file.size
+        skip = 0
+    return start.at(latest + 1)
+
+
+def between(start: Offset, end: Offset, files_of: FilesOf) -> Iterator[Add]:
+    """The files that are read from one place to another: the same ones whenever it is asked."""
+    last = end.version if end.files else end.version - 1
+    for version, files in files_of(range(start.version, last + 1)):
+        first = start.files if version == start.version else 0
+        yield from files[first : end.files if version == end.version else None]
+
+
+def check_same_table(start: Offset, table: str, latest: int, name: str) -> None:
+    """``InvalidRequest`` if a stream cannot go on: its table was dropped, or set back to before its place."""
+    if start.is_undecided:
+        return
+    if start.table != table:
+        raise InvalidRequest(
+            f"'{name}' is another table than the one that the stream has read so far: that was dropped, and "
+            "this one created; begin anew with another checkpoint",
+            key=name,
+        )
+    if start.version > latest + 1:
+        raise InvalidRequest(
+            f"the stream has read '{name}' up to version {start.version - 1}, and the newest is {latest}: "
+            "its branch was set back; begin anew with another checkpoint",
+            key=name,
+        )
+
+
+def added_files(
+    version: int, actions: Sequence[Action], columns: Sequence[str], name: str, *, skips_changes: bool
+) -> Files:
+    """What a stream reads of a version: the files that it adds, if it does nothing but add rows.
+
+    A version that only rewrites files, or was made for other reasons, has nothing to read. ``InvalidRequest``
+    for one that removes rows or replaces them, unless those are skipped, and for one with columns that the
+    stream does not know.
+    """
+    for one in actions:
+        if isinstance(one, Metadata):
+            _check_known(version, one, columns, name)
+    if any(isinstance(one, Remove) and one.data_change for one in actions):
+        if skips_changes:
+            return ()
+        raise InvalidRequest(
+            f"version {version} of '{name}' removes or replaces rows, and a stream can only add; with "
+            "'skipChangeCommits' it leaves such versions out",
+            key=name,
+            version=version,
+        )
+    return [one for one in actions if isinstance(one, Add) and one.data_change]
+
+
+def _check_known(version: int, metadata: Metadata, columns: Sequence[str], name: str) -> None:
+    known = {one.lower() for one in columns}
+    new = [one.name for one in parse_schema(metadata.schema_string).fields if one.name.lower() not in known]
+    if new:
+        raise InvalidRequest(
+            f"version {version} of '{name}' has columns that the stream does not know ({', '.join(new)}); "
+            "start the query again, with its checkpoint: it reads them from there on",
+            key=name,
+            version=version,
+        )

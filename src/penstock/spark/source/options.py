@@ -1,0 +1,103 @@
+"""The options of ``format("penstock")``: which table of which lake, and how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
+from penstock.model.keys import Key
+
+LAKE_VARIABLE: Final = "PENSTOCK_LAKE"
+
+_NO_TABLE: Final = (
+    "no table is named: say .option('table', 'sales.orders'), or name it in load() or save()\n"
+    "  Tables of Spark's own catalogue (CREATE TABLE, saveAsTable, insertInto, writeTo) do not pass options "
+    "on; for SQL use CREATE TEMPORARY VIEW … USING penstock OPTIONS (table '…'), or penstock.spark.view."
+)
+_NO_LAKE: Final = (
+    "no lake is named: say .option('lake', ADDRESS), or set PENSTOCK_LAKE where Spark's driver is started"
+)
+_SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname"})
+"""What Spark adds to the options of a source."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options say. Spark tells their names in small letters."""
+
+    lake: str
+    """The address that the lake is opened by, in every process of Spark's that needs it."""
+    table: Key
+    ref: str | None = None
+    """The branch that is written on, or what is read: a branch, a tag, a commit. Else the default branch."""
+    version: int | None = None
+    timestamp: str | None = None
+    where: str | None = None
+    """Only rows for which this condition is true are read."""
+    replace_where: str | None = None
+    """What an overwrite replaces: a condition on partition columns."""
+    merge_schema: bool = False
+    """Whether a write adds the columns to the table that only the rows have."""
+    app_id: str | None = None
+    batch: int | None = None
+    """Of the application: it is written once, however often it is sent."""
+    message: str | None = None
+    author: str | None = None
+    starting_version: str | None = None
+    """Where a stream begins: a version, or ``latest`` for what comes from now on."""
+    starting_timestamp: str | None = None
+    max_files_per_trigger: int | None = None
+    skip_change_commits: bool = False
+    """Whether a stream leaves out the versions that remove or replace rows, rather than stop at them."""
+
+    def open(self) -> Lake:
+        """The lake. It is the caller's to close."""
+        return open_lake(self.lake, create=False, author=self.author, catch_up=False)
+
+
+def options_of(given: Mapping[str, str]) -> Options:
+    """What somebody asks for. ``InvalidRequest`` for what is not known: a typing error could cost data."""
+    told = {name.lower(): value for name, value in given.items()}
+    known = {name.replace("_", ""): name for name in (*Options.__struct_fields__, "branch")}
+    found: dict[str, str] = {}
+    for name, value in told.items():
+        field = known.get(name.replace("_", ""))
+        if field is not None:
+            found[field] = value
+        elif name not in _SPARKS_OWN:
+            names = ", ".join(sorted(known.values()))
+            raise InvalidRequest(f"format('penstock') has no option '{name}'; there are {names}")
+    if "branch" in found and found.setdefault("ref", found["branch"]) != found.pop("branch"):
+        raise InvalidRequest("'branch' and 'ref' name the same thing; give one of them")
+    table = found.pop("table", None) or told.get("path")
+    if not table:
+        raise InvalidRequest(_NO_TABLE)
+    return _typed(found | {"lake": _lake(found.get("lake")), "table": table})
+
+
+def _typed(found: Mapping[str, str]) -> Options:
+    """The options with their types."""
+    table = Key.parse(found["table"])
+    plain = {name: value for name, value in found.items() if name != "table"}
+    try:
+        # Not strict: numbers and truth come as text.
+        return msgspec.convert({**plain, "table": table}, Options, strict=False)
+    except msgspec.ValidationError as problem:
+        raise InvalidRequest(f"an option of format('penstock') cannot be understood: {problem}") from None
+
+
+def _lake(told: str | None) -> str:
+    address = told or os.environ.get(LAKE_VARIABLE, "")
+    if not address:
+        raise InvalidRequest(_NO_LAKE)
+    if address.startswith("memory:"):
+        raise InvalidRequest(
+            "a lake in memory is known to one process alone, and Spark reads and writes in others: "
+            "use one in a directory, in a database or behind a server"
+        )
+    return address

@@ -1,0 +1,127 @@
+"""Streams of Spark into tables of a lake, and out of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import InvalidRequest
+from penstock.model.keys import Key
+from penstock.spark import jar
+from penstock.spark.failures import telling
+from penstock.spark.sessions import lake_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.lake.delta_answers import Ratified
+    from penstock.lake.lake import Lake
+
+QUERY_ID: Final = "sql.streaming.queryId"
+"""Where Spark tells which streaming query a batch is of. The checkpoint keeps it across restarts."""
+MODES: Final = {"append": "append", "overwrite": "overwrite", "complete": "overwrite"}
+
+logger = logging.getLogger("penstock")
+
+
+def sink(
+    key: str | Key,
+    *,
+    branch: str | None = None,
+    lake: Lake | None = None,
+    app_id: str | None = None,
+    mode: str = "append",
+    **options: Any,
+) -> Callable[[DataFrame, int], None]:
+    """What ``writeStream.foreachBatch`` takes to write a stream to a table, each batch once.
+
+    >>> rows.writeStream.foreachBatch(sink("sales.orders")).option("checkpointLocation", …)  # doctest: +SKIP
+
+    The number of the last batch is kept in the table, in the same commit as its rows. So a batch that Spark
+    repeats after a crash is known before anything is written, whether or not the first time was heard of.
+    With the mode ``overwrite``, or ``complete``, each batch takes the place of the one before. Further
+    options are those of ``write``.
+
+    Batches are told apart by the id of the query, which its checkpoint holds: a query with a new checkpoint
+    is a new one. ``app_id`` takes the place of that id. It must then be given up together with the
+    checkpoint: batches are counted from 0 again, and those that the table has of that name are left out.
+    """
+    parsed = Key.parse(key)
+    if mode not in MODES:
+        raise InvalidRequest(f"a stream's mode is one of {', '.join(MODES)}, not {mode!r}")
+
+    def write_batch(rows: DataFrame, batch: int) -> None:
+        from penstock.spark.writing import write
+
+        with telling():
+            found = write(
+                rows,
+                parsed,
+                mode=MODES[mode],
+                branch=branch,
+                lake=lake,
+                app_id=app_id if app_id is not None else _query_id(rows.sparkSession),
+                batch=batch,
+                **options,
+            )
+            if app_id is not None:
+                _warn_if_skipped(parsed, app_id, batch, found)
+
+    return write_batch
+
+
+def stream(
+    spark: SparkSession,
+    key: str | Key,
+    *,
+    ref: str | None = None,
+    lake: Lake | None = None,
+    where: str | None = None,
+    starting_version: int | str | None = None,
+    starting_timestamp: str | None = None,
+    max_files_per_trigger: int | None = None,
+    skip_change_commits: bool = False,
+) -> DataFrame:
+    """The rows of a table as a stream: those that it has now, and then those that each new version adds.
+
+    With ``starting_version`` (a number, or ``"latest"``) or ``starting_timestamp`` it is only what is added
+    from there on. Versions that merely rewrite files have nothing new. One that removes or replaces rows ends
+    the query with an error, unless ``skip_change_commits`` leaves such versions out.
+
+    Spark reads it by ``format("penstock")``, in processes of its own: they open the lake by its address, so
+    it cannot be one in memory.
+    """
+    given = {
+        "lake": (lake if lake is not None else lake_of(spark)).url,
+        "table": str(Key.parse(key)),
+        "ref": ref,
+        "where": where,
+        "startingVersion": starting_version,
+        "startingTimestamp": starting_timestamp,
+        "maxFilesPerTrigger": max_files_per_trigger,
+        "skipChangeCommits": "true" if skip_change_commits else None,
+    }
+    told = {name: str(value) for name, value in given.items() if value is not None}
+    return spark.readStream.format("penstock").options(**told).load()
+
+
+def _query_id(spark: SparkSession) -> str:
+    found = spark.sparkContext.getLocalProperty(QUERY_ID) if jar.is_classic(spark) else None
+    if not found:
+        raise InvalidRequest(
+            "Spark does not tell which streaming query this batch is of; name the query yourself, as in "
+            "sink(…, app_id='orders-from-kafka'), and give that name up together with the checkpoint"
+        )
+    return str(found)
+
+
+def _warn_if_skipped(key: Key, app_id: str, batch: int, found: Ratified | None) -> None:
+    if found is None or any(one.repeated for one in found.tables):
+        logger.warning(
+            "batch %d of '%s' is in '%s' already, and was left out. After a crash that is as it should be. "
+            "If the query's checkpoint was deleted, its rows are missing: choose another app_id",
+            batch,
+            app_id,
+            key,
+        )

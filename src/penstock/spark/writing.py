@@ -1,0 +1,142 @@
+"""Writing: the rows of a DataFrame become rows of a table, in one commit.
+
+What happens to the rows that are there is decided when the commit has its turn, by what the table holds then.
+Before, the job has written files that nobody sees; after a refusal they are removed, as far as it is certain
+that no commit names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, TableConflict
+from penstock.lake import calls
+from penstock.lake.delta import done_before
+from penstock.lake.delta_answers import Ratified
+from penstock.lake.delta_creating import EXISTS
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.keys import Key
+from penstock.spark import creating, filling
+from penstock.spark.orders import Mode, Order, check, is_dynamic, mode_of
+from penstock.spark.sessions import lake_of
+from penstock.spark.tables import JobTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.lake.lake import Lake
+
+TRIES_MAX: Final = 5
+"""How often a job is run because somebody else created the table while it ran."""
+
+
+def write(
+    df: DataFrame,
+    key: str | Key,
+    *,
+    mode: str = "append",
+    branch: str | None = None,
+    lake: Lake | None = None,
+    partition_by: str | Sequence[str] | None = None,
+    replace_where: str | None = None,
+    partition_overwrite: str = "static",
+    merge_schema: bool = False,
+    overwrite_schema: bool = False,
+    create: bool = True,
+    properties: Mapping[str, str] | None = None,
+    description: str = "",
+    options: Mapping[str, Any] | None = None,
+    app_id: str | None = None,
+    batch: int | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    idempotency_key: str | None = None,
+) -> Ratified | None:
+    """Write the rows of a DataFrame to a table, which is created if it is not there and ``create`` says so.
+
+    ``append`` adds them. ``overwrite`` puts them in the place of all rows; with ``partition_overwrite=
+    "dynamic"`` of those in the partitions that the new rows are in, with ``replace_where`` of those for which
+    a condition is true, as it must be for every new row. ``error`` and ``ignore`` only create a table:
+    ``CommitConflict`` if there is one, or nothing.
+
+    Columns are found by name. ``merge_schema`` adds those that the table lacks, ``overwrite_schema`` puts the
+    data's in the place of all of them. ``partition_by``, ``properties`` and ``description`` are for a table
+    that is created; another partitioning of one that is there is refused. ``options`` are for Spark's Parquet
+    writer. ``app_id`` and ``batch`` number what an application writes: a batch is written once, and none
+    after a later one. So is what is written under an ``idempotency_key``.
+
+    Returns what the commit came to, ``None`` if there was nothing to be done. ``InvalidRequest`` lists what
+    does not fit. ``TableConflict`` if the table was changed meanwhile in a way that the rows do not fit, or,
+    under a condition on other than partition columns, if others changed rows that it is true for.
+    ``OutcomeUnknown`` if it cannot be known whether it was done: asking again under the same key tells.
+    """
+    order = Order(
+        mode=mode_of(mode),
+        partition_by=(partition_by,) if isinstance(partition_by, str) else _tuple(partition_by),
+        replace_where=replace_where,
+        is_dynamic=is_dynamic(partition_overwrite),
+        merge_schema=merge_schema,
+        overwrite_schema=overwrite_schema,
+        properties=dict(properties or {}),
+        description=description,
+        options={name: _text(value) for name, value in (options or {}).items()},
+        app_id=app_id,
+        batch=batch,
+        said=calls.said(message, author),
+        idempotency_key=idempotency_key,
+    )
+    check(order)
+    home = lake if lake is not None else lake_of(df.sparkSession)
+    where = branch if branch is not None else home.default_branch
+    try:
+        return _written(df, home, Key.parse(key), where, order, create=create)
+    except IdempotencyKeyReused:
+        # Under that key the same may have been written by somebody else while this job ran.
+        known = done_before(home, [Key.parse(key)], where, idempotency_key)
+        if known is None:
+            raise
+        return known
+
+
+def _written(
+    df: DataFrame, lake: Lake, key: Key, branch: str, order: Order, *, create: bool
+) -> Ratified | None:
+    if (known := done_before(lake, [key], branch, order.idempotency_key)) is not None:
+        return known
+    for left in reversed(range(TRIES_MAX)):
+        table = _found(lake, key, branch, order)
+        if table is not None and order.mode is Mode.IGNORE:
+            return None
+        if table is not None and order.mode is Mode.ERROR:
+            raise CommitConflict(
+                [Conflict(ConflictKind.FORMAT, key, why="exists already")], EXISTS.format(key=key)
+            )
+        if table is not None:
+            return filling.fill(df, table, order)
+        if not create:
+            raise KeyNotFound(
+                f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
+            )
+        try:
+            return creating.create(df, lake, key, branch, order)
+        except CommitConflict as lost:
+            # Somebody else created it. What that means for this job is decided by what is there now.
+            if isinstance(lost, TableConflict) or order.mode is Mode.ERROR or not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _found(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
+    try:
+        return JobTable(lake, key, branch, order.options)
+    except KeyNotFound:
+        return None
+
+
+def _tuple(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,129 @@
+"""Which files below a table may be removed, by their names, their age and what is needed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+
+import pytest
+
+from penstock.formats.delta.log.leftovers import Fate, Judged, Needs, judge, still
+from penstock.formats.delta.protocol.names import LOG
+from penstock.storage.buckets import Entry, Tag
+
+DATA_US, SCRATCH_US = 100, 200
+OLD_US, MIDDLE_US, YOUNG_US = 99, 150, 201
+
+WRITTEN = [
+    "part-00000-aa-c000.snappy.parquet",
+    "day=2026-11-01/part-1.parquet",
+    "day=a%3Ab/hour=__HIVE_DEFAULT_PARTITION__/part-1.parquet",
+    "day=/part-1.parquet",
+    "_change_data/cdc-1.parquet",
+    "_change_data/day=1/cdc-1.parquet",
+    "cdc-1.parquet",
+    "_penstock/data/part-1.parquet",
+    "_penstock/data/day=1/part-1.parquet",
+    "_penstock/data/_change_data/day=1/cdc-1.parquet",
+    "_penstock/jobs/1/files.json",
+    "_penstock/jobs/1/_temporary/0/task/part-1.parquet",
+    "deletion_vector_12345678-9abc-4def-8123-456789abcdef.bin",
+]
+OF_OTHERS = [
+    "notes.txt",
+    "orders.parquet",
+    "my-part-1.parquet",
+    "part-1.parquet.bak",
+    "part-1.csv",
+    "backup/part-1.parquet",
+    "_backup/part-1.parquet",
+    "day=1/_backup/part-1.parquet",
+    "_penstock/notes.txt",
+    "_penstock/part-1.parquet",
+    "_penstock/datapart-1.parquet",
+    "_symlink_format_manifest/manifest",
+    ".hoodie/x",
+    ".notes.txt.crc",
+    f"{LOG}{0:020}.json",
+    f"{LOG}{0:020}.crc",
+    f"{LOG}part-1.parquet",
+    f"{LOG}_sidecars/part-1.parquet",
+    f"{LOG}_last_checkpoint",
+]
+
+
+def needs(named: Collection[str] = (), beside: Collection[str] = (), published: int = -1) -> Needs:
+    return Needs(named=named, beside=beside, published=published, data_us=DATA_US, scratch_us=SCRATCH_US)
+
+
+def entry(name: str, modified_us: int = OLD_US) -> Entry:
+    return Entry(name, 1, modified_us, Tag(None))
+
+
+def fates(*entries: Entry, **needed: object) -> dict[str, Fate]:
+    listed = sorted(entries, key=lambda one: one.key.encode())
+    return {one.entry.key: one.fate for one in judge(listed, needs(**needed))}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_writers_call_data_goes_when_it_is_old_and_nobody_names_it(name: str) -> None:
+    assert fates(entry(name)) == {name: Fate.DATA}
+    assert fates(entry(name, DATA_US)) == {name: Fate.WAITING}
+    assert fates(entry(name), named={name}) == {name: Fate.KEPT}
+    assert fates(entry(name), beside={name}) == {name: Fate.KEPT}
+
+
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_what_is_called_otherwise_is_somebody_elses(name: str) -> None:
+    assert fates(entry(name, 0), published=99) == {}
+
+
+def test_what_lies_beside_the_log_goes_sooner() -> None:
+    body, line = f"_penstock/bodies/{'0' * 64}.json", f"_penstock/{'a' * 32}/{3:020}.x.json"
+    reads = "_penstock/reads/1/manifest"
+    found = fates(entry(body, MIDDLE_US), entry(line, MIDDLE_US), entry(reads, MIDDLE_US), beside={line})
+    assert found == {body: Fate.SCRATCH, reads: Fate.SCRATCH}
+    assert fates(entry(body, YOUNG_US), entry(reads, YOUNG_US)) == {}
+
+
+def test_a_staged_commit_goes_when_its_version_is_published() -> None:
+    name = f"{LOG}_commits/{7:020}.12345678-9abc-4def-8123-456789abcdef.json"
+    assert fates(entry(name, MIDDLE_US), published=7) == {name: Fate.SCRATCH}
+    assert fates(entry(name, MIDDLE_US), published=6) == {}
+    assert fates(entry(name, YOUNG_US), published=7) == {}
+
+
+@pytest.mark.parametrize("folder", ["", "day=1/", "_penstock/data/", "_penstock/jobs/1/"])
+def test_a_checksum_goes_with_its_file_or_after_it(folder: str) -> None:
+    name, own = f"{folder}part-1.parquet", f"{folder}.part-1.parquet.crc"
+    assert fates(entry(name), entry(own)) == {name: Fate.DATA, own: Fate.DATA}
+    assert fates(entry(name), entry(own), named={name}) == {name: Fate.KEPT}
+    assert fates(entry(name, YOUNG_US), entry(own)) == {name: Fate.WAITING}
+    assert fates(entry(own)) == {own: Fate.DATA}, "its file is gone"
+    assert fates(entry(own), named={name}) == {}, "its file is missing, and may be brought back"
+    assert fates(entry(own, YOUNG_US)) == {}
+
+
+def test_what_is_named_meanwhile_stays_with_its_checksum() -> None:
+    named: set[str] = set()
+    beside: set[str] = set()
+    needed = needs(named, beside)
+    listed = [entry(name) for name in (".part-1.parquet.crc", "_penstock/bodies/0.json", "part-1.parquet")]
+    doomed: list[Judged] = [*judge(listed, needed)]
+    assert len([*still(doomed, needed)]) == 3
+    named.add("part-1.parquet")
+    assert [one.entry.key for one in still(doomed, needed)] == ["_penstock/bodies/0.json"]
+    beside.add("_penstock/bodies/0.json")
+    assert [*still(doomed, needed)] == []
+
+
+def test_nothing_that_is_named_goes_whatever_else_is_there(seed: int) -> None:
+    """Every mix of files that are old or young, named or not: only old ones go that nobody names."""
+    drawn = random.Random(seed)
+    for _ in range(200):
+        names = drawn.sample(WRITTEN, 8)
+        listed = [entry(name, drawn.choice((OLD_US, YOUNG_US))) for name in names]
+        named = set(drawn.sample(names, 3))
+        found = fates(*listed, named=named)
+        gone = {name for name, fate in found.items() if fate is Fate.DATA}
+        assert gone == {one.key for one in listed if one.key not in named and one.modified_us == OLD_US}

@@ -1,0 +1,65 @@
+"""One cluster and one driver for all tests; each test has a lake of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+import penstock
+from penstock import Settings
+from tests.remote.serving import serving
+from tests.servers.process import Missing
+from tests.servers.proxy import Proxy
+from tests.spark.cluster import cluster as clusters
+from tests.spark.cluster.cluster import Cluster
+from tests.spark.cluster.drivers import Driver, driver
+from tests.spark.cluster.scene import Door, Scene
+
+SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.int32())])
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    try:
+        faults = clusters.compiled(tmp_path_factory.mktemp("cluster"))
+    except Missing as missing:
+        pytest.skip(str(missing))
+    with clusters.cluster(faults) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def door() -> Iterator[Door]:
+    """Open to a lake of its own until a test has one: a driver asks who is there when it begins."""
+    made = Door()
+    with penstock.open("memory:") as lake:
+        made.open(lake)
+        yield made
+
+
+@pytest.fixture(scope="session")
+def network(door: Door) -> Iterator[Proxy]:
+    with serving(door) as server, Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def spark(cluster: Cluster, network: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A driver that nobody kills."""
+    address = f"http://127.0.0.1:{network.port}"
+    with driver(cluster, address, tmp_path_factory.mktemp("driver")) as started:
+        yield started
+
+
+@pytest.fixture
+def scene(door: Door, network: Proxy, tmp_path: Path) -> Iterator[Scene]:
+    """A lake with an empty table."""
+    settings = Settings(publish_wait_s=20.0)
+    with penstock.init(tmp_path / "lake", warehouse=str(tmp_path / "tables"), settings=settings) as lake:
+        lake.create_table("orders", schema=SCHEMA)
+        door.open(lake)
+        network.speak()
+        yield Scene(lake, door, network, tmp_path)

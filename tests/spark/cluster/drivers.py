@@ -1,0 +1,89 @@
+"""Drivers in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tests.spark.cluster.cluster import Cluster
+from tests.spark.cluster.jobs import Answer, Job
+
+ROOT = Path(__file__).parents[3]
+
+
+class Ended(Exception):
+    """A driver is gone; the message holds the last it said."""
+
+
+class Driver:
+    """A running driver, which does one job after the other."""
+
+    def __init__(self, cluster: Cluster, address: str, directory: Path) -> None:
+        self.log = directory / f"driver-{len(list(directory.glob('driver-*')))}"
+        told = [cluster.master, str(cluster.faults), address]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.cluster.program", *told],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=directory,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self) -> None:
+        self._line()
+
+    def begin(self, job: Job) -> None:
+        """Have a job done; it answers when it is over."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(msgspec.json.encode(job) + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> Answer:
+        """What came of the job that was begun; ``Ended`` if the driver did not live to tell."""
+        return msgspec.json.decode(self._line(), type=Answer)
+
+    def do(self, job: Job) -> Answer:
+        self.begin(job)
+        return self.answer()
+
+    def kill(self) -> None:
+        """As when its machine is gone: Python and Java at once."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+    def _line(self) -> bytes:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise Ended(self.log.read_text(errors="replace")[-3000:])
+        return line
+
+
+@contextmanager
+def driver(cluster: Cluster, address: str, directory: Path) -> Iterator[Driver]:
+    """A driver while the block runs."""
+    started = Driver(cluster, address, directory)
+    try:
+        started.wait_until_ready()
+        yield started
+    finally:
+        started.close()

@@ -1,0 +1,92 @@
+package faults;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.ExecutorPlugin;
+import org.apache.spark.api.plugin.SparkPlugin;
+import org.apache.spark.util.TaskCompletionListener;
+
+/**
+ * What goes wrong in tasks. A job says it in its property {@value #PROPERTY}: "POINT DEED TASK ATTEMPTS FILE", several
+ * of them with semicolons between. A fault is for a task's first attempts only, as many as it says.
+ *
+ * <p>The points, in the order in which a task comes to them: create (its file is there, with no row), middle and last
+ * (of its rows), close, closed (before it is committed), commit (while it is), committed (the driver does not know
+ * yet). The deeds: fail; die, as by a kill of the executor; wait, having made FILE.0 to say that the first attempt has
+ * come there, until there is a FILE.go, whoever interrupts.
+ */
+public final class Faults implements SparkPlugin {
+  static final String PROPERTY = "faults";
+
+  private static final long LOOK_AGAIN_MS = 20;
+
+  /** For rows, by Spark's java_method. Gives back what it is given. */
+  public static String row(String point) throws IOException {
+    reach(point);
+    return point;
+  }
+
+  /** A task is at a point. In a driver nothing ever happens. */
+  static void reach(String point) throws IOException {
+    TaskContext task = TaskContext.get();
+    String faults = task == null ? null : task.getLocalProperty(PROPERTY);
+    for (String fault : faults == null || faults.isEmpty() ? new String[0] : faults.split(";")) {
+      String[] words = fault.split(" ");
+      boolean isHere = words[0].equals(point) && Integer.parseInt(words[2]) == task.partitionId();
+      if (isHere && task.attemptNumber() < Integer.parseInt(words[3])) {
+        happen(words[1], point, words.length > 4 ? words[4] : "", task.attemptNumber());
+      }
+    }
+  }
+
+  private static void happen(String deed, String point, String file, int attempt) throws IOException {
+    switch (deed) {
+      case "fail" -> throw new IOException("a fault at " + point);
+      case "die" -> Runtime.getRuntime().halt(137);
+      case "wait" -> waitFor(Path.of(file + "." + attempt), Path.of(file + ".go"));
+      default -> throw new IllegalArgumentException(deed);
+    }
+  }
+
+  private static void waitFor(Path reached, Path go) throws IOException {
+    if (!Files.exists(reached)) {
+      Files.createFile(reached);
+    }
+    while (!Files.exists(go)) {
+      try {
+        Thread.sleep(LOOK_AGAIN_MS);
+      } catch (InterruptedException asked) {
+        // An attempt that nobody can end, such as one behind a network that is cut.
+        continue;
+      }
+    }
+  }
+
+  @Override
+  public DriverPlugin driverPlugin() {
+    return null;
+  }
+
+  @Override
+  public ExecutorPlugin executorPlugin() {
+    return new ExecutorPlugin() {
+      @Override
+      public void onTaskStart() {
+        // It is called when the writer has committed, before the executor tells the driver.
+        TaskContext.get().addTaskCompletionListener((TaskCompletionListener) task -> afterCommit());
+      }
+    };
+  }
+
+  private static void afterCommit() {
+    try {
+      reach("committed");
+    } catch (IOException fault) {
+      throw new UncheckedIOException(fault);
+    }
+  }
+}

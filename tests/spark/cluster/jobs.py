@@ -1,0 +1,34 @@
+"""What a driver is told to do, and what it answers."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers to be written to a table."""
+
+    key: str = "orders"
+    mode: str = "append"
+    branch: str | None = None
+    idempotency_key: str | None = None
+    first: int = 0
+    tasks: int = 6
+    rows: int = 50
+    """In each task."""
+    kind: int = 0
+    """The value of a second column."""
+    faults: tuple[str, ...] = ()
+    """See ``Faults.java``."""
+
+    @property
+    def ids(self) -> range:
+        return range(self.first, self.first + self.tasks * self.rows)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of a job: the commit, or the error's class."""
+
+    commit: str = ""
+    error: str = ""
+    message: str = ""

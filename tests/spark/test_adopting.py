@@ -1,0 +1,97 @@
+"""Writing without Penstock's jar: what a finished job has left is what is adopted."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from penstock.lake.lake import Lake
+from penstock.spark import jobs
+from tests.spark.reading_tables import using
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def bare(spark: SparkSession) -> SparkSession:
+    """A session that has to do without our jar."""
+    return using(spark, "fallback")
+
+
+def test_a_session_is_told_once_what_it_lacks(
+    bare: SparkSession, lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = jobs.Target(place=lake.places.at(str(tmp_path / "table")))
+    with caplog.at_level(logging.WARNING, "penstock.spark"):
+        jobs.run(bare.range(1), target, uuid4())
+        jobs.run(bare.range(1), target, uuid4())
+    (told,) = [one.getMessage() for one in caplog.records if one.name == "penstock.spark"]
+    assert "jar is not in this Spark session" in told
+
+
+def test_jobs_write_apart_and_leave_nothing_but_their_files(
+    bare: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    root = tmp_path / "a table"
+    target = jobs.Target(place=lake.places.at(str(root)), partition_by=("p",), has_changes=True)
+    rows = bare.sql(f"select id, id = 1 as {jobs.CHANGES}, 'a b' as p from range(2)").coalesce(1)
+    job = uuid4()
+    files = {one.is_change: one for one in jobs.run(rows, target, job)}
+    assert {one.partition for one in files.values()} == {"p=a b"}
+    folder = f"_penstock/data/job={job.hex}"
+    assert files[True].name.startswith(f"{folder}/{jobs.CHANGES}=true/p=a b/part-")
+    assert files[False].name.startswith(f"{folder}/{jobs.CHANGES}=false/p=a b/part-")
+    lying = {one for one in root.rglob("*") if one.is_file() and one.suffix != ".crc"}
+    assert lying == {root / one.name for one in files.values()}
+    jobs.run(rows, target, uuid4())
+    assert len(list(root.rglob("*.parquet"))) == 4
+
+
+def test_a_footer_that_is_larger_than_most_is_read_whole(
+    bare: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    names = [f"a column with a rather long name {number}" for number in range(400)]
+    rows = bare.range(1).selectExpr(*(f"id as `{name}`" for name in names)).coalesce(1)
+    target = jobs.Target(place=lake.places.at(str(tmp_path / "wide")), columns=((names[-1],),))
+    (file,) = jobs.run(rows, target, uuid4())
+    assert file.rows == 1
+    (column,) = file.columns
+    assert (column.path, column.nulls, column.min) == ((names[-1],), 0, bytes(8))
+
+
+def test_a_job_that_fails_leaves_nothing(bare: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    root = tmp_path / "table"
+    target = jobs.Target(place=lake.places.at(str(root)))
+    rows = bare.sql("select if(id = 7, raise_error('no'), id) as id from range(0, 8, 1, 4)")
+    with pytest.raises(Exception, match="USER_RAISED"):
+        jobs.run(rows, target, uuid4())
+    assert [one for one in root.rglob("*") if one.is_file()] == []
+
+
+def test_what_others_keep_in_the_folder_is_not_adopted(
+    bare: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    from penstock.spark.adopting import _adopted
+
+    root = tmp_path / "table"
+    target = jobs.Target(place=lake.places.at(str(root)))
+    job = uuid4()
+    (file,) = [one for one in jobs.run(bare.range(1), target, job) if one.rows]
+    folder = root / "_penstock" / "data" / f"job={job.hex}"
+    data = (root / file.name).read_bytes()
+    late = folder / "_temporary" / "0" / "attempt_1"
+    late.mkdir(parents=True)
+    for stray in (
+        late / "part-1.parquet",
+        folder / "_metadata.parquet",
+        folder / ".part.parquet",
+        folder / "x.crc",
+    ):
+        stray.write_bytes(data)
+    found = _adopted(target.place, f"_penstock/data/job={job.hex}", target)
+    assert [one.name for one in found if one.rows] == [file.name]

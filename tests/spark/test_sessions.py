@@ -1,0 +1,160 @@
+"""Sessions: which lake they work with, what they are told, and what they leave alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+import penstock
+from penstock.errors import InvalidRequest, LakeNotFound
+from penstock.lake.lake import Lake
+from penstock.spark import jar, settings
+from penstock.spark.sessions import configure, lake_of, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_session_works_with_the_lake_that_it_was_made_for(
+    spark: SparkSession, lake: Lake, started_spark: SparkSession
+) -> None:
+    assert lake_of(spark) is lake
+    assert spark.conf.get("spark.penstock.lake") == lake.url
+    assert lake_of(started_spark) is not lake
+
+
+def test_one_spark_serves_several_lakes_each_by_a_session_of_its_own(spark: SparkSession, lake: Lake) -> None:
+    with penstock.open("memory:") as second, penstock.open("memory:") as third:
+        sessions = [session(second), session(third)]
+        assert [lake_of(one) for one in sessions] == [second, third]
+        assert session(second) is sessions[0]
+        spark.range(3).createOrReplaceTempView("numbers")
+        assert not sessions[0].catalog.tableExists("numbers")
+        assert session(lake) is spark
+        assert spark.table("numbers").count() == 3
+
+
+def test_threads_that_ask_at_once_get_the_same_session(started_spark: SparkSession, lake: Lake) -> None:
+    barrier = Barrier(4)
+    found: list[SparkSession] = []
+
+    def ask() -> None:
+        barrier.wait()
+        found.append(session(lake))
+
+    threads = [Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len({id(one) for one in found}) == 1
+
+
+def test_sessions_that_spark_makes_of_one_know_its_lake(spark: SparkSession, lake: Lake) -> None:
+    from pyspark.sql import SparkSession
+
+    clone = SparkSession(
+        spark.sparkContext, spark._jsparkSession.cloneSession()
+    )  # as a stream's batches have
+    assert lake_of(clone) is lake
+
+
+def test_a_session_with_an_address_alone_opens_the_lake_once(started_spark: SparkSession, lake: Lake) -> None:
+    other = started_spark.newSession()
+    other.conf.unset(settings.LAKE_ID)
+    other.conf.set(settings.LAKE, lake.url)
+    with lake_of(other) as opened:
+        assert (opened.id, opened is lake) == (lake.id, False)
+        assert lake_of(other) is opened
+
+
+def test_an_address_without_a_lake_makes_none(started_spark: SparkSession, tmp_path: Path) -> None:
+    other = started_spark.newSession()
+    other.conf.unset(settings.LAKE_ID)
+    other.conf.set(settings.LAKE, str(tmp_path / "nowhere"))
+    with pytest.raises(LakeNotFound):
+        lake_of(other)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_session_without_a_lake_is_told_how_to_get_one(started_spark: SparkSession) -> None:
+    other = started_spark.newSession()
+    other.conf.set(settings.LAKE_ID, "")
+    other.conf.set(settings.LAKE, "")
+    with pytest.raises(InvalidRequest, match=r"penstock\.spark\.session\(lake\)"):
+        lake_of(other)
+
+
+def test_a_place_is_as_good_as_a_lake(started_spark: SparkSession, tmp_path: Path) -> None:
+    spark = session(tmp_path / "lake")
+    with lake_of(spark) as opened:
+        assert opened.url == str(tmp_path / "lake")
+        assert session(tmp_path / "lake") is spark
+
+
+def test_writes_go_through_penstocks_protocol_where_there_is_the_jar(spark: SparkSession) -> None:
+    assert jar.is_loaded(spark) is (jar.path() is not None)
+
+
+def test_writes_that_are_not_penstocks_are_as_ever(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(4).write.parquet(str(tmp_path / "plain"))
+    assert (tmp_path / "plain" / "_SUCCESS").exists()
+    assert spark.read.parquet(str(tmp_path / "plain")).count() == 4
+
+
+def test_timestamps_have_microseconds_and_the_time_zone_is_the_users(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+    assert spark.conf.get("spark.sql.parquet.compression.codec") == "zstd"
+    assert settings.WRITES.keys().isdisjoint({"spark.sql.session.timeZone"})
+    java = spark._jvm.java.util.TimeZone.getDefault().getID()  # type: ignore[union-attr]
+    assert spark.conf.get("spark.sql.session.timeZone") == java
+
+
+def test_workers_run_the_callers_python(spark: SparkSession) -> None:
+    (worker,) = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
+    assert worker == os.environ.get("PYSPARK_PYTHON", sys.executable)
+
+
+def test_a_running_spark_keeps_what_the_user_chose_and_says_what_comes_too_late(
+    started_spark: SparkSession,
+) -> None:
+    with penstock.open("memory:") as lake:
+        spark = session(lake)
+        spark.conf.set("spark.sql.parquet.compression.codec", "snappy")
+        with pytest.warns(UserWarning, match=r"too late to set spark\.driver\.memory$"):
+            again = session(
+                lake,
+                master="local[2]",
+                conf={"spark.driver.memory": "7g", "spark.sql.ansi.enabled": False},
+            )
+        assert again is spark
+        assert spark.conf.get("spark.sql.parquet.compression.codec") == "snappy"
+        assert spark.conf.get("spark.sql.ansi.enabled") == "false"
+
+
+def test_a_builder_for_spark_connect_is_told_of_the_lake_and_nothing_that_its_server_decides(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql import SparkSession
+
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    builder = configure(SparkSession.builder.remote("sc://db.example"), lake)
+    assert builder._options == {
+        "spark.remote": "sc://db.example",
+        **settings.WRITES,
+        settings.LAKE: lake.url,
+        settings.LAKE_ID: lake.id,
+    }
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_without_pyspark_it_is_said_how_to_get_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(InvalidRequest, match=r"pip install 'penstock\[spark\]'"):
+        session(lake)

@@ -1,0 +1,306 @@
+"""Jobs of ``format("penstock")`` without Spark around them: files, commits, what failures leave."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+from penstock.errors import ConflictError, InvalidRequest, KeyNotFound, OutcomeUnknown
+from penstock.formats.delta.protocol.actions import Metadata, Txn
+from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema, write_schema
+from penstock.formats.delta.rows.arrow_types import schema_of
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.call import Call
+from penstock.lake.catalogue import Catalogue
+from penstock.lake.delta_calls import CommitTables
+from penstock.lake.lake import Lake
+from penstock.lake.remote import Patience, Remote
+from penstock.model.operations import Delete
+from penstock.spark.source.options import options_of
+from penstock.spark.source.target import Target, Written, target_of
+from penstock.spark.source.writing import TableSink, TableWriter
+from penstock.spark.tables import DAY_S
+from tests.remote.serving import serving
+from tests.servers.proxy import Proxy
+
+R = TypeVar("R")
+
+KEY = "sales.orders"
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
+
+
+@pytest.fixture(autouse=True)
+def _table(lake: Lake) -> None:
+    lake.create_table(KEY, schema=SCHEMA, partition_by="day")
+
+
+def batch(*ids: int, day: str = "monday") -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"id": one, "day": day} for one in ids], schema=SCHEMA)
+
+
+def planned(of: Lake, schema: pa.Schema = SCHEMA, *, overwrite: bool = False, **options: str) -> Target:
+    """A job as it gets to tasks and to the commit: pickled."""
+    told = options_of({"lake": of.url, "table": KEY, **options})
+    found = target_of(told, schema_of(schema), is_overwrite=overwrite)
+    again: Target = pickle.loads(pickle.dumps(found))
+    return again
+
+
+def ids(lake: Lake, ref: str | None = None) -> list[int]:
+    return sorted(lake.table(KEY, ref).to_arrow()["id"].to_pylist())
+
+
+def data_files(lake: Lake) -> set[str]:
+    root = Path(lake.table(KEY).location)
+    return {str(one.relative_to(root)) for one in root.rglob("*.parquet")}
+
+
+def test_files_of_a_job_are_no_part_of_the_table_before_its_commit(lake: Lake) -> None:
+    job = planned(lake)
+    lines = job.write([batch(1), batch(2, day="tuesday")])
+    assert ids(lake) == []
+    assert len(data_files(lake)) == 2
+    job.commit(lake, [Written(lines), Written(())], uuid4(), None)
+    assert ids(lake) == [1, 2]
+
+
+def test_a_file_of_an_attempt_that_lost_is_in_no_commit(lake: Lake) -> None:
+    job = planned(lake)
+    job.write([batch(1)])
+    winner = job.write([batch(1)])
+    job.commit(lake, [Written(winner)], uuid4(), None)
+    job.write([batch(1)])
+    assert ids(lake) == [1]
+
+
+def test_a_commit_that_is_repeated_is_one_commit(lake: Lake) -> None:
+    job = planned(lake)
+    messages = [Written(job.write([batch(1)]))]
+    key = uuid4()
+    first = job.commit(lake, messages, key, None)
+    again = job.commit(lake, messages, key, None)
+    assert first is not None
+    assert again is not None
+    assert (again.commit.id, ids(lake)) == (first.commit.id, [1])
+
+
+def test_a_batch_that_two_jobs_write_is_in_the_table_once(lake: Lake) -> None:
+    one, other = planned(lake), planned(lake)
+    told = [(job, [Written(job.write([batch(1)]))]) for job in (one, other)]
+    for job, messages in told:
+        job.commit(lake, messages, uuid4(), Txn(app_id="app", version=7))
+    assert ids(lake) == [1]
+
+
+def test_an_abort_after_the_commit_has_landed_removes_nothing(lake: Lake) -> None:
+    writer = TableWriter(planned(lake))
+    messages = [writer.write(iter([batch(1)])), writer.write(iter([batch(2)]))]
+    writer.commit(messages)
+    writer.abort(messages)  # as if the answer had been lost
+    writer.abort([*messages, None])
+    assert ids(lake) == [1, 2]
+
+
+def test_an_abort_without_a_failed_task_removes_nothing_for_the_commit_may_be_under_way(lake: Lake) -> None:
+    writer = TableWriter(planned(lake))
+    messages = [writer.write(iter([batch(1)]))]
+    writer.abort(messages)
+    writer.commit(messages)
+    assert ids(lake) == [1]
+
+
+@pytest.mark.parametrize("kind", [TableWriter, TableSink])
+def test_an_abort_after_a_failed_task_removes_the_files_of_the_others_and_no_other_file(
+    lake: Lake, kind: type[TableWriter] | type[TableSink]
+) -> None:
+    lake.table(KEY).append(pa.Table.from_batches([batch(1)]))
+    before = data_files(lake)
+    writer = kind(planned(lake))
+    messages = [writer.write(iter([batch(2)])), None]
+    assert data_files(lake) > before
+    if isinstance(writer, TableSink):
+        writer.abort(messages, 0)
+    else:
+        writer.abort(messages)
+    assert data_files(lake) == before
+
+
+def test_a_job_for_a_table_that_was_replaced_meanwhile_is_refused_and_leaves_nothing(lake: Lake) -> None:
+    job = planned(lake)
+    messages = [Written(job.write([batch(1)]))]
+    root = Path(job.location)
+    lake.commit([Delete(lake.table(KEY).key)])
+    lake.create_table(KEY, schema=SCHEMA, partition_by="day")
+    with pytest.raises(ConflictError):
+        job.commit(lake, messages, uuid4(), None)
+    assert ids(lake) == []
+    assert not list(root.rglob("part-*"))
+
+
+def test_an_overwrite_replaces_what_is_there_at_its_turn(lake: Lake) -> None:
+    job = planned(lake, overwrite=True)
+    lake.table(KEY).append(pa.Table.from_batches([batch(1)]))
+    job.commit(lake, [Written(job.write([batch(2)]))], uuid4(), None)
+    assert ids(lake) == [2]
+
+
+def test_an_overwrite_without_rows_empties_the_table(lake: Lake) -> None:
+    lake.table(KEY).append(pa.Table.from_batches([batch(1)]))
+    job = planned(lake, overwrite=True)
+    job.commit(lake, [Written(job.write([]))], uuid4(), None)
+    assert ids(lake) == []
+
+
+def test_an_overwrite_of_a_part_refuses_rows_outside_and_removes_their_files(lake: Lake) -> None:
+    lake.table(KEY).append(pa.Table.from_batches([batch(1), batch(2, day="tuesday")]))
+    before = data_files(lake)
+    job = planned(lake, overwrite=True, replacewhere="day = 'monday'")
+    with pytest.raises(InvalidRequest, match="day=tuesday"):
+        job.commit(lake, [Written(job.write([batch(3, day="tuesday")]))], uuid4(), None)
+    assert data_files(lake) == before
+    job.commit(lake, [Written(job.write([batch(4)]))], uuid4(), None)
+    assert ids(lake) == [2, 4]
+
+
+def test_an_append_without_rows_makes_no_version(lake: Lake) -> None:
+    job = planned(lake)
+    assert job.commit(lake, [Written(job.write([]))], uuid4(), None) is None
+    assert lake.table(KEY).version == 0
+
+
+def test_a_stream_s_batch_without_rows_makes_no_version(lake: Lake) -> None:
+    sink = TableSink(planned(lake))
+    sink.commit([Written((), "query")], 0)
+    assert lake.table(KEY).version == 0
+
+
+def test_a_stream_s_batch_for_a_table_that_has_become_another_meanwhile_is_refused(lake: Lake) -> None:
+    messages = [TableSink(planned(lake, app_id="query")).write(iter([batch(1)]))]
+    lake.table(KEY).commit(1, [_with_column(lake, "price")])
+    with pytest.raises(ConflictError):
+        TableSink(planned(lake, app_id="query")).commit(messages, 0)  # Spark makes another one for the commit
+    assert ids(lake) == []
+    assert not data_files(lake)
+
+
+def test_a_job_whose_rows_end_in_an_error_leaves_no_file(lake: Lake) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield batch(1)
+        raise RuntimeError("no more rows")
+
+    with pytest.raises(RuntimeError, match="no more rows"):
+        planned(lake).write(rows())
+    assert not data_files(lake)
+
+
+def test_a_job_that_took_longer_than_its_files_are_safe_commits_nothing(lake: Lake) -> None:
+    job = planned(lake)
+    messages = [Written(job.write([batch(1)]))]
+    long_ago = msgspec.structs.replace(job.began, time_s=job.began.time_s - 4 * DAY_S)
+    with pytest.raises(InvalidRequest, match="data_grace_days"):
+        msgspec.structs.replace(job, began=long_ago).commit(lake, messages, uuid4(), None)
+    assert ids(lake) == []
+
+
+def test_a_lake_behind_a_server_is_written_to_by_its_address(lake: Lake) -> None:
+    with serving(lake.catalogue) as server:
+        writer = TableWriter(planned(lake, lake=server.url))
+        writer.commit([writer.write(iter([batch(1)]))])
+    assert ids(lake) == [1]
+
+
+def test_nothing_is_removed_if_it_is_not_known_what_became_of_the_commit(lake: Lake) -> None:
+    job = planned(lake)
+    messages = [Written(job.write([batch(1)]))]
+    answering = Answering(lake.catalogue)
+    with serving(answering) as server, Proxy(server.port) as proxy:
+        answering.afterwards = proxy.fall_silent
+        impatient = Patience(connect_timeout_s=0.2, answer_timeout_s=0.2, total_s=0.4, wait_max_s=0.02)
+        far = Lake(Remote(f"http://127.0.0.1:{proxy.port}", patience=impatient))
+        with far, pytest.raises(OutcomeUnknown):
+            job.commit(far, messages, uuid4(), None)
+        proxy.cut_all()
+    assert ids(lake) == [1]
+
+
+class Answering:
+    """A catalogue that does something once a commit to tables is carried out, before it is answered."""
+
+    page_max: int | None = None
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self.afterwards: Callable[[], object] = int
+
+    def do(self, call: Call[R], progress: Progress = silent) -> R:
+        answer = self._catalogue.do(call, progress)
+        if isinstance(call, CommitTables):
+            self.afterwards()
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+def _with_column(lake: Lake, name: str) -> Metadata:
+    now = lake.table(KEY).snapshot().metadata
+    schema = parse_schema(now.schema_string)
+    wider = StructType((*schema.fields, Field(name=name, type="double", nullable=True)))
+    return msgspec.structs.replace(now, schema_string=write_schema(wider))
+
+
+def test_files_for_another_branch_lie_where_vacuum_of_other_engines_does_not_look(lake: Lake) -> None:
+    lake.branch("dev").create()
+    job = planned(lake, branch="dev")
+    job.commit(lake, [Written(job.write([batch(1)]))], uuid4(), None)
+    assert (ids(lake, "dev"), ids(lake)) == ([1], [])
+    assert all(name.startswith("_penstock/data/") for name in data_files(lake))
+
+
+def test_new_columns_come_with_the_rows_if_that_is_asked_for(lake: Lake) -> None:
+    wider = SCHEMA.append(pa.field("price", pa.float64()))
+    rows = pa.RecordBatch.from_pylist([{"id": 1, "day": "monday", "price": 2.5}], schema=wider)
+    with pytest.raises(InvalidRequest, match="price"):
+        planned(lake, wider)
+    job = planned(lake, wider, mergeschema="true")
+    job.commit(lake, [Written(job.write([rows]))], uuid4(), None)
+    assert lake.table(KEY).to_arrow().to_pylist() == [{"id": 1, "day": "monday", "price": 2.5}]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"lake": "memory:"}, "in memory"),
+        ({"lake": ""}, "no lake is named"),
+        ({"table": ""}, "no table is named"),
+        ({"replacewhre": "day = 'monday'"}, "no option 'replacewhre'"),
+        ({"ref": "main", "branch": "dev"}, "'branch' and 'ref'"),
+        ({"version": "newest"}, "cannot be understood"),
+        ({"replacewhere": "day = 'monday'"}, "for the mode overwrite"),
+        ({"version": "3"}, "for reading"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, options: Mapping[str, str], told: str
+) -> None:
+    monkeypatch.delenv("PENSTOCK_LAKE", raising=False)
+    given = {"lake": lake.url, "table": KEY, **options}
+    with pytest.raises(InvalidRequest, match=told):
+        target_of(options_of(given), schema_of(SCHEMA), is_overwrite=False)
+
+
+def test_the_lake_may_be_named_by_the_environment(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_LAKE", lake.url)
+    assert options_of({"path": KEY}).lake == lake.url
+
+
+def test_a_table_that_is_not_there_is_not_created(lake: Lake) -> None:
+    with pytest.raises(KeyNotFound, match=r"penstock\.spark\.write"):
+        planned(lake, table="sales.nothing")

@@ -1,0 +1,201 @@
+"""Columns get new values in the rows for which a condition is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from deltalake import DeltaTable
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.schema import Field, StructType
+from penstock.lake.lake import Lake
+from penstock.lake.table import Table
+from penstock.spark.changing import update
+from penstock.spark.merging import merge
+from tests.spark.reading_tables import ENGINES, using
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KEY = "shop.stock"
+PLACE = pa.struct([("town", pa.string()), ("shelf", pa.int32())])
+SCHEMA = StructType(
+    (
+        Field(name="id", type="long", nullable=False),
+        Field(name="kind", type="string", nullable=True),
+        Field(name="count", type="integer", nullable=True),
+        Field(
+            name="place",
+            type=StructType(
+                (
+                    Field(name="town", type="string", nullable=True),
+                    Field(name="shelf", type="integer", nullable=True),
+                )
+            ),
+            nullable=True,
+        ),
+    )
+)
+ARROW = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("count", pa.int32()), ("place", PLACE)])
+ROWS: list[dict[str, Any]] = [
+    {"id": 1, "kind": "a", "count": 10, "place": {"town": "Ulm", "shelf": 1}},
+    {"id": 2, "kind": "a", "count": None, "place": None},
+    {"id": 3, "kind": "b", "count": 30, "place": {"town": "Ulm", "shelf": 3}},
+    {"id": 4, "kind": None, "count": 40, "place": {"town": None, "shelf": 4}},
+]
+
+
+@pytest.fixture
+def create(lake: Lake) -> Callable[..., Table]:
+    """Makes a table with a file for each kind, and one for none."""
+
+    def made(**wanted: Any) -> Table:
+        lake.delta.create(KEY, schema=SCHEMA, partition_by=["kind"], **wanted)
+        table = lake.table(KEY)
+        table.append(pa.Table.from_pylist(ROWS, schema=ARROW))
+        return table
+
+    return made
+
+
+def found(table: Table) -> list[dict[str, Any]]:
+    """The rows by id, as the lake and deltalake both read them."""
+    rows = sorted(table.to_arrow().to_pylist(), key=lambda one: one["id"])
+    table.backfill_to_version()
+    others = DeltaTable(table.location).to_pyarrow_table().to_pylist()
+    assert sorted(others, key=lambda one: one["id"]) == rows
+    return rows
+
+
+def changed(**by_id: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**one, **by_id.get(f"_{one['id']}", {})} for one in ROWS]
+
+
+def test_only_files_with_such_rows_are_written_anew(
+    spark: SparkSession, create: Callable[..., Table]
+) -> None:
+    table = create()
+    before = {one.path for one in table.snapshot().files()}
+    done = update(spark, KEY, {"count": "count + id"}, "id >= 3 and kind is not null", author="ada")
+    assert done is not None
+    assert done.commit.author == "ada"
+    assert found(table) == changed(_3={"count": 33})
+    assert len(before & {one.path for one in table.snapshot().files()}) == 2
+    assert table.history(1)[0].operation == "UPDATE"
+
+
+def test_values_are_sql_columns_or_values_of_python(
+    spark: SparkSession, create: Callable[..., Table]
+) -> None:
+    from pyspark.sql import functions as f
+
+    table = create()
+    update(spark, KEY, {"COUNT": 7, "kind": f.concat(f.col("kind"), f.lit("x"))}, f.col("id") == 1)
+    update(spark, KEY, {"count": None}, "id = 3")
+    assert found(table) == changed(_1={"count": 7, "kind": "ax"}, _3={"count": None})
+
+
+def test_rows_whose_partition_columns_change_move(spark: SparkSession, create: Callable[..., Table]) -> None:
+    table = create()
+    update(spark, KEY, {"kind": "nullif('b', kind)"})
+    assert found(table) == changed(_1={"kind": "b"}, _2={"kind": "b"}, _3={"kind": None}, _4={"kind": "b"})
+    by_file = {tuple(one.partition_values.values()) for one in table.snapshot().files()}
+    assert by_file == {("b",), (None,)}
+
+
+def test_a_part_of_a_struct_gets_a_value_and_the_others_stay(
+    spark: SparkSession, create: Callable[..., Table]
+) -> None:
+    table = create()
+    update(spark, KEY, {"place.shelf": "id * 100"}, "id < 3")
+    assert found(table) == changed(
+        _1={"place": {"town": "Ulm", "shelf": 100}}, _2={"place": {"town": None, "shelf": 200}}
+    )
+
+
+def test_a_row_for_which_the_condition_is_null_stays(
+    spark: SparkSession, create: Callable[..., Table]
+) -> None:
+    table = create()
+    update(spark, KEY, {"count": "0"}, "kind <> 'zzz'")
+    assert found(table) == changed(_1={"count": 0}, _2={"count": 0}, _3={"count": 0})
+    assert update(spark, KEY, {"count": "0"}, "kind = 'zzz'") is None
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"nobody": "1"}, "no column 'nobody'"),
+        ({"place.nobody": "1"}, "no column 'place.nobody'"),
+        ({"count": "'7'"}, "'count' is of the type int"),
+        ({"count": "true"}, "'count' is of the type int"),
+        ({"count": "1", "COUNT": "2"}, "assigned twice"),
+        ({"place": "null", "place.town": "'Ulm'"}, "as a whole and in part"),
+        ({"count": "nobody + 1"}, "nobody"),
+        ({}, "nothing is assigned"),
+    ],
+)
+def test_values_that_no_column_can_take_are_refused_before_a_job(
+    spark: SparkSession, create: Callable[..., Table], values: dict[str, Any], said: str
+) -> None:
+    table = create()
+    with pytest.raises(InvalidRequest, match=said):
+        update(spark, KEY, values)
+    assert table.version == 1
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(
+    ("values", "said"), [({"count": "id * 10000000000"}, "cannot hold"), ({"id": "null"}, "null")]
+)
+def test_a_value_that_does_not_fit_ends_the_job_and_changes_nothing(
+    spark: SparkSession, create: Callable[..., Table], values: dict[str, str], said: str, ansi: str
+) -> None:
+    table = create()
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    with pytest.raises(InvalidRequest, match=said):
+        update(spark, KEY, values)
+    assert found(table) == ROWS
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_are_told_before_and_after_in_the_change_data_feed(
+    spark: SparkSession, create: Callable[..., Table], engine: str
+) -> None:
+    table = create(properties={"delta.enableChangeDataFeed": "true"})
+    done = update(using(spark, engine), KEY, {"count": "count + 1", "kind": "'c'"}, "id in (1, 4)")
+    assert done is not None
+    assert found(table) == changed(_1={"count": 11, "kind": "c"}, _4={"count": 41, "kind": "c"})
+    feed = pa.table(DeltaTable(table.location).load_cdf(starting_version=done.version)).to_pylist()
+    told = sorted((one["id"], one["_change_type"], one["kind"], one["count"]) for one in feed)
+    assert told == [
+        (1, "update_postimage", "c", 11),
+        (1, "update_preimage", "a", 10),
+        (4, "update_postimage", "c", 41),
+        (4, "update_preimage", None, 40),
+    ]
+
+
+def test_a_value_that_differs_each_time_is_the_same_in_the_table_and_in_the_feed(
+    spark: SparkSession, create: Callable[..., Table]
+) -> None:
+    table = create(properties={"delta.enableChangeDataFeed": "true"})
+    done = update(spark, KEY, {"place.town": "uuid()", "count": "cast(rand() * 1e9 as int)"}, "id = 1")
+    assert done is not None
+    (row,) = [one for one in found(table) if one["id"] == 1]
+    feed = pa.table(DeltaTable(table.location).load_cdf(starting_version=done.version)).to_pylist()
+    (after,) = [one for one in feed if one["_change_type"] == "update_postimage"]
+    assert (after["place"], after["count"]) == (row["place"], row["count"])
+
+
+def test_columns_may_have_names_that_sql_has_to_quote(spark: SparkSession, lake: Lake) -> None:
+    lake.delta.create("odd", data=pa.table({"x.y": [1, 2, 3], "select": [1, 2, 3]}))
+    update(spark, "odd", {"x.y": "`x.y` * 10"}, "`select` = 2")
+    news = spark.createDataFrame([(7, 3), (8, 4)], "`x.y` long, `select` long")
+    upsert = merge(news, "odd", "target.`select` = source.`select`")
+    upsert.when_matched_update_all().when_not_matched_insert_all().commit()
+    rows = lake.table("odd").to_arrow().to_pylist()
+    assert sorted((one["select"], one["x.y"]) for one in rows) == [(1, 1), (2, 20), (3, 7), (4, 8)]

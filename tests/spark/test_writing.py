@@ -1,0 +1,288 @@
+"""Writing DataFrames to tables: modes, partitions, schemas, batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from deltalake import DeltaTable
+
+from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, UnsupportedFeature
+from penstock.lake.lake import Lake
+from penstock.spark import write
+from tests.spark.reading_tables import ENGINES, using
+from tests.spark.writing_cases import files_below, seen, seen_by_others
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession:
+    return using(spark, request.param)
+
+
+def test_a_table_is_created_with_its_rows_in_one_commit(engine: SparkSession, lake: Lake) -> None:
+    done = write(engine.range(5), "demo.numbers", message="five numbers")
+    assert done is not None
+    assert done.version == 0
+    assert done.commit.message == "five numbers"
+    assert [one.operation for one in lake.table("demo.numbers").history()] == ["CREATE TABLE AS SELECT"]
+    assert seen(lake, "demo.numbers") == seen_by_others(lake, "demo.numbers") == [{"id": n} for n in range(5)]
+
+
+def test_appends_add_to_what_is_there(engine: SparkSession, lake: Lake) -> None:
+    write(engine.range(2), "demo.numbers")
+    done = write(engine.range(2, 4), "demo.numbers")
+    assert done is not None
+    assert done.version == 1
+    assert not done.tables[0].repeated
+    assert [row["id"] for row in seen_by_others(lake, "demo.numbers")] == [0, 1, 2, 3]
+
+
+def test_an_overwrite_replaces_all_rows_and_an_empty_one_leaves_none(
+    engine: SparkSession, lake: Lake
+) -> None:
+    write(engine.range(5), "demo.numbers")
+    write(engine.range(7, 8), "demo.numbers", mode="overwrite")
+    assert seen(lake, "demo.numbers") == [{"id": 7}]
+    assert write(engine.range(0), "demo.numbers", mode="overwrite") is not None
+    assert seen(lake, "demo.numbers") == seen_by_others(lake, "demo.numbers") == []
+
+
+def test_appending_no_rows_is_no_commit_and_leaves_no_file(engine: SparkSession, lake: Lake) -> None:
+    write(engine.range(1), "demo.numbers")
+    before = files_below(lake, "demo.numbers")
+    assert write(engine.range(0), "demo.numbers") is None
+    assert lake.table("demo.numbers").version == 0
+    assert files_below(lake, "demo.numbers") == before
+
+
+def test_error_and_ignore_create_and_never_touch_a_table_that_is_there(
+    spark: SparkSession, lake: Lake
+) -> None:
+    assert write(spark.range(1), "demo.one", mode="error") is not None
+    with pytest.raises(CommitConflict, match="exists already"):
+        write(spark.range(2), "demo.one", mode="errorifexists")
+    assert write(spark.range(2), "demo.one", mode="ignore") is None
+    assert write(spark.range(1), "demo.other", mode="ignore") is not None
+    assert len(seen(lake, "demo.one")) == len(seen(lake, "demo.other")) == 1
+
+
+def test_without_create_a_missing_table_is_an_error(spark: SparkSession, lake: Lake) -> None:
+    with pytest.raises(KeyNotFound, match=r"no 'demo\.missing' on 'main'"):
+        write(spark.range(1), "demo.missing", create=False)
+
+
+def test_a_dynamic_overwrite_replaces_the_partitions_that_get_rows(engine: SparkSession, lake: Lake) -> None:
+    rows = "select id, if(id % 3 = 0, null, concat('p', id % 3)) as part from range(9)"
+    write(engine.sql(rows), "demo.parts", partition_by="part")
+    write(
+        engine.sql("select 100L as id, 'p1' as part"),
+        "demo.parts",
+        mode="overwrite",
+        partition_overwrite="dynamic",
+    )
+    assert [row["id"] for row in seen(lake, "demo.parts")] == [0, 2, 3, 5, 6, 8, 100]
+    write(
+        engine.sql("select 200L as id, cast(null as string) as part"),
+        "demo.parts",
+        mode="overwrite",
+        partition_overwrite="dynamic",
+    )
+    assert [row["id"] for row in seen_by_others(lake, "demo.parts")] == [2, 5, 8, 100, 200]
+
+
+def test_a_dynamic_overwrite_without_rows_changes_nothing(spark: SparkSession, lake: Lake) -> None:
+    write(spark.sql("select id, id % 2 as part from range(4)"), "demo.parts", partition_by=["part"])
+    none = spark.sql("select id, id as part from range(0)")
+    assert write(none, "demo.parts", mode="overwrite", partition_overwrite="dynamic") is None
+    # Nor if it is noted as a batch, which takes a commit.
+    noted = write(none, "demo.parts", mode="overwrite", partition_overwrite="dynamic", app_id="a", batch=1)
+    assert noted is not None
+    assert len(seen(lake, "demo.parts")) == 4
+
+
+def test_a_condition_on_partitions_replaces_whole_partitions(engine: SparkSession, lake: Lake) -> None:
+    write(engine.sql("select id, id div 10 as ten from range(40)"), "demo.tens", partition_by="ten")
+    new = engine.sql("select 21L as id, 2L as ten")
+    write(new, "demo.tens", mode="overwrite", replace_where="ten >= 2")
+    assert [row["id"] for row in seen(lake, "demo.tens") if row["ten"] >= 2] == [21]
+    assert len(seen_by_others(lake, "demo.tens")) == 21
+    before = files_below(lake, "demo.tens")
+    with pytest.raises(InvalidRequest, match=r"rows of ten=2.* not among"):
+        write(new, "demo.tens", mode="overwrite", replace_where="ten = 3")
+    assert files_below(lake, "demo.tens") == before
+
+
+def _feed(lake: Lake, key: str, version: int) -> dict[str, list[int]]:
+    """The ids that the change data feed tells of a version, as deltalake reads it."""
+    changes = pa.table(DeltaTable(lake.table(key).location).load_cdf(starting_version=version)).to_pylist()
+    kinds = sorted({row["_change_type"] for row in changes})
+    return {kind: sorted(row["id"] for row in changes if row["_change_type"] == kind) for kind in kinds}
+
+
+@pytest.mark.parametrize(("way", "has_feed"), [("jar", False), ("jar", True), ("fallback", True)])
+def test_a_condition_on_other_columns_rewrites_the_files_it_touches(
+    spark: SparkSession, lake: Lake, way: str, has_feed: bool
+) -> None:
+    engine = using(spark, way)
+    feed = {"delta.enableChangeDataFeed": str(has_feed).lower()}
+    write(engine.range(0, 10, 1, 1), "demo.numbers", properties=feed)
+    write(engine.range(10, 20, 1, 1), "demo.numbers")
+    first, second = sorted(one.path for one in lake.table("demo.numbers").snapshot().files())
+    done = write(
+        engine.range(50, 52).unionByName(engine.sql("select 15L as id")),
+        "demo.numbers",
+        mode="overwrite",
+        replace_where="id > 14",
+    )
+    assert done is not None
+    rows = [row["id"] for row in seen_by_others(lake, "demo.numbers")]
+    if has_feed:
+        assert _feed(lake, "demo.numbers", done.version) == {
+            "delete": [*range(15, 20)],
+            "insert": [15, 50, 51],
+        }
+    assert rows == [*range(15), 15, 50, 51]
+    kept = {one.path for one in lake.table("demo.numbers").snapshot().files()} & {first, second}
+    assert len(kept) == 1
+    with pytest.raises(InvalidRequest, match="outside of what is to be overwritten: id > 14"):
+        write(engine.range(14, 16), "demo.numbers", mode="overwrite", replace_where="id > 14")
+
+
+def test_a_condition_holds_for_a_table_that_it_creates_too(spark: SparkSession, lake: Lake) -> None:
+    with pytest.raises(InvalidRequest, match="outside of what is to be overwritten: id > 1"):
+        write(spark.range(5), "demo.new", mode="overwrite", replace_where="id > 1")
+    assert not lake.table("demo.new").exists
+    assert list(Path(lake.warehouse).rglob("*.parquet")) == []
+    write(spark.range(2, 5), "demo.new", mode="overwrite", replace_where="id > 1")
+    assert len(seen(lake, "demo.new")) == 3
+
+
+def test_tables_that_ask_for_more_or_for_less_are_refused_before_a_job_runs(
+    spark: SparkSession, lake: Lake
+) -> None:
+    write(spark.range(1), "demo.kept", properties={"delta.appendOnly": "true"})
+    before = files_below(lake, "demo.kept")
+    with pytest.raises(InvalidRequest, match=r"delta\.appendOnly"):
+        write(spark.range(1), "demo.kept", mode="overwrite")
+    assert files_below(lake, "demo.kept") == before
+    with pytest.raises(UnsupportedFeature, match="checkConstraints"):
+        write(spark.range(1), "demo.checked", properties={"delta.constraints.positive": "id > 0"})
+    assert not lake.table("demo.checked").exists
+
+
+def test_columns_are_added_when_asked_and_older_rows_have_nulls_there(
+    engine: SparkSession, lake: Lake
+) -> None:
+    write(engine.sql("select 1L as id, struct(1 as a) as part"), "demo.growing")
+    more = engine.sql(
+        "select 2L as id, struct('x' as b, 2 as a) as part, timestamp_ntz'2024-01-01 00:00:00' as t"
+    )
+    with pytest.raises(
+        InvalidRequest, match=r"no column 't'(.|\n)*no column 'part\.b'(.|\n)*merge_schema=True"
+    ):
+        write(more, "demo.growing")
+    write(more, "demo.growing", merge_schema=True)
+    first, second = seen_by_others(lake, "demo.growing")
+    assert first == {"id": 1, "part": {"a": 1, "b": None}, "t": None}
+    assert second["part"] == {"a": 2, "b": "x"}
+    # Nothing new: no further change of the table itself.
+    write(more, "demo.growing", merge_schema=True)
+    assert len(seen(lake, "demo.growing")) == 3
+
+
+def test_overwriting_the_schema_replaces_columns_and_partitions(spark: SparkSession, lake: Lake) -> None:
+    write(spark.range(3), "demo.changing", properties={"delta.appendOnly": "false", "team": "a"})
+    new = spark.sql("select 'x' as name, 1 as part")
+    write(new, "demo.changing", mode="overwrite", overwrite_schema=True, partition_by="part")
+    assert seen_by_others(lake, "demo.changing") == [{"name": "x", "part": 1}]
+    assert lake.table("demo.changing").properties["team"] == "a"
+    assert lake.table("demo.changing").snapshot().partition_columns == ("part",)
+
+
+def test_another_partitioning_of_a_table_that_is_there_is_refused(spark: SparkSession, lake: Lake) -> None:
+    df = spark.sql("select 1 as a, 2 as b")
+    write(df, "demo.parts", partition_by="a")
+    with pytest.raises(InvalidRequest, match="partitioned by a, not by b"):
+        write(df, "demo.parts", partition_by="b")
+    write(df, "demo.parts", partition_by="A")
+    with pytest.raises(InvalidRequest, match="no column 'c' to partition by"):
+        write(df, "demo.other", partition_by="c")
+
+
+def test_a_batch_of_an_application_is_written_once(spark: SparkSession, lake: Lake) -> None:
+    first = write(spark.range(1), "demo.batches", app_id="loader", batch=0)
+    assert first is not None
+    before = files_below(lake, "demo.batches")
+    assert write(spark.range(1), "demo.batches", app_id="loader", batch=0) is None
+    assert files_below(lake, "demo.batches") == before
+    assert write(spark.range(1), "demo.batches", app_id="loader", batch=1) is not None
+    assert write(spark.range(1), "demo.batches", app_id="other", batch=0) is not None
+    assert len(seen(lake, "demo.batches")) == 3
+
+
+def test_the_same_call_under_one_key_is_one_commit_and_one_job(spark: SparkSession, lake: Lake) -> None:
+    first = write(spark.range(2), "demo.once", idempotency_key="load-1")
+    again = write(spark.range(2), "demo.once", idempotency_key="load-1")
+    assert first is not None
+    assert again is not None
+    assert again.commit.id == first.commit.id
+    more = write(spark.range(2, 3), "demo.once", idempotency_key="load-2")
+    last = write(spark.range(2, 3), "demo.once", idempotency_key="load-2")
+    assert more is not None
+    assert last is not None
+    assert last.commit.id == more.commit.id
+    assert len(seen(lake, "demo.once")) == 3
+    assert len(files_below(lake, "demo.once")) == len(list(lake.table("demo.once").snapshot().files()))
+
+
+def test_a_branch_keeps_its_rows_to_itself_and_its_files_apart(engine: SparkSession, lake: Lake) -> None:
+    write(engine.range(1), "demo.numbers")
+    lake.branch("dev").create()
+    write(engine.range(1, 3), "demo.numbers", branch="dev")
+    assert len(seen(lake, "demo.numbers")) == 1
+    assert len(seen(lake, "demo.numbers", "dev")) == 3
+    mine = {one.path for one in lake.table("demo.numbers", "dev").snapshot().files()}
+    assert sum(one.startswith("_penstock/data/") for one in mine) >= 2
+    write(engine.range(5), "demo.new", branch="dev")
+    lake.merge("dev")
+    assert len(seen_by_others(lake, "demo.numbers")) == 3
+    assert len(seen_by_others(lake, "demo.new")) == 5
+
+
+def test_random_prefixes_take_the_place_of_partition_folders(spark: SparkSession, lake: Lake) -> None:
+    properties = {"delta.randomizeFilePrefixes": "true", "delta.randomPrefixLength": "5"}
+    rows = spark.sql("select id, id % 2 as part from range(4)")
+    write(rows, "demo.spread", partition_by="part", properties=properties)
+    folders = {one.path.rpartition("/")[0] for one in lake.table("demo.spread").snapshot().files()}
+    assert all(len(one) == 5 and one.isalnum() for one in folders)
+    assert len(seen_by_others(lake, "demo.spread")) == 4
+
+
+def test_options_reach_the_parquet_writer(engine: SparkSession, lake: Lake) -> None:
+    options = {"maxRecordsPerFile": 2, "compression": "gzip"}
+    write(engine.range(0, 5, 1, 1), "demo.small", options=options)
+    files = list(lake.table("demo.small").snapshot().files())
+    assert len(files) == 3
+    assert all(".gz." in one.path for one in files)
+
+
+def test_what_does_not_go_together_is_refused_before_anything_is_done(
+    spark: SparkSession, lake: Lake
+) -> None:
+    df = spark.range(1)
+    with pytest.raises(InvalidRequest, match="no mode; there are append"):
+        write(df, "demo.x", mode="upsert")
+    with pytest.raises(InvalidRequest, match="goes with mode='overwrite'"):
+        write(df, "demo.x", replace_where="id = 1")
+    with pytest.raises(InvalidRequest, match="'replace_where' and 'partition_overwrite'"):
+        write(df, "demo.x", mode="overwrite", replace_where="id = 1", partition_overwrite="dynamic")
+    with pytest.raises(InvalidRequest, match="'app_id' and 'batch' go together"):
+        write(df, "demo.x", app_id="a")
+    with pytest.raises(InvalidRequest, match="'static' or 'dynamic'"):
+        write(df, "demo.x", mode="overwrite", partition_overwrite="some")
+    assert not lake.table("demo.x").exists

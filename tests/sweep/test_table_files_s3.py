@@ -1,0 +1,61 @@
+"""The files of tables in a bucket are swept as those on a disk are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+import penstock
+from penstock.lake.lake import Lake
+from penstock.storage import places
+from tests.servers.s3 import S3Place
+from tests.sweep.tables import LateClock, abandoned, ids, only
+
+DAYS = ["a:b", "a b", "ü", "100%", "a/b", "%3A", "a+b", None]
+SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string()})
+
+
+@pytest.fixture
+def later() -> LateClock:
+    return LateClock()
+
+
+@pytest.fixture
+def lake(
+    s3_place: S3Place, tmp_path: Path, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lake]:
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_place.endpoint or "",
+        "AWS_REGION": s3_place.region,
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    warehouse = f"s3://{s3_place.bucket}/{s3_place.prefix}/tables"
+    penstock.init(tmp_path / "lake", warehouse=warehouse).close()
+    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
+        yield lake
+
+
+def test_what_jobs_left_in_a_bucket_goes_and_what_is_committed_stays(
+    lake: Lake, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "LISTED_AT_ONCE", 3)
+    data = pa.table({"id": range(len(DAYS)), "day": DAYS}, schema=SCHEMA)
+    table = lake.create_table("orders", data=data, partition_by=["day"])
+    branch = lake.branch("dev").create()
+    branch.table("orders").append(pa.table({"id": [100], "day": ["a:b"]}, schema=SCHEMA))
+    left = abandoned(lake, table, *range(len(DAYS)), day=DAYS)
+    left |= abandoned(lake, table, 7, day=["x"], folder="_penstock/data")
+    assert only(lake.sweep_tables(remove_data=True)).waiting == len(left)
+    later.days = 8
+    told = only(lake.sweep_tables(dry_run=True))
+    assert set(told.names) == left
+    assert only(lake.sweep_tables(remove_data=True)).data_files == len(left)
+    assert only(lake.sweep_tables(remove_data=True)).data_files == 0
+    place = lake.places.at(table.get_commits().location)
+    assert not left & {one.key for one in place.entries()}
+    assert ids(table) == list(range(len(DAYS)))
+    assert ids(lake.table("orders", "dev")) == [*range(len(DAYS)), 100]
