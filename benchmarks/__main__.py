@@ -29,6 +29,7 @@ NAMES = (
     "merge_base",
     "references",
     "server",
+    "spark",
     "start",
     "stores",
     "sweep",

@@ -24,7 +24,7 @@ COLUMNS = (
 
 def main(place: Path, count: int, rounds: int, jars: Path) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.jars": ",".join(str(one) for one in sorted(jars.glob("*.jar"))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

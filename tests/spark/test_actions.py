@@ -14,8 +14,8 @@ from penstock.formats.delta.protocol.paths import path_fault
 from penstock.formats.delta.protocol.schema import Field, StructType, write_schema
 from penstock.lake.lake import Lake
 from penstock.spark import write
-from penstock.spark.actions import file_actions
-from penstock.spark.jobs import WrittenFile
+from penstock.spark.job.actions import file_actions
+from penstock.spark.job.jobs import WrittenFile
 from tests.spark.reading_tables import ENGINES, using
 from tests.spark.writing_cases import files_below, seen, seen_by_others
 

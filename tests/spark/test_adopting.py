@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.lake.lake import Lake
-from penstock.spark import jobs
+from penstock.spark.job import jobs
 from tests.spark.reading_tables import using
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_a_footer_that_is_larger_than_most_is_read_whole(
 def test_a_job_that_fails_leaves_nothing(bare: SparkSession, lake: Lake, tmp_path: Path) -> None:
     root = tmp_path / "table"
     target = jobs.Target(place=lake.places.at(str(root)))
-    rows = bare.sql("select if(id = 7, raise_error('no'), id) as id from range(0, 8, 1, 4)")
+    rows = bare.sql("select if(id = 7, raise_error('no'), id) as id from range(0, 8, 1, 1)")
     with pytest.raises(Exception, match="USER_RAISED"):
         jobs.run(rows, target, uuid4())
     assert [one for one in root.rglob("*") if one.is_file()] == []
@@ -76,7 +76,7 @@ def test_a_job_that_fails_leaves_nothing(bare: SparkSession, lake: Lake, tmp_pat
 def test_what_others_keep_in_the_folder_is_not_adopted(
     bare: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    from penstock.spark.adopting import _adopted
+    from penstock.spark.job.adopting import _adopted
 
     root = tmp_path / "table"
     target = jobs.Target(place=lake.places.at(str(root)))

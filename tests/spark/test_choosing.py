@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.formats.delta.protocol.schema import Field, StructType
-from penstock.spark.choosing import condition_of, necessary
-from penstock.spark.columns import spark_schema
+from penstock.spark.rewrites.choosing import condition_of, necessary
+from penstock.spark.scan.columns import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

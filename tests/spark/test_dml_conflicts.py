@@ -23,9 +23,9 @@ from penstock.lake.call import Said
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.changing import delete, plan_delete, plan_update, update
+from penstock.spark.job.tables import JobTable
 from penstock.spark.merging import merge
-from penstock.spark.rewriting import Rewrite
-from penstock.spark.tables import JobTable
+from penstock.spark.rewrites.rewriting import Rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

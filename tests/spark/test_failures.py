@@ -106,7 +106,9 @@ def test_over_spark_connect_errors_can_be_unwrapped_too(lake: Lake) -> None:
     pytest.importorskip("grpc", reason="Spark Connect needs grpcio, which is not among the requirements")
     lake.create_table(KEY, schema=SCHEMA)
     program = Path(__file__).with_name("connect_program.py")
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    # Only so does Spark take a free port for the server and its client.
+    testing = {"SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = os.environ | testing | {"PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [sys.executable, str(program), lake.url, KEY],
         env=environment,

@@ -18,9 +18,10 @@ import pytest
 from penstock.formats.delta.protocol.schema import parse_schema
 from penstock.formats.delta.rows.stats import Leaf, Statistics
 from penstock.lake.lake import Lake
-from penstock.spark import jobs, write
-from penstock.spark.footers import stats_of
-from penstock.spark.jobs import BOUND_MAX_BYTES, Column, WrittenFile
+from penstock.spark import write
+from penstock.spark.job import jobs
+from penstock.spark.job.footers import stats_of
+from penstock.spark.job.jobs import BOUND_MAX_BYTES, Column, WrittenFile
 from tests.spark.reading_tables import ENGINES, using
 from tests.spark.writing_cases import seen, seen_by_others
 

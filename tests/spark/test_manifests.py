@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark import manifests
 from penstock.spark.reading import read
+from penstock.spark.scan import manifests
 from tests.formats.delta.logs import add
 from tests.spark.reading_tables import put_file, shown, using
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.lake.lake import Lake
-from penstock.spark import jobs
+from penstock.spark.job import jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,12 +96,38 @@ def test_a_write_of_somebody_else_in_the_same_session_is_sparks_own(
     assert sorted(row.id for row in spark.read.parquet(str(place)).collect()) == [0, 2, 9]
 
 
-def test_a_job_that_fails_leaves_nothing(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+def test_a_job_that_fails_takes_the_files_of_its_tasks_along(spark: SparkSession, tmp_path: Path) -> None:
+    protocol, context = _task(spark, tmp_path)
+    protocol.setupJob(context)
+    message, file = _committed(spark, protocol, context)
+    protocol.onTaskCommit(message)
+    assert file.exists()
+    protocol.abortJob(context)
+    assert not file.exists()
+    protocol.abortJob(context)
+
+
+def test_a_task_that_fails_takes_its_own_files_along_and_no_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    protocol, context = _task(spark, tmp_path)
+    _, first = _committed(spark, protocol, context)
+    _, second = _committed(spark, protocol, context)
+    assert first != second
+    protocol.abortTask(context)
+    assert first.exists()
+    assert not second.exists()
+
+
+def test_what_a_job_writes_is_nobodys_when_it_fails(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     root = tmp_path / "table"
     target = jobs.Target(place=lake.places.at(str(root)))
-    rows = spark.sql("select if(id = 7, raise_error('no'), id) as id from range(0, 8, 1, 4)")
+    job = uuid4()
+    # One task, so that none is left that still runs when the job is over.
+    rows = spark.sql("select if(id = 7, raise_error('no'), id) as id from range(0, 8, 1, 1)")
     with pytest.raises(Exception, match="USER_RAISED"):
-        jobs.run(rows, target, uuid4())
+        jobs.run(rows, target, job)
+    assert _protocol(spark).take(job.hex) is None
     assert list(root.rglob("*.parquet")) == []
 
 
@@ -145,7 +174,7 @@ def _protocol(spark: SparkSession) -> Any:
     return spark._jvm.io.penstock.spark.CommitProtocol
 
 
-def _task(spark: SparkSession) -> tuple[Any, Any]:
+def _task(spark: SparkSession, root: Path | None = None) -> tuple[Any, Any]:
     """A protocol and the third task of a job of ours, as an executor has them."""
     jvm: Any = spark._jvm
     configuration = jvm.org.apache.hadoop.conf.Configuration()
@@ -153,7 +182,18 @@ def _task(spark: SparkSession) -> tuple[Any, Any]:
     mapreduce = jvm.org.apache.hadoop.mapreduce
     attempt = mapreduce.TaskAttemptID("202611150000", 0, mapreduce.TaskType.MAP, 3, 0)
     context = mapreduce.task.TaskAttemptContextImpl(configuration, attempt)
-    return _protocol(spark)("5e", "file:/table", False), context
+    place = "file:/table" if root is None else root.as_uri()
+    return _protocol(spark)("5e", place, False), context
+
+
+def _committed(spark: SparkSession, protocol: Any, context: Any) -> tuple[Any, Path]:
+    """A task that has written a file: what it tells the driver, and the file."""
+    protocol.setupTask(context)
+    jvm: Any = spark._jvm
+    name = protocol.newTaskTempFile(context, jvm.scala.Option.empty(), _spec(spark))
+    file = Path(urlsplit(name).path)
+    pq.write_table(pa.table({"id": [1]}), file)
+    return protocol.commitTask(context), file
 
 
 def _spec(spark: SparkSession) -> Any:

@@ -14,8 +14,8 @@ from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, VersionNotF
 from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.model.content import DeltaTable
-from penstock.spark.conditions import means_the_same
 from penstock.spark.reading import read
+from penstock.spark.scan.conditions import means_the_same
 from tests.spark.reading_tables import ENGINES, shown, using
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
 from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
-from penstock.spark import scans
+from penstock.spark.scan import scans
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.rows import as_rows, inline_vector, metadata_for, vector_data
 from tests.spark.reading_tables import (

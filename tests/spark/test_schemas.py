@@ -10,8 +10,8 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.lake.lake import Lake
 from penstock.spark import write
-from penstock.spark.fitting import fitted
-from penstock.spark.schemas import described, merged, schema_of
+from penstock.spark.writes.fitting import fitted
+from penstock.spark.writes.schemas import described, merged, schema_of
 from tests.spark.writing_cases import files_below, seen
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def test_a_null_where_none_may_be_ends_the_job_and_nothing_is_left(
 ) -> None:
     kind, nullable, values, path = NOT_NULL[case]
     lake.delta.create_empty("demo.strict", StructType((field("id", "long"), field("v", kind, nullable))))
-    df = spark.sql(f"select id, {values} as v from range(4)")
+    df = spark.sql(f"select id, {values} as v from range(0, 4, 1, 1)")
     with pytest.raises(
         InvalidRequest, match=f"the column {path} is not nullable, and the data has nulls there"
     ):

@@ -23,10 +23,10 @@ from penstock.lake.delta_calls import CommitTables
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from penstock.model.operations import Delete
+from penstock.spark.job.tables import DAY_S
 from penstock.spark.source.options import options_of
 from penstock.spark.source.target import Target, Written, target_of
 from penstock.spark.source.writing import TableSink, TableWriter
-from penstock.spark.tables import DAY_S
 from tests.remote.serving import serving
 from tests.servers.proxy import Proxy
 

@@ -27,8 +27,10 @@ from penstock.lake.delta_calls import CommitTables, CreateTable
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
-from penstock.spark import creating, tables, write
-from penstock.spark import files as files_module
+from penstock.spark import write
+from penstock.spark.job import files as files_module
+from penstock.spark.job import tables
+from penstock.spark.writes import creating
 from tests.spark.writing_cases import files_below, seen
 
 if TYPE_CHECKING:

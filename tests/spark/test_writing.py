@@ -155,7 +155,7 @@ def test_a_condition_on_other_columns_rewrites_the_files_it_touches(
 
 def test_a_condition_holds_for_a_table_that_it_creates_too(spark: SparkSession, lake: Lake) -> None:
     with pytest.raises(InvalidRequest, match="outside of what is to be overwritten: id > 1"):
-        write(spark.range(5), "demo.new", mode="overwrite", replace_where="id > 1")
+        write(spark.range(0, 5, 1, 1), "demo.new", mode="overwrite", replace_where="id > 1")
     assert not lake.table("demo.new").exists
     assert list(Path(lake.warehouse).rglob("*.parquet")) == []
     write(spark.range(2, 5), "demo.new", mode="overwrite", replace_where="id > 1")

@@ -45,7 +45,9 @@ class TableSnapshot:
     """A Delta table at a version. It never changes; its files are read when they are asked for."""
 
     def __init__(self, snapshot: Snapshot, place: Place, log: TableVersions) -> None:
-        self._snapshot, self._place, self._log = snapshot, place, log
+        self._snapshot, self._log = snapshot, log
+        self.place = place
+        """Where its files are."""
 
     def __repr__(self) -> str:
         return f"<TableSnapshot {self._log.key} version {self.version}>"
@@ -99,13 +101,13 @@ class TableSnapshot:
         """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true."""
         from penstock.formats.delta.rows.scan import to_arrow
 
-        return to_arrow(self._snapshot, self._place, columns=columns, where=where)
+        return to_arrow(self._snapshot, self.place, columns=columns, where=where)
 
     def to_batches(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``, which never holds all of them in memory."""
         from penstock.formats.delta.rows.scan import batches
 
-        return batches(self._snapshot, self._place, columns=columns, where=where)
+        return batches(self._snapshot, self.place, columns=columns, where=where)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows for whoever takes Arrow's stream: DuckDB, Polars, pandas."""
@@ -118,7 +120,7 @@ class TableSnapshot:
         wanted = range(self.version, first - 1, -1)
         names = [unpublished.get(version, str(CommitName(version))) for version in wanted]
         found = []
-        for version, name, data in zip(wanted, names, self._place.read(names), strict=True):
+        for version, name, data in zip(wanted, names, self.place.read(names), strict=True):
             if data is None:  # cleaned up, and everything before it
                 break
             found.append(_past(version, data, name == str(CommitName(version))))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.spark.merging import merge
     from penstock.spark.reading import read, view
     from penstock.spark.sessions import configure, session
-    from penstock.spark.streaming import sink
+    from penstock.spark.streaming import sink, stream
     from penstock.spark.writing import write
 
 _HOME: Final = {
@@ -31,6 +31,7 @@ _HOME: Final = {
     "read": "reading",
     "session": "sessions",
     "sink": "streaming",
+    "stream": "streaming",
     "unwrap": "failures",
     "update": "changing",
     "view": "reading",
@@ -38,8 +39,19 @@ _HOME: Final = {
 }
 
 __all__ = [
-    "changes", "configure", "delete", "merge", "read", "session", "sink", "unwrap", "update", "view", "write",
-]  # fmt: skip
+    "changes",
+    "configure",
+    "delete",
+    "merge",
+    "read",
+    "session",
+    "sink",
+    "stream",
+    "unwrap",
+    "update",
+    "view",
+    "write",
+]
 
 
 def __getattr__(name: str) -> Any:

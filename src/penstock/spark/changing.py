@@ -10,9 +10,10 @@ from penstock.lake.calls import said
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_calls import Looked
 from penstock.model.keys import Key
-from penstock.spark import rewriting
-from penstock.spark.assigning import Values, assigned, old_of, row
-from penstock.spark.choosing import (
+from penstock.spark.job.tables import JobTable
+from penstock.spark.rewrites import rewriting
+from penstock.spark.rewrites.assigning import Values, assigned, old_of, row
+from penstock.spark.rewrites.choosing import (
     Condition,
     analysing,
     check_deterministic,
@@ -22,10 +23,9 @@ from penstock.spark.choosing import (
     necessary,
     region,
 )
-from penstock.spark.rewriting import DELETE, KEEP, UPDATE, Rewrite
-from penstock.spark.scans import FILE, rows
+from penstock.spark.rewrites.rewriting import DELETE, KEEP, UPDATE, Rewrite
+from penstock.spark.scan.scans import FILE, rows
 from penstock.spark.sessions import lake_of
-from penstock.spark.tables import JobTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

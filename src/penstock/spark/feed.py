@@ -33,10 +33,11 @@ from penstock.lake.delta_answers import TableVersions
 from penstock.lake.table import Table
 from penstock.model.clock import now_us, utc
 from penstock.model.keys import Key
-from penstock.spark import scans, sessions
-from penstock.spark.columns import Columns
-from penstock.spark.deletions import deleted
-from penstock.spark.scans import Piece
+from penstock.spark import sessions
+from penstock.spark.scan import scans
+from penstock.spark.scan.columns import Columns
+from penstock.spark.scan.deletions import deleted
+from penstock.spark.scan.scans import Piece
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from penstock.formats.delta.rows.writing import check_features
 from penstock.lake.calls import said
 from penstock.lake.delta_answers import Ratified
 from penstock.model.keys import Key
-from penstock.spark import jar, rewriting
-from penstock.spark.assigning import Values
-from penstock.spark.choosing import analysing, condition_of
-from penstock.spark.pairs import MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE, Clause, Pairs
-from penstock.spark.rewriting import DELETE, INSERT, UPDATE, Rewrite
+from penstock.spark import jar
+from penstock.spark.job.tables import JobTable
+from penstock.spark.rewrites import rewriting
+from penstock.spark.rewrites.assigning import Values
+from penstock.spark.rewrites.choosing import analysing, condition_of
+from penstock.spark.rewrites.pairs import MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE, Clause, Pairs
+from penstock.spark.rewrites.rewriting import DELETE, INSERT, UPDATE, Rewrite
 from penstock.spark.sessions import lake_of
-from penstock.spark.tables import JobTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

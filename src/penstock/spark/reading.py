@@ -18,9 +18,10 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add
 from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.model.keys import Key
-from penstock.spark import scans, sessions
-from penstock.spark.columns import quoted
-from penstock.spark.conditions import means_the_same
+from penstock.spark import sessions
+from penstock.spark.scan import scans
+from penstock.spark.scan.columns import quoted
+from penstock.spark.scan.conditions import means_the_same
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,10 +17,10 @@ from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_creating import EXISTS
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
-from penstock.spark import creating, filling
-from penstock.spark.orders import Mode, Order, check, is_dynamic, mode_of
+from penstock.spark.job.tables import JobTable
 from penstock.spark.sessions import lake_of
-from penstock.spark.tables import JobTable
+from penstock.spark.writes import creating, filling
+from penstock.spark.writes.orders import Mode, Order, check, is_dynamic, mode_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -41,9 +41,9 @@ from penstock.model.operations import Put
 def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
     """See a pipeline of Spark build tables on a branch, and all of them land on main at one instant.
 
-    Where there is no Spark, or with --no-spark, the story is that of a lake, a branch, a conflict and a merge,
-    and takes a few seconds. Makes a lake in DIR, which must be empty or not exist; without it in a temporary
-    directory, which is kept for you to play with.
+    Where there is no Spark, or with --no-spark, the story is that of a lake, a branch, a conflict and a
+    merge, and takes a few seconds. Makes a lake in DIR, which must be empty or not exist; without it in a
+    temporary directory, which is kept for you to play with.
     """
     if directory is not None and directory.exists() and any(directory.iterdir()):
         raise InvalidRequest(f"{directory} is not empty; the demo needs a directory of its own")
@@ -136,9 +136,9 @@ class Story:
         self._print("")
 
     def python(self, step: Callable[..., None], *given: Any, **libraries: str) -> None:
-        """Show what a function does with the lake and some libraries, and have it done.
+        """Show what a function does with what it is given and some libraries, and have it done.
 
-        ``given`` is what it gets, the lake first; without it, the lake is opened for it.
+        If it is given nothing, it gets the lake.
         """
         _, _, body = inspect.getsource(step).partition("-> None:\n")
         imports = [

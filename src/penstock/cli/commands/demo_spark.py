@@ -44,24 +44,24 @@ def tell_of_spark(story: Story) -> None:
     story.say(f"  {ORDERS:,} orders of {DAYS} days and {CUSTOMERS} customers, as JSON in {landing}")
     with _started(story) as (lake, spark):
         story.chapter("Customers are a table already")
-        story.python(customers, lake, spark, landing)
+        story.python(load_customers, spark, landing)
         story.chapter("A pipeline builds two more Delta tables, on a branch")
         story.python(build, lake, spark, landing)
         story.chapter("A reader of main sees nothing of it")
         story.run("tables")
         story.run("diff main nightly")
         story.chapter("Something is wrong with the data, and is put right where nobody sees it")
-        story.python(correct, lake, spark)
+        story.python(correct, spark)
         story.chapter("One merge, and all of it is on main at one instant")
         story.run("merge nightly --into main -m 'nightly load'")
         story.run("log main")
         story.chapter("Spark reads all tables as they were at one commit")
-        story.python(query, lake, spark)
+        story.python(query, spark)
         story.chapter("And programs that know nothing of Penstock see them, too")
         story.python(read_elsewhere, lake, deltalake="deltalake")
 
 
-def customers(lake: Lake, spark: Any, landing: Path) -> None:
+def load_customers(spark: Any, landing: Path) -> None:
     from penstock.spark import write
 
     write(spark.read.json(f"{landing}/customers"), "sales.customers", message="first load")
@@ -77,7 +77,7 @@ def build(lake: Lake, spark: Any, landing: Path) -> None:
     write(by_day, "sales.by_day", branch="nightly")
 
 
-def correct(lake: Lake, spark: Any) -> None:
+def correct(spark: Any) -> None:
     from penstock.spark import delete, read, write
 
     delete(spark, "sales.orders", "amount < 0", branch="nightly", message="drop test orders")
@@ -86,7 +86,7 @@ def correct(lake: Lake, spark: Any) -> None:
     write(by_day, "sales.by_day", mode="overwrite", branch="nightly", message="sums without test orders")
 
 
-def query(lake: Lake, spark: Any) -> None:
+def query(spark: Any) -> None:
     from penstock.spark import view
 
     view(spark, "sales.orders", "sales.customers")

@@ -55,16 +55,16 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: SparkSchema) -> DataSourceReader:
         with telling():
-            from penstock.spark.schemas import described
             from penstock.spark.source.reading import TableReader
+            from penstock.spark.writes.schemas import described
 
             return TableReader(self._options, self._pinned(), described(schema))
 
     def writer(self, schema: SparkSchema, overwrite: bool) -> DataSourceWriter:
         with telling():
-            from penstock.spark.schemas import described
             from penstock.spark.source.target import target_of
             from penstock.spark.source.writing import TableWriter
+            from penstock.spark.writes.schemas import described
 
             options = self._options
             if (options.app_id is None) != (options.batch is None):
@@ -73,16 +73,16 @@ class PenstockSource(DataSource):
 
     def streamReader(self, schema: SparkSchema) -> DataSourceStreamReader:  # noqa: N802
         with telling():
-            from penstock.spark.schemas import described
             from penstock.spark.source.streams import TableStream
+            from penstock.spark.writes.schemas import described
 
             return TableStream(self._options, described(schema))
 
     def streamWriter(self, schema: SparkSchema, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         with telling():
-            from penstock.spark.schemas import described
             from penstock.spark.source.target import target_of
             from penstock.spark.source.writing import TableSink
+            from penstock.spark.writes.schemas import described
 
             return TableSink(target_of(self._options, described(schema), is_overwrite=overwrite))
 

@@ -34,9 +34,9 @@ from penstock.lake.delta_answers import Ratified, TableVersions
 from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, Part
 from penstock.lake.delta_partitions import check_inside, parts_of
 from penstock.lake.lake import Lake
-from penstock.spark.evolving import protocol_for, with_columns
+from penstock.spark.job.tables import Began
 from penstock.spark.source.options import Options
-from penstock.spark.tables import Began
+from penstock.spark.writes.evolving import protocol_for, with_columns
 from penstock.storage.places import Places
 
 

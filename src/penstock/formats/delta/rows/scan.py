@@ -12,7 +12,6 @@ refused: what a lake may read is said by its roots, and not by a log.
 from __future__ import annotations
 
 import io
-import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,15 +22,16 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
+from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import Snapshot
-from penstock.formats.delta.protocol.actions import Add, decode_path
+from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.protocol.predicate_text import parse_predicate
 from penstock.formats.delta.protocol.predicates import columns_of
 from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.formats.delta.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
 from penstock.formats.delta.rows.filtering import rows_where
+from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.delta.rows.mapping import Mapping, mapping_of
 from penstock.formats.delta.rows.pruning import Pruner
 from penstock.formats.delta.rows.vectors import deleted_rows
@@ -42,7 +42,6 @@ FILES_AHEAD: Final = 4
 BATCH_ROWS: Final = 65_536
 WHOLE_MAX_BYTES: Final = 4 * 1024 * 1024
 """A file up to this size is fetched at once; of a larger one only the parts that are needed."""
-_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]*:/")
 
 
 def files(snapshot: Snapshot, where: str | None = None) -> Iterator[Add]:
@@ -152,18 +151,7 @@ class _Plan:
         return pc.invert(deleted)
 
     def _name(self, path: str) -> str:
-        """The name below the table of a file of the log. ``UnsupportedFeature`` if it lies elsewhere."""
-        name = decode_path(path)
-        if _ABSOLUTE.match(name):
-            name = _below(name, self._place.url)
-        if not name or ".." in name.split("/"):
-            raise UnsupportedFeature(
-                f"{self._table} has the file {path!r}, which lies outside of the table\n"
-                "  Penstock reads no shallow clones; make a full copy of the table.",
-                table=self._table,
-                feature="absolute paths",
-            )
-        return name
+        return name_inside(path, self._place.url)
 
     @contextmanager
     def _reading(self, file: Add) -> Iterator[None]:
@@ -248,14 +236,6 @@ def _open(place: Place, name: str, size: int) -> Any:
         if there is not None:
             return pa.PythonFile(_RangeFile(place, name, there), mode="r")
     raise OSError("there is no such file")
-
-
-def _below(address: str, root: str) -> str:
-    """The part of an absolute address below a root; empty if it lies elsewhere."""
-    for other in ("s3a://", "s3n://"):
-        if address.startswith(other):
-            address = "s3://" + address.removeprefix(other)
-    return address.removeprefix(f"{root}/") if address.startswith(f"{root}/") else ""
 
 
 def _named(schema: StructType, name: str) -> Field:

@@ -20,8 +20,8 @@ from penstock.formats.delta.rows.inside import name_inside
 from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
-from penstock.spark.columns import Columns, quoted, spark_schema
-from penstock.spark.deletions import deleted, row_numbers
+from penstock.spark.scan.columns import Columns, quoted, spark_schema
+from penstock.spark.scan.deletions import deleted, row_numbers
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def scan(
                 feature="hidden files",
             )
     if not jar.is_loaded(spark):
-        from penstock.spark import manifests
+        from penstock.spark.scan import manifests
 
         return manifests.scan(spark, place, files, columns, constants, {**STRICT, **options})
     from pyspark.errors import PySparkException
@@ -112,7 +112,7 @@ def rows(
     Rows that deletion vectors name are left out; columns have the names by which the table knows them.
     ``numbered`` adds ``FILE``, the number of a row's file in ``files``, and ``ROW``.
     """
-    place = snapshot._place
+    place = snapshot.place
     found = (_piece(place, one) for one in files)
     return read(spark, place, Columns(snapshot.metadata), found, numbered=numbered)
 

@@ -18,12 +18,12 @@ from penstock.lake import delta
 from penstock.lake.call import Said
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_calls import Looked, Part
-from penstock.spark.jobs import CHANGES
+from penstock.spark.job.jobs import CHANGES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from penstock.spark.tables import JobTable
+    from penstock.spark.job.tables import JobTable
 
 KEEP: Final = "keep"
 UPDATE: Final = "update"

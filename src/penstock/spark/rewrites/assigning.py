@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.schema import Field, StructType
-from penstock.spark.choosing import analysing
-from penstock.spark.columns import quoted, spark_schema
-from penstock.spark.refusals import refusal
+from penstock.spark.rewrites.choosing import analysing
+from penstock.spark.scan.columns import quoted, spark_schema
+from penstock.spark.writes.refusals import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

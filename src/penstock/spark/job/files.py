@@ -12,11 +12,11 @@ from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata, decode_p
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.rows.writing import check_features
 from penstock.lake.delta import data_folder
-from penstock.spark import jobs
-from penstock.spark.actions import file_actions
-from penstock.spark.footers import told_leaves
-from penstock.spark.partitions import fields_of, named_for_directories
-from penstock.spark.refusals import refusals_told
+from penstock.spark.job import jobs
+from penstock.spark.job.actions import file_actions
+from penstock.spark.job.footers import told_leaves
+from penstock.spark.job.partitions import fields_of, named_for_directories
+from penstock.spark.writes.refusals import refusals_told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,15 +13,21 @@ from penstock.formats.delta.rows.writing import check_features
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_calls import Looked, Part
 from penstock.lake.delta_partitions import check_inside, parts_of
-from penstock.spark.conditions import means_the_same
-from penstock.spark.evolving import partition_names, protocol_for, still_fits, with_columns, with_schema
-from penstock.spark.files import names_of
-from penstock.spark.fitting import fitted
-from penstock.spark.orders import Mode, Order
-from penstock.spark.replacing import replace_rows
-from penstock.spark.rewriting import check_changeable
-from penstock.spark.schemas import described, is_case_sensitive, schema_of
-from penstock.spark.tables import JobTable
+from penstock.spark.job.files import names_of
+from penstock.spark.job.tables import JobTable
+from penstock.spark.rewrites.rewriting import check_changeable
+from penstock.spark.scan.conditions import means_the_same
+from penstock.spark.writes.evolving import (
+    partition_names,
+    protocol_for,
+    still_fits,
+    with_columns,
+    with_schema,
+)
+from penstock.spark.writes.fitting import fitted
+from penstock.spark.writes.orders import Mode, Order
+from penstock.spark.writes.replacing import replace_rows
+from penstock.spark.writes.schemas import described, is_case_sensitive, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from penstock.formats.delta.protocol.actions import Action, Metadata
 from penstock.formats.delta.protocol.schema import parse_schema
 from penstock.lake.delta_calls import Looked
-from penstock.spark import rewriting
 from penstock.spark.changing import find
-from penstock.spark.choosing import analysing, check_deterministic, condition_of
-from penstock.spark.columns import quoted
-from penstock.spark.fitting import fitted
-from penstock.spark.refusals import refusal
-from penstock.spark.rewriting import DELETE, INSERT, KEEP
-from penstock.spark.tables import JobTable
+from penstock.spark.job.tables import JobTable
+from penstock.spark.rewrites import rewriting
+from penstock.spark.rewrites.choosing import analysing, check_deterministic, condition_of
+from penstock.spark.rewrites.rewriting import DELETE, INSERT, KEEP
+from penstock.spark.scan.columns import quoted
+from penstock.spark.writes.fitting import fitted
+from penstock.spark.writes.refusals import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

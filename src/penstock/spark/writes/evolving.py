@@ -23,7 +23,7 @@ from penstock.formats.delta.protocol.schema import (
     parse_schema,
     write_schema,
 )
-from penstock.spark.schemas import merged
+from penstock.spark.writes.schemas import merged
 
 
 def with_columns(metadata: Metadata, data: StructType, *, case_sensitive: bool) -> Metadata:

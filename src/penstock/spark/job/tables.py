@@ -28,8 +28,8 @@ from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, Part
 from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.model.keys import Key
-from penstock.spark.columns import spark_schema
-from penstock.spark.files import names_of, remove_files, write_files
+from penstock.spark.job.files import names_of, remove_files, write_files
+from penstock.spark.scan.columns import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

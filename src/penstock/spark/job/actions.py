@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.rows.stats import indexed_leaves
-from penstock.spark.footers import stats_of, told_leaves
-from penstock.spark.jobs import WrittenFile
-from penstock.spark.partitions import fields_of, values_of
+from penstock.spark.job.footers import stats_of, told_leaves
+from penstock.spark.job.jobs import WrittenFile
+from penstock.spark.job.partitions import fields_of, values_of
 
 
 def file_actions(files: Sequence[WrittenFile], metadata: Metadata) -> list[Add | Cdc]:

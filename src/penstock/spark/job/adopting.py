@@ -22,9 +22,9 @@ from weakref import WeakSet
 from penstock.errors import PenstockError, Unavailable
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.formats.delta.rows.arrow_types import pa, pq
-from penstock.spark import durable
 from penstock.spark.addresses import spark_address
-from penstock.spark.jobs import BOUND_MAX_BYTES, CHANGES, Column, Target, WrittenFile
+from penstock.spark.job import durable
+from penstock.spark.job.jobs import BOUND_MAX_BYTES, CHANGES, Column, Target, WrittenFile
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
 

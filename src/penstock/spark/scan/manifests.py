@@ -21,14 +21,14 @@ from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.rows.arrow_types import arrow_type, pa
 from penstock.model.clock import now_us
 from penstock.spark.addresses import spark_address
-from penstock.spark.columns import quoted
+from penstock.spark.scan.columns import quoted
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
-    from penstock.spark.scans import ScanFile
+    from penstock.spark.scan.scans import ScanFile
 
 FOLDER: Final = f"{SCRATCH}/reads"
 """Below the table's root. Cleaning up removes what is older than a day."""

@@ -16,7 +16,7 @@ from penstock.formats.delta.protocol.actions import Metadata, Values
 from penstock.formats.delta.protocol.partition_values import parse_value
 from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema
 from penstock.formats.delta.rows.writing import NULL_FOLDER, partition_text
-from penstock.spark.refusals import refusal
+from penstock.spark.writes.refusals import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -86,7 +86,7 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
     ``job`` is new for every run. Whatever Spark raises comes through; no list is given then.
     """
     if not jar.is_loaded(df.sparkSession):
-        from penstock.spark import adopting
+        from penstock.spark.job import adopting
 
         return adopting.run(df, target, job)
     columns = msgspec.json.encode(target.columns).decode()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add
-from penstock.spark import rewriting
-from penstock.spark.assigning import Path, Values, assigned, row
-from penstock.spark.choosing import (
+from penstock.spark.rewrites import rewriting
+from penstock.spark.rewrites.assigning import Path, Values, assigned, row
+from penstock.spark.rewrites.choosing import (
     Condition,
     analysing,
     check_deterministic,
@@ -23,14 +23,14 @@ from penstock.spark.choosing import (
     necessary,
     region,
 )
-from penstock.spark.columns import quoted, spark_schema
-from penstock.spark.rewriting import DELETE, INSERT, KEEP, Rewrite
-from penstock.spark.scans import FILE, ROW, rows
+from penstock.spark.rewrites.rewriting import DELETE, INSERT, KEEP, Rewrite
+from penstock.spark.scan.columns import quoted, spark_schema
+from penstock.spark.scan.scans import FILE, ROW, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.spark.tables import JobTable
+    from penstock.spark.job.tables import JobTable
 
 MATCHED: Final = "matched"
 NOT_MATCHED: Final = "not matched"

@@ -17,14 +17,14 @@ from penstock.lake.delta_answers import Ratified, TableMade
 from penstock.lake.delta_calls import CreateTable, TableCommit
 from penstock.lake.delta_outcomes import ratified
 from penstock.model.keys import Key
-from penstock.spark.durable import make_root
-from penstock.spark.evolving import partition_names
-from penstock.spark.files import names_of, remove_files, write_files
-from penstock.spark.fitting import fitted
-from penstock.spark.orders import Order
-from penstock.spark.replacing import only_where
-from penstock.spark.schemas import schema_of
-from penstock.spark.tables import Began
+from penstock.spark.job.durable import make_root
+from penstock.spark.job.files import names_of, remove_files, write_files
+from penstock.spark.job.tables import Began
+from penstock.spark.writes.evolving import partition_names
+from penstock.spark.writes.fitting import fitted
+from penstock.spark.writes.orders import Order
+from penstock.spark.writes.replacing import only_where
+from penstock.spark.writes.schemas import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

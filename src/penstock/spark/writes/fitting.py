@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.formats.delta.rows.arrow_types import DECIMAL
-from penstock.spark.columns import quoted, spark_schema
-from penstock.spark.refusals import refusal
-from penstock.spark.schemas import described, folded, is_case_sensitive, joined, refuse
+from penstock.spark.scan.columns import quoted, spark_schema
+from penstock.spark.writes.refusals import refusal
+from penstock.spark.writes.schemas import described, folded, is_case_sensitive, joined, refuse
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -20,14 +20,14 @@ from penstock.formats.delta.protocol.partition_conditions import partition_part
 from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.lake.delta_calls import Part
 from penstock.spark import jar
-from penstock.spark.columns import spark_schema
-from penstock.spark.conditions import means_the_same
-from penstock.spark.partitions import fields_of
+from penstock.spark.job.partitions import fields_of
+from penstock.spark.scan.columns import spark_schema
+from penstock.spark.scan.conditions import means_the_same
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.spark.tables import JobTable
+    from penstock.spark.job.tables import JobTable
 
 _WORDS: Final = re.compile(r"'[^']*'|`[^`]*`|\w+|[()]")
 _QUALIFIED: Final = re.compile(r"('[^']*'|`[^`]*`)|\btarget\s*\.", re.IGNORECASE)

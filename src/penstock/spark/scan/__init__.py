@@ -1,0 +1,1 @@
+"""The rows of given files of a table, as Spark reads them."""
