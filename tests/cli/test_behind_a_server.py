@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 import penstock
+from penstock.cli.commands import doctor
 from penstock.errors import Denied
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls
@@ -19,6 +20,11 @@ from tests.cli.conftest import Serving, Terminal, serving
 R = TypeVar("R")
 
 READS = (calls.GetChanges, calls.GetCommit, calls.ListCommits, calls.ListReferences, calls.Compare)
+
+
+def of_this_machine() -> dict[str, str]:
+    """What the doctor says of what is installed where it is asked, whichever lake it looks at."""
+    return {"Spark": doctor._spark().state, "Java": doctor._java().state}
 
 
 class Fading:
@@ -78,7 +84,8 @@ def test_everything_that_may_be_read_is_shown(team: Terminal) -> None:
     assert team("diff", "main", "dev/x").lines[0] == "main → dev/x   1 difference"
     assert team("diff", "dev/x~1", "dev/x").lines[0] == "dev/x~1 → dev/x   1 difference"
     assert team("tables", "--ref", "dev/x").lines[0].startswith("sales.orders")
-    assert [line.split()[0] for line in team("doctor").lines] == ["ok"] * 4
+    looks = {one["name"]: one["state"] for one in team.json("doctor")["checks"]}
+    assert looks == of_this_machine() | dict.fromkeys(["versions", "server", "clock", "default branch"], "ok")
 
 
 def test_conflicts_name_the_last_change_of_both_sides(team: Terminal) -> None:
@@ -103,7 +110,8 @@ def test_a_reader_of_one_branch_sees_that_one(server: Serving, monkeypatch: pyte
     refused = server.terminal("put", "a", "--type", "lance", "--branch", "dev/x", status=6)
     assert refused.err.splitlines()[1] == "  Ask who runs the server for a token that allows this."
     looks = {one["name"]: one["state"] for one in server.terminal.json("doctor")["checks"]}
-    assert looks == {"versions": "ok", "server": "ok", "clock": "ok", "default branch": "warning"}
+    seen = {"versions": "ok", "server": "ok", "clock": "ok", "default branch": "warning"}
+    assert looks == of_this_machine() | seen
 
 
 @pytest.mark.parametrize("how", [[], ["--json"]], ids=["for people", "for programs"])

@@ -81,6 +81,18 @@ def test_one_side_can_be_taken(side: str, version: str, said: str, forked: Termi
 
 
 @anywhere
+def test_a_merge_into_a_branch_that_was_empty_counts_every_commit(terminal: Terminal) -> None:
+    terminal("branch", "create", "nightly")
+    for name in ("a", "b", "c"):
+        terminal.put(name, f"{name}-1", "--branch", "nightly")
+    heading = "nightly → main   3 commits, 3 tables"
+    assert terminal("merge", "nightly", "--dry-run").lines[0] == heading
+    assert terminal("merge", "nightly").lines[0] == heading
+    terminal.put("a", "a-2", "--branch", "nightly")
+    assert terminal("merge", "nightly").lines[0] == "nightly → main   1 commit, 1 table"
+
+
+@anywhere
 @pytest.mark.parametrize(("default", "version"), [("force", "dev"), ("drop", "2")])
 def test_all_keys_can_be_settled_at_once(default: str, version: str, forked: Terminal) -> None:
     forked("merge", "dev", "--default", default)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.lake.lake import Lake
@@ -43,13 +44,44 @@ def test_jobs_write_apart_and_leave_nothing_but_their_files(
     job = uuid4()
     files = {one.is_change: one for one in jobs.run(rows, target, job)}
     assert {one.partition for one in files.values()} == {"p=a b"}
-    folder = f"_penstock/data/job={job.hex}"
-    assert files[True].name.startswith(f"{folder}/{jobs.CHANGES}=true/p=a b/part-")
-    assert files[False].name.startswith(f"{folder}/{jobs.CHANGES}=false/p=a b/part-")
+    assert files[True].name.startswith(f"_change_data/job={job.hex}/p=a b/part-")
+    assert files[False].name.startswith(f"_penstock/data/job={job.hex}/p=a b/part-")
     lying = {one for one in root.rglob("*") if one.is_file() and one.suffix != ".crc"}
     assert lying == {root / one.name for one in files.values()}
     jobs.run(rows, target, uuid4())
     assert len(list(root.rglob("*.parquet"))) == 4
+
+
+def test_the_feed_tells_the_very_rows_that_the_table_gets(
+    bare: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    place = lake.places.at(str(tmp_path / "table"))
+    target = jobs.Target(place=place, has_changes=True, subdirectory="_penstock/data")
+    rows = bare.sql(
+        f"select explode(array(true, false)) as {jobs.CHANGES}, id from "
+        "(select reflect('java.util.UUID', 'randomUUID') as id from range(20))"
+    )
+    files = jobs.run(rows, target, job := uuid4())
+    told = {one.name: pq.read_table(f"{place.url}/{one.name}")["id"].to_pylist() for one in files}
+    changes = f"_penstock/data/_change_data/job={job.hex}/"
+    assert all(one.is_change == one.name.startswith(changes) for one in files)
+    fed = [id_ for name, ids in told.items() if name.startswith(changes) for id_ in ids]
+    kept = [id_ for name, ids in told.items() if not name.startswith(changes) for id_ in ids]
+    assert len(set(fed)) == 20
+    assert sorted(fed) == sorted(kept)
+
+
+def test_a_job_whose_changes_cannot_be_written_leaves_nothing(
+    bare: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    root, job = tmp_path / "table", uuid4()
+    stray = root / "_change_data" / f"job={job.hex}" / "part-0.parquet"
+    stray.parent.mkdir(parents=True)
+    stray.touch()
+    rows = bare.sql(f"select id, id = 1 as {jobs.CHANGES} from range(2)")
+    with pytest.raises(Exception, match="PATH_ALREADY_EXISTS"):
+        jobs.run(rows, jobs.Target(place=lake.places.at(str(root)), has_changes=True), job)
+    assert [one for one in root.rglob("*.parquet") if "_penstock" in one.parts] == []
 
 
 def test_a_footer_that_is_larger_than_most_is_read_whole(

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import logging
+import logging.handlers
+from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.spark import settings
 from penstock.spark.jar import COMMIT_PROTOCOL, COMMIT_PROTOCOL_SETTING
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 JAR = Path("/lib/penstock-spark.jar")
 LOG = Path("/lib/with space/log4j2.properties")
 OPTIONS = "spark.driver.defaultJavaOptions"
 
 
-def test_a_spark_that_starts_is_given_the_jar_and_a_quiet_log() -> None:
+FLAGS = "spark.hadoop.fs.s3a.performance.flags"
+
+
+def test_a_spark_that_starts_is_given_the_jar_a_quiet_log_and_quick_storage() -> None:
     assert settings.of_start({}, JAR, LOG) == {
         "spark.jars": "/lib/penstock-spark.jar",
+        FLAGS: "create,mkdir",
         "spark.ui.showConsoleProgress": "false",
         OPTIONS: "-Dlog4j2.configurationFile=file:///lib/with%20space/log4j2.properties",
     }
@@ -28,6 +39,10 @@ def test_the_users_jars_and_options_come_first_and_stay() -> None:
     assert told["spark.jars"] == "/a.jar,s3a://b/b.jar,/lib/penstock-spark.jar"
     assert told[OPTIONS].startswith("-Xss4m -Dlog4j2")
     assert "spark.ui.showConsoleProgress" not in told
+
+
+def test_how_the_user_wants_storage_to_be_used_stays() -> None:
+    assert FLAGS not in settings.of_start({FLAGS: ""}, JAR, LOG)
 
 
 def test_telling_twice_is_telling_once() -> None:
@@ -92,3 +107,44 @@ def test_a_log_configured_on_the_machine_is_seen(tmp_path: Path) -> None:
 )
 def test_jars_of_the_command_line_are_seen(arguments: str, jars: list[str] | None) -> None:
     assert settings.jars_of_command_line({"PYSPARK_SUBMIT_ARGS": arguments}) == jars
+
+
+def test_errors_of_queries_are_raised_and_not_printed_as_well(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as f
+
+    for name in settings.ERROR_LOGS:
+        assert [type(one) for one in logging.getLogger(name).handlers] == [logging.NullHandler]
+    with pytest.raises(AnalysisException, match="nowhere"):
+        spark.sql("SELECT nowhere FROM range(1)")
+    with pytest.raises(AnalysisException, match="nowhere"):
+        spark.range(1).select(f.col("nowhere"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_log_that_the_user_wants_goes_on(spark: SparkSession) -> None:
+    from pyspark.errors import AnalysisException
+
+    log = logging.getLogger(settings.ERROR_LOGS[0])
+    wanted = logging.StreamHandler(told := StringIO())
+    log.addHandler(wanted)
+    try:
+        settings.keep_errors_off_the_terminal()
+        with pytest.raises(AnalysisException):
+            spark.sql("SELECT nowhere FROM range(1)")
+    finally:
+        log.removeHandler(wanted)
+    assert "UNRESOLVED_COLUMN" in told.getvalue()
+
+
+def test_a_log_that_was_there_before_loses_only_what_pyspark_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.logger import PySparkLogger
+
+    monkeypatch.setattr(settings, "ERROR_LOGS", ("a log of this test",))
+    log = PySparkLogger.getLogger("a log of this test")
+    assert [type(one) for one in log.handlers] == [logging.StreamHandler], "else nothing is tested here"
+    log.addHandler(kept := logging.handlers.BufferingHandler(1))
+    settings.keep_errors_off_the_terminal()
+    assert [type(one) for one in log.handlers] == [type(kept), logging.NullHandler]

@@ -74,6 +74,7 @@ def configure(builder: SparkSession.Builder, lake: Lake | str | os.PathLike[str]
     if address is None or address.startswith("local"):
         _prepare_environment()
     of_lake = _of_lake(_opened(lake))
+    settings.keep_errors_off_the_terminal()
     if address is not None:
         return builder.config(map={**settings.of_writes(told, has_classes=False), **of_lake})
     from pyspark.find_spark_home import _find_spark_home
@@ -124,6 +125,7 @@ def _of_lake(lake: Lake) -> dict[str, str]:
 
 def _join(running: SparkSession, lake: Lake, wanted: Mapping[str, str]) -> SparkSession:
     """A session of the Spark that runs, for a lake."""
+    settings.keep_errors_off_the_terminal()
     owner = running.conf.get(settings.LAKE_ID, None)
     spark = running if owner in (None, lake.id) else _beside(running, lake)
     late = [name for name, value in wanted.items() if not _set(spark, name, value)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -23,9 +24,17 @@ WRITES: Final = {
 }
 """How Parquet files are written. May be set at any time, by and over Spark Connect too."""
 
+STARTS: Final = {
+    "spark.ui.showConsoleProgress": "false",
+    # Else the connector for S3 asks before every file, by a listing, whether a folder has its name.
+    "spark.hadoop.fs.s3a.performance.flags": "create,mkdir",
+}
+"""What a Spark is started with. It has no effect on one that runs."""
+ERROR_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Where PySpark writes every error of a query before it raises it, as JSON with a trace of Java's."""
+
 JARS: Final = "spark.jars"
 _DRIVER_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-_PROGRESS: Final = "spark.ui.showConsoleProgress"
 _LOG_FILE: Final = "log4j2.configurationFile"
 
 
@@ -39,12 +48,12 @@ def of_writes(given: Mapping[str, str], has_classes: bool) -> dict[str, str]:
 
 
 def of_start(given: Mapping[str, str], jar: Path | None, log_file: Path | None) -> dict[str, str]:
-    """What only a Spark that is about to start can be told: its jars, and what it logs.
+    """What only a Spark that is about to start can be told: its jars, what it logs, how it uses storage.
 
     Jars and options of the user's stay, ours come beside them. The option for the log goes where
     administrators set theirs, so that one in ``spark.driver.extraJavaOptions`` takes its place.
     """
-    found = {} if _PROGRESS in given else {_PROGRESS: "false"}
+    found = {name: value for name, value in STARTS.items() if name not in given}
     theirs = [one for one in given.get(JARS, "").split(",") if one]
     # Spark does not start with two jars of one name; the user's copy may lie elsewhere.
     if jar is not None and all(Path(one).name != jar.name for one in theirs):
@@ -53,6 +62,24 @@ def of_start(given: Mapping[str, str], jar: Path | None, log_file: Path | None) 
     if log_file is not None and _LOG_FILE not in options:
         found[_DRIVER_OPTIONS] = f"{options} -D{_LOG_FILE}={log_file.as_uri()}".strip()
     return found
+
+
+def keep_errors_off_the_terminal() -> None:
+    """Let PySpark raise errors of queries without printing them as well. Handlers of the user's stay.
+
+    Done once in a process: whatever is set on these logs afterwards is the user's choice.
+    """
+    from pyspark.logger import PySparkLogger
+
+    for name in ERROR_LOGS:
+        # PySpark calls them in a way of its own, which the standard library's loggers do not take.
+        log = PySparkLogger.getLogger(name)
+        if any(type(one) is logging.NullHandler for one in log.handlers):
+            continue
+        for handler in [one for one in log.handlers if type(one) is logging.StreamHandler]:
+            log.removeHandler(handler)
+        # A log without any handler would be printed all the same.
+        log.addHandler(logging.NullHandler())
 
 
 def given_by_files(spark_home: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -14,6 +14,9 @@ from penstock.storage.buckets import Entry, Tag
 DATA_US, SCRATCH_US = 100, 200
 OLD_US, MIDDLE_US, YOUNG_US = 99, 150, 201
 
+UUID = "12345678-9abc-4def-8123-456789abcdef"
+JOB = f"job={'0a' * 16}"
+
 WRITTEN = [
     "part-00000-aa-c000.snappy.parquet",
     "day=2026-11-01/part-1.parquet",
@@ -27,7 +30,21 @@ WRITTEN = [
     "_penstock/data/_change_data/day=1/cdc-1.parquet",
     "_penstock/jobs/1/files.json",
     "_penstock/jobs/1/_temporary/0/task/part-1.parquet",
-    "deletion_vector_12345678-9abc-4def-8123-456789abcdef.bin",
+    f"deletion_vector_{UUID}.bin",
+    f"aB/part-00000-{UUID}-c000.zstd.parquet",
+    f"07/part-100000-{UUID}.c000.parquet",
+    f"aB/deletion_vector_{UUID}.bin",
+    f"_change_data/aB/cdc-00001-{UUID}.c000.parquet",
+    f"_change_data/aBcDe/cdc-00001-{UUID}.c000.parquet",
+    f"_penstock/data/aBcDe/part-00001-{UUID}.c000.parquet",
+    f"_penstock/data/_change_data/a/cdc-00001-{UUID}.c000.parquet",
+    f"_penstock/data/{JOB}/part-00000-{UUID}.c000.parquet",
+    f"_penstock/data/{JOB}/__is_cdc=true/day=1/part-00000-{UUID}.c000.parquet",
+    f"_penstock/data/{JOB}/_temporary/0/_temporary/attempt_1/day=1/part-00000-{UUID}.c000.parquet",
+    f"_penstock/data/{JOB}/_temporary/0/task_1/a\nb=1/x",
+    f"_change_data/{JOB}/day=1/part-00000-{UUID}.c000.parquet",
+    f"_change_data/{JOB}/_temporary/0/task_1/part-00000-{UUID}.c000.parquet",
+    f"_penstock/data/_change_data/{JOB}/_temporary/0/task_1/part-00000-{UUID}.c000.parquet",
 ]
 OF_OTHERS = [
     "notes.txt",
@@ -36,6 +53,16 @@ OF_OTHERS = [
     "part-1.parquet.bak",
     "part-1.csv",
     "backup/part-1.parquet",
+    "aB/part-1.parquet",
+    f"backup/part-00000-{UUID}-c000.snappy.parquet",
+    f"aB/cD/part-00000-{UUID}-c000.snappy.parquet",
+    f"a-/part-00000-{UUID}-c000.snappy.parquet",
+    f"aB/part-00000-{UUID}-c000.csv",
+    f"{JOB}/_temporary/0/x",
+    "_penstock/data/job=1/_temporary/0/x",
+    f"_penstock/data/{JOB}/notes.txt",
+    f"_penstock/{JOB}/_temporary/0/x",
+    f"_penstock/data/day=1/{JOB}/_temporary/0/x",
     "_backup/part-1.parquet",
     "day=1/_backup/part-1.parquet",
     "_penstock/notes.txt",
@@ -93,7 +120,9 @@ def test_a_staged_commit_goes_when_its_version_is_published() -> None:
     assert fates(entry(name, YOUNG_US), published=7) == {}
 
 
-@pytest.mark.parametrize("folder", ["", "day=1/", "_penstock/data/", "_penstock/jobs/1/"])
+@pytest.mark.parametrize(
+    "folder", ["", "day=1/", "_penstock/data/", "_penstock/jobs/1/", f"_change_data/{JOB}/_temporary/0/"]
+)
 def test_a_checksum_goes_with_its_file_or_after_it(folder: str) -> None:
     name, own = f"{folder}part-1.parquet", f"{folder}.part-1.parquet.crc"
     assert fates(entry(name), entry(own)) == {name: Fate.DATA, own: Fate.DATA}

@@ -17,6 +17,7 @@ from penstock.cli.rendering.times import counted
 from penstock.cli.via import commit_of, if_readable, pinned, reference_in
 from penstock.errors import Denied
 from penstock.lake.lake import Lake
+from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode, MergeResult
 
@@ -60,6 +61,15 @@ def _taken(takes: Sequence[str], source: str, target: str) -> dict[str | Key, An
             )
         chosen[Key.parse(key)] = MergeMode.FORCE if side == source else MergeMode.DROP
     return chosen
+
+
+def _head_before(lake: Lake, target: str, result: MergeResult) -> str:
+    """Where the target was before a merge."""
+    if not result.applied:
+        return result.head
+    parents = commit_of(lake, result.head, target).parents
+    # A branch that was empty has no commit that could be the first parent; the source is the only one.
+    return parents[0] if len(parents) > 1 else EMPTY_COMMIT_ID
 
 
 def _nothing_to_do(screen: Screen, text: str) -> str:
@@ -123,8 +133,8 @@ def merge(
         )
 
     def count(result: MergeResult) -> int:
-        before = commit_of(lake, result.head, target).parents[0] if result.applied else result.head
         assert result.source is not None
+        before = _head_before(lake, target, result)
         return lake.compare(pinned(result.source, reference_in(source)), pinned(before, target)).ahead
 
     def done(screen: Screen, result: MergeResult) -> str:

@@ -1,10 +1,11 @@
 """Jobs without Penstock's jar, and over Spark Connect: Spark's own committer writes, then the files are
 adopted.
 
-A job writes into a folder of its own, which no other job uses. Spark's committer, in its first version, moves
-the files of an attempt there only when the whole job is done; so what lies there then is what the job wrote,
-and no attempt that comes too late can add to it. The files stay where they are. This costs a rename of every
-file, which is a copy in a bucket, and a look at each footer from here.
+A job writes into a folder of its own, which no other job uses, and what it tells the change data feed into
+another. Spark's committer, in its first version, moves the files of an attempt there only when the whole job
+is done; so what lies there then is what the job wrote, and no attempt that comes too late can add to it. The
+files stay where they are. This costs a rename of every file, which is a copy in a bucket, and a look at each
+footer from here; and where there is a feed, a copy of the rows on the executors.
 """
 
 from __future__ import annotations
@@ -53,20 +54,42 @@ _LOG: Final = logging.getLogger("penstock.spark")
 
 def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
     """As ``jobs.run``. ``Unavailable`` if the files do not hold as many rows as Spark says it wrote."""
-    from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     _tell(df.sparkSession)
-    folder = f"{BRANCH_DATA}job={job.hex}"
-    by = ((CHANGES,) if target.has_changes else ()) + target.partition_by
+    data = f"{BRANCH_DATA}job={job.hex}"
+    if not target.has_changes:
+        return _written(df, target, data)
+    # Two writes from one set of rows: computed twice, a row could differ from what the feed says of it. Rows
+    # that are lost together with an executor fail the job, for they cannot be computed again.
+    rows = df.localCheckpoint()
+    below = f"{target.subdirectory}/" if target.subdirectory else ""
+    is_change = f.coalesce(f.col(CHANGES), f.lit(False))
+    files = _written(rows.where(~is_change).drop(CHANGES), target, data)
+    try:
+        changes = _written(
+            rows.where(is_change).drop(CHANGES), target, f"{below}_change_data/job={job.hex}", is_change=True
+        )
+    except BaseException:
+        _remove(target.place, data)
+        raise
+    return files + changes
+
+
+def _written(df: DataFrame, target: Target, folder: str, *, is_change: bool = False) -> list[WrittenFile]:
+    """Write rows into a folder that nobody else uses. If that fails, nothing is left of it, as far as
+    possible."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
     counted = Observation()
     observed = df.observe(counted, f.count(f.lit(1)).alias("rows"))
     writer = observed.write.mode("error").options(**target.options, **COMMITTER)
-    if by:
-        writer = writer.partitionBy(*by)
+    if target.partition_by:
+        writer = writer.partitionBy(*target.partition_by)
     try:
         writer.parquet(f"{spark_address(target.place.url)}/{folder}")
-        files = _adopted(target.place, folder, target)
+        files = _adopted(target.place, folder, target, is_change=is_change)
         _check_rows(files, counted.get["rows"], target.place)
     except BaseException:
         _remove(target.place, folder)
@@ -81,12 +104,12 @@ def _tell(spark: SparkSession) -> None:
         _LOG.warning(_SAYS)
 
 
-def _adopted(place: Place, folder: str, target: Target) -> list[WrittenFile]:
+def _adopted(place: Place, folder: str, target: Target, *, is_change: bool = False) -> list[WrittenFile]:
     """What a finished job has left in its folder."""
     entries = [one for one in place.entries(folder) if _is_data(one.key.removeprefix(f"{folder}/"))]
     durable.keep(place, (one.key for one in entries))
     with ThreadPoolExecutor(READERS) as threads:
-        return list(threads.map(lambda one: _file(place, folder, one, target), entries))
+        return list(threads.map(lambda one: _file(place, folder, one, target, is_change), entries))
 
 
 def _is_data(name: str) -> bool:
@@ -95,14 +118,12 @@ def _is_data(name: str) -> bool:
     return first != "_temporary" and last.endswith(".parquet") and not last.startswith((".", "_"))
 
 
-def _file(place: Place, folder: str, entry: Entry, target: Target) -> WrittenFile:
-    partition = entry.key.removeprefix(f"{folder}/").rpartition("/")[0]
-    change, _, below = partition.partition("/") if target.has_changes else ("", "", partition)
+def _file(place: Place, folder: str, entry: Entry, target: Target, is_change: bool) -> WrittenFile:
     footer = pq.read_metadata(pa.BufferReader(_tail(place, entry)))
     return WrittenFile(
         name=entry.key,
-        partition=below,
-        is_change=change == f"{CHANGES}=true",
+        partition=entry.key.removeprefix(f"{folder}/").rpartition("/")[0],
+        is_change=is_change,
         size=entry.size,
         modified_ms=entry.modified_us // 1000,
         rows=footer.num_rows,

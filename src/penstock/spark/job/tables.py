@@ -183,7 +183,9 @@ class JobTable:
                 CommitTables(
                     tables=(wanted,),
                     branch=self.branch,
-                    said=said,
+                    said=said
+                    if said.message
+                    else msgspec.structs.replace(said, message=self._deed(operation)),
                     idempotency_key=idempotency_key if idempotency_key is not None else str(self.job),
                     who=self.lake.author,
                 )
@@ -192,3 +194,10 @@ class JobTable:
             if not keep_files:
                 self.forget(names_of(actions))
             raise
+
+    def _deed(self, operation: str) -> str:
+        """What the lake's history says of a commit that nobody said anything of."""
+        return f"{_WORDS.get(operation, 'write')} {self.key}"
+
+
+_WORDS: Final = {"DELETE": "delete from", "UPDATE": "update", "MERGE": "merge into"}

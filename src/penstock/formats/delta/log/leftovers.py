@@ -27,10 +27,23 @@ JOBS: Final = f"{FOLDER}jobs/"
 READS: Final = f"{FOLDER}reads/"
 """What readers make for themselves."""
 
+_UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_CHANGES: Final = "_change_data/"
 _WRITTEN: Final = re.compile(
-    rf"(?:{BRANCH_DATA})?(?:_change_data/)?(?:[^/=]+=[^/]*/)*"
+    rf"(?:{BRANCH_DATA})?(?:{_CHANGES})?(?:[^/=]+=[^/]*/)*"
     r"(?:(?:part|cdc)-[^/]+\.parquet|deletion_vector_[^/]+\.bin)"
 )
+# A folder of letters at the root may be anybody's: only the usual length is taken there, and only names that
+# writers give in full. Where nobody but writers puts anything, a prefix may have any length.
+_PREFIXED: Final = re.compile(
+    rf"(?:[A-Za-z0-9]{{2}}|{BRANCH_DATA}[A-Za-z0-9]+|(?:{BRANCH_DATA})?{_CHANGES}[A-Za-z0-9]+)/"
+    rf"(?:(?:part|cdc)-[0-9]{{5,}}-{_UUID}[^/]*\.parquet|deletion_vector_{_UUID}\.bin)"
+)
+"""A random prefix stands in for the folders of a partition."""
+_ATTEMPT: Final = re.compile(
+    rf"(?:{BRANCH_DATA}|(?:{BRANCH_DATA})?{_CHANGES})job=[0-9a-f]{{32}}/_temporary/.+", re.DOTALL
+)
+"""What attempts leave in the folder of a job that Spark's own committer looks after."""
 _SUM: Final = re.compile(r"(?P<folder>(?:.*/)?)\.(?P<name>[^/]+)\.crc", re.DOTALL)
 """The checksum that Hadoop keeps beside a file on a disk."""
 
@@ -118,4 +131,4 @@ def _fate(entry: Entry, needs: Needs) -> Fate | None:
 
 def _is_data(name: str) -> bool:
     """Whether writers of tables call data files so, or keep such things where this one is."""
-    return name.startswith(JOBS) or _WRITTEN.fullmatch(name) is not None
+    return name.startswith(JOBS) or any(one.fullmatch(name) for one in (_WRITTEN, _PREFIXED, _ATTEMPT))
