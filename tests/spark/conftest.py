@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import penstock
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
+from penstock.spark.jar import is_in
 from penstock.spark.java import find_java
 from penstock.spark.sessions import session
 
@@ -54,6 +55,18 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 @pytest.fixture
-def spark(started_spark: SparkSession, lake: Lake) -> SparkSession:
+def spark(started_spark: SparkSession, lake: Lake) -> Iterator[SparkSession]:
     """A session of the test's own, which works with its lake."""
-    return session(lake)
+    jvm: Any = started_spark._jvm
+    thread = jvm.java.lang.Thread.currentThread()
+    loader = thread.getContextClassLoader()
+    yield session(lake)
+    thread.setContextClassLoader(loader)
+
+
+def hide_classes(spark: SparkSession) -> None:
+    """Let this thread find no classes in the session's JVM but those that Spark itself comes with."""
+    jvm: Any = spark._jvm
+    if is_in(jvm):
+        thread = jvm.java.lang.Thread.currentThread()
+        thread.setContextClassLoader(thread.getContextClassLoader().getParent())

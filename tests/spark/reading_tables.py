@@ -21,9 +21,10 @@ from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key
-from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, is_loaded
+from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, has_classes, is_loaded
 from tests.formats.delta.logs import add, protocol
 from tests.formats.delta.rows import metadata_for
+from tests.spark.conftest import hide_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,10 +34,14 @@ SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommi
 
 
 def using(spark: SparkSession, engine: str) -> SparkSession:
-    """The session as it reads with the jar, or as one reads that has none."""
+    """The session as it reads and writes with the jar, or as one does that has none.
+
+    The classes are hidden from this thread; the fixture ``spark`` shows them again.
+    """
     if engine == "fallback":
         spark.conf.set(COMMIT_PROTOCOL_SETTING, SPARKS_OWN)
-    assert is_loaded(spark) == (engine == "jar")
+        hide_classes(spark)
+    assert has_classes(spark) == is_loaded(spark) == (engine == "jar")
     return spark
 
 

@@ -7,14 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.formats.delta.protocol.schema import Field, StructType
-from penstock.spark.rewrites.choosing import condition_of, necessary
+from penstock.formats.delta.protocol.schema import Field, StructType, Type
+from penstock.spark.rewrites.choosing import condition_of, necessary, necessary_of_target
 from penstock.spark.scan.columns import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-COLUMNS = {"k": "long", "p": "string", "d": "date", "t": "timestamp", "x": "float", "odd name": "string"}
+K = StructType((Field(name="k", type="long", nullable=True),))
+COLUMNS: dict[str, Type] = {
+    "k": "long",
+    "p": "string",
+    "d": "date",
+    "t": "timestamp",
+    "x": "float",
+    "odd name": "string",
+    # Called as the sides of a merge are, or with parts that are.
+    "target": K,
+    "s": StructType((Field(name="target", type=K, nullable=True),)),
+}
 SCHEMA = StructType(tuple(Field(name=name, type=kind, nullable=True) for name, kind in COLUMNS.items()))
 
 
@@ -25,7 +36,7 @@ def df(started_spark: SparkSession) -> DataFrame:
 
 
 def told(df: DataFrame, where: str | Column) -> str | None:
-    return necessary(df, condition_of(where), SCHEMA)
+    return necessary_of_target(df, condition_of(where), SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +57,9 @@ def told(df: DataFrame, where: str | Column) -> str | None:
         ("k = 1 -- and so on", None),
         ("source.p = 'a' and k > 1", "(k > 1)"),
         ("target.p = 'target.k and source.id'", "(p = 'target.k and source.id')"),
+        ("`Target` . `k` = 1", "(`k` = 1)"),
+        ("target.target.k = 1 and s.target.k = 2", "(target.k = 1) and (s.target.k = 2)"),
+        ("target.source.k = 1 and `source`.id = 2", None),
     ],
 )
 def test_parts_that_mean_the_same_to_both_are_kept_and_the_others_passed_over(
@@ -61,6 +75,32 @@ def test_a_column_tells_as_much_as_a_text(df: DataFrame) -> None:
     assert told(df, both) == "(k = 1) and (d >= DATE '2026-11-01') and (p IN ('a', 'b'))"
     assert told(df, (f.col("k") == f.col("id")) & f.col("odd name").isNull()) == "(`odd name` IS NULL)"
     assert told(df, f.col("target.p") == "it's") is None
+
+
+def test_a_column_of_the_sources_frame_is_not_taken_for_one_of_the_table(started_spark: SparkSession) -> None:
+    for source in (
+        started_spark.createDataFrame([], "k long"),
+        started_spark.createDataFrame([], "k long").alias("target"),
+    ):
+        target = started_spark.createDataFrame([], "k long").alias("target")
+        pairs = target.crossJoin(source.alias("source"))
+        assert necessary_of_target(pairs, condition_of(source["k"] == 1), K) is None
+        assert necessary_of_target(pairs, condition_of(target["k"] == 1), K) == "(k = 1)"
+
+
+@pytest.mark.parametrize("of", ["target", "source"])
+def test_without_a_merge_target_and_source_are_columns_as_any(started_spark: SparkSession, of: str) -> None:
+    schema = StructType((*SCHEMA.fields[:1], Field(name=of, type=K, nullable=True)))
+    rows = started_spark.createDataFrame([], spark_schema(schema))
+    assert necessary(rows, condition_of(f"{of}.k = 1"), schema) == f"({of}.k = 1)"
+    assert necessary(rows, condition_of(rows[f"{of}.k"] == 1), schema) == f"({of}.`k` = 1)"
+
+
+def test_names_that_differ_by_case_alone_are_not_taken_for_the_tables(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    target = spark.createDataFrame([], "k long").alias("target")
+    pairs = target.crossJoin(spark.createDataFrame([], "K long").alias("source"))
+    assert necessary_of_target(pairs, condition_of("K = 1"), K) is None
 
 
 @pytest.mark.parametrize(("zone", "wanted"), [("UTC", "(t < '2026-01-01')"), ("Asia/Tokyo", None)])

@@ -13,12 +13,16 @@ from deltalake import DeltaTable
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Cdc, parse_commit
+from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.changing import delete
-from tests.formats.delta.rows import inline_vector, vector_data
-from tests.spark.reading_tables import ENGINES, adopted, using, with_vectors, written
+from penstock.spark.writing import write
+from tests.formats.delta.logs import protocol
+from tests.formats.delta.rows import inline_vector, metadata_for, vector_data
+from tests.spark.reading_tables import ENGINES, adopted, put_file, using, with_vectors, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -221,3 +225,37 @@ def test_a_deletion_that_was_done_under_its_key_is_not_done_again(
     assert again is not None
     assert again.version == first.version
     assert ids(table) == left()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_struct_column_may_be_called_target_or_source(spark: SparkSession, lake: Lake, engine: str) -> None:
+    """What the statistics say of the column beside it leaves out no file."""
+    rows = [
+        {"x": 5, "target": {"x": 1}, "source": {"x": 2}},
+        {"x": 5, "target": {"x": 2}, "source": {"x": 1}},
+    ]
+    table = lake.create_table("t", data=pa.Table.from_pylist(rows))
+    assert delete(using(spark, engine), "t", "target.x = 1") is not None
+    assert table.to_arrow()["target"].to_pylist() == [{"x": 2}]
+    assert delete(spark, "t", "source.x = 1") is not None
+    assert table.to_arrow().num_rows == 0
+
+
+def test_a_partition_value_of_another_type_is_told_as_a_fault_of_the_log(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    metadata = metadata_for(schema_of(SCHEMA), ["day"])
+    file = put_file(tmp_path / "t", "a.parquet", pa.table({"id": [1]}), partition_values={"day": "soon"})
+    adopted(lake, tmp_path / "t", [[protocol("appendOnly", "invariants"), metadata, file]])
+    with pytest.raises(InvalidLog, match="none of their types: 'soon'"):
+        delete(spark, "t", "day = '2026-11-01'")
+
+
+def test_rows_are_looked_for_only_by_columns_that_the_table_has(spark: SparkSession, lake: Lake) -> None:
+    """As where rows are to be replaced by a condition on a column that the same write adds."""
+    table = lake.create_table("t", data=pa.table({"id": [1]}))
+    added = spark.sql("select 2L as id, 1 as added")
+    with pytest.raises(InvalidRequest, match="Spark cannot make sense of it") as refused:
+        write(added, "t", mode="overwrite", replace_where="added = 1 and id > 0", merge_schema=True)
+    assert "\n" not in refused.value.message
+    assert (table.version, len(list(Path(table.location).rglob("*.parquet")))) == (0, 1)

@@ -267,3 +267,16 @@ def test_changes_at_the_same_time_add_up_to_one_after_the_other(
     assert {key: after[key] for key in range(1, 5)} == wanted
     assert len(after) == 4 + writers
     assert table.version == 4 + writers * rounds + writers
+
+
+def test_a_job_reads_the_commit_that_it_began_at_even_if_its_branch_is_set_to_another(lake: Lake) -> None:
+    """Both have a version of the same number, and not the same rows."""
+    lake.create_table("t", data=pa.table({"v": [0]}))
+    lake.branch("side").create()
+    side = lake.table("t", "side")
+    side.append(pa.table({"v": [1]}))
+    job = JobTable(lake, "t", "side")
+    lake.branch("side").assign(lake.at("main").id)
+    side.append(pa.table({"v": [2]}))
+    assert job.version == side.version == 1
+    assert sorted(job.snapshot.to_arrow()["v"].to_pylist()) == [0, 1]

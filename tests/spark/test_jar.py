@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from penstock.spark import jar as package
+from penstock.spark.jar import Lack
 
 ROOT = Path(__file__).parents[2]
 NEEDED = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "jvm", "src")
@@ -56,8 +58,8 @@ def build(project: Path, target: str = "wheel", **environment: str) -> tuple[Pat
 WITHOUT_JAVAC = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
 
 
-def installed_jar(wheel: Path, place: Path) -> str:
-    """What `jar.path()` is where nothing but the wheel is installed."""
+def installed(wheel: Path, place: Path, question: str = "jar.path()") -> str:
+    """What Penstock answers about its jar where nothing but the wheel is installed."""
     uv = Path(sys.executable).with_name("uv")
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, place], check=True, timeout=60)
     python = place / "bin" / "python"
@@ -67,7 +69,7 @@ def installed_jar(wheel: Path, place: Path) -> str:
         timeout=60,
     )
     told = subprocess.run(
-        [python, "-c", "from penstock.spark import jar; print(jar.path())"],
+        [python, "-c", f"from penstock.spark import jar; print({question})"],
         cwd=place,
         capture_output=True,
         text=True,
@@ -80,9 +82,11 @@ def installed_jar(wheel: Path, place: Path) -> str:
 def test_without_a_compiler_the_package_installs_all_the_same(project: Path, tmp_path: Path) -> None:
     wheel, said = build(project, **WITHOUT_JAVAC)
     assert [line for line in said.splitlines() if "jar" in line] == [
-        "penstock: built without its jar for Spark: no javac 17 or newer (JAVA_HOME, PATH)"
+        "penstock: built without its jar for Spark: no javac 17 or newer in JAVA_HOME or on the PATH"
     ]
-    assert installed_jar(wheel, tmp_path / "venv") == "None"
+    assert installed(wheel, tmp_path / "venv", "(jar.path(), jar.lack_of_package().reason)") == str(
+        (None, "no javac 17 or newer in JAVA_HOME or on the PATH")
+    )
 
 
 @needs_javac
@@ -99,9 +103,9 @@ def test_the_jar_is_in_a_wheel_and_in_what_is_built_from_a_source_distribution(
     (unpacked,) = (tmp_path / "unpacked").iterdir()
     wheel, said = build(unpacked, **WITHOUT_JAVAC)
     assert "without its jar" not in said
-    installed = Path(installed_jar(wheel, tmp_path / "venv"))
-    assert installed.read_bytes() == made
-    with zipfile.ZipFile(installed) as jar:
+    place = Path(installed(wheel, tmp_path / "venv"))
+    assert place.read_bytes() == made
+    with zipfile.ZipFile(place) as jar:
         assert "io/penstock/spark/CommitProtocol.class" in jar.namelist()
 
 
@@ -158,7 +162,71 @@ def test_a_jar_of_other_sources_goes_as_soon_as_there_is_no_way_to_make_it_anew(
     assert workshop.jar.read_bytes() == first
     monkeypatch.setenv("PENSTOCK_WITHOUT_JAR", "1")
     assert workshop.refresh() is None
-    assert workshop.said == ["penstock: built without its jar for Spark: PENSTOCK_WITHOUT_JAR is set"]
+    assert workshop.said == ["penstock: built without its jar for Spark: PENSTOCK_WITHOUT_JAR was set"]
+
+
+@needs_javac
+def test_the_reason_for_no_jar_is_noted_until_there_is_one(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "_PLACE", workshop.jar.parent)
+    assert "nothing was noted" in package.lack_of_package().reason
+    workshop.write("int one;")
+    monkeypatch.setenv("PENSTOCK_WITHOUT_JAR", "1")
+    assert workshop.refresh() is None
+    assert package.lack_of_package() == Lack(
+        "PENSTOCK_WITHOUT_JAR was set", "install Penstock again without that variable"
+    )
+    monkeypatch.delenv("PENSTOCK_WITHOUT_JAR")
+    assert workshop.refresh() is not None
+    assert list(workshop.jar.parent.iterdir()) == [workshop.jar]
+
+
+@pytest.fixture
+def bare(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project, seen from an environment that has the build tools and nothing else."""
+    for name in ("SPARK_HOME", "VIRTUAL_ENV", "PENSTOCK_WITHOUT_JAR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(hatch_build, "find_spec", lambda _: None)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "base"))
+    return project
+
+
+def wanted_by(project: Path) -> list[str]:
+    hook = hatch_build.JarHook(str(project), {}, None, None, "", "wheel")  # type: ignore[arg-type]
+    return hook.dependencies()
+
+
+@needs_javac
+def test_spark_is_fetched_for_a_build_that_lacks_nothing_else(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wanted_by(bare) == ["pyspark>=4.1,<5"]
+    with monkeypatch.context() as changed:
+        changed.setenv("PENSTOCK_WITHOUT_JAR", "1")
+        assert wanted_by(bare) == []
+    with monkeypatch.context() as changed:
+        for name, value in WITHOUT_JAVAC.items():
+            changed.setenv(name, value)
+        assert wanted_by(bare) == []
+    jar = bare / hatch_build.JAR
+    jar.parent.mkdir()
+    hatch_build.write_jar(jar, tmp_path / "no classes", hatch_build.digest(bare / hatch_build.SOURCES))
+    assert wanted_by(bare) == []
+
+
+@pytest.mark.parametrize("place", ["environment", "base"])
+def test_the_spark_of_the_environment_built_for_is_found_from_an_isolated_build(
+    place: str, bare: Path, tmp_path: Path
+) -> None:
+    assert hatch_build.find_spark() is None
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    spark = tmp_path / place / "lib" / version / "site-packages" / "pyspark" / "jars"
+    spark.mkdir(parents=True)
+    (spark / "spark-sql_2.13-4.1.0.jar").touch()
+    assert hatch_build.find_spark() == spark
+    assert wanted_by(bare) == []
 
 
 @pytest.mark.parametrize(

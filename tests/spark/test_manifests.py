@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -13,10 +14,11 @@ from msgspec.structs import replace
 
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
+from penstock.spark.jar import COMMIT_PROTOCOL_SETTING
 from penstock.spark.reading import read
 from penstock.spark.scan import manifests
 from tests.formats.delta.logs import add
-from tests.spark.reading_tables import put_file, shown, using
+from tests.spark.reading_tables import SPARKS_OWN, put_file, shown, using
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +63,42 @@ def test_a_manifest_that_cleaning_up_may_take_away_is_written_again(
     assert shown(read(spark, "t")) == [(1,)]
     assert manifest.read_bytes() == content
     assert manifest.stat().st_mtime > 1
+
+
+def test_a_manifest_that_is_gone_is_an_error_and_not_a_table_without_rows(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """As Spark Connect meets it, which analyses a plan again whenever it is used."""
+    from pyspark.errors import AnalysisException
+
+    table = lake.create_table("t", data=ids(1))
+    schema = read(using(spark, "fallback"), "t").schema
+    (manifest,) = manifests_of(table)
+    folder = manifest.parent.parent
+    assert shown(manifests._listed(spark, f"file://{folder}", schema, {})) == [(1,)]
+    manifest.unlink()
+    for left in (manifest.parent, folder, folder.parent):
+        assert left.is_dir()
+        with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
+            manifests._listed(spark, f"file://{folder}", schema, {})
+        shutil.rmtree(left)
+
+
+def test_a_manifest_costs_nothing_but_the_files_that_it_names(spark: SparkSession, lake: Lake) -> None:
+    lake.create_table("t", data=ids(1))
+    rows: Any = read(using(spark, "fallback"), "t")
+    plan = rows._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("FileScan") == 1
+    assert "Join" not in plan
+
+
+def test_a_session_with_the_jar_and_another_commit_protocol_reads_without_a_manifest(
+    spark: SparkSession, lake: Lake
+) -> None:
+    table = lake.create_table("t", data=ids(1))
+    spark.conf.set(COMMIT_PROTOCOL_SETTING, SPARKS_OWN)
+    assert shown(read(spark, "t")) == [(1,)]
+    assert manifests_of(table) == []
 
 
 NAMES = [

@@ -206,6 +206,8 @@ def test_no_condition_loses_rows_by_leaving_out_files(
         ("text = 'a\\\\b'", False),
         ("text = 'it''s'", False),
         ("id % 2 = 0", False),
+        ("id in (1, '02')", False),
+        ("text in ('1') and id in (1, 2) and day in ('2026-01-02')", True),
         ("nothing = 1", False),
     ],
 )
@@ -236,3 +238,11 @@ def test_the_lake_may_be_another_than_the_session_s(spark: SparkSession, lake: L
         assert read(spark, "t", lake=other).count() == 3
         with pytest.raises(KeyNotFound):
             read(spark, "t")
+
+
+@pytest.mark.parametrize("where", ["id >", "nothing = 1", "id", "sum(id) > 1"])
+def test_what_is_no_condition_is_told_in_a_word(spark: SparkSession, lake: Lake, where: str) -> None:
+    lake.create_table("t", data=pa.table({"id": [1]}))
+    with pytest.raises(InvalidRequest, match="Spark cannot make sense of it") as refused:
+        read(spark, "t", where=where)
+    assert "\n" not in refused.value.message

@@ -16,7 +16,7 @@ from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
 from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
-from penstock.spark.scan import scans
+from penstock.spark.scan import deletions, scans
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.rows import as_rows, inline_vector, metadata_for, vector_data
 from tests.spark.reading_tables import (
@@ -138,6 +138,51 @@ def test_files_without_deletion_vectors_lose_nothing_by_those_with(
     plan = planned(whole(spark, lake).where("id > 2"))
     assert plan.count("FileScan") == plan.count("GreaterThan(id,2)") == 2
     assert plan.count("BroadcastHashJoin") == 1
+
+
+def vectored(lake: Lake, root: Path, gone: list[set[int]]) -> None:
+    """A table of files of 200 rows each, of which some are deleted."""
+    begin = with_vectors(pa.table({"id": range(1)}))
+    files = []
+    for number, rows in enumerate(gone):
+        file = written(lake, root, begin[1], pa.table({"id": range(number * 200, number * 200 + 200)}))
+        vector = inline_vector(vector_data(rows), len(rows)) if rows else None
+        files.append(replace(file, deletion_vector=vector))
+    adopted(lake, root, [[*begin, *files]])
+
+
+def test_vectors_are_read_several_at_once_and_stay_with_their_files(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletions, "READ_AHEAD", 2)
+    gone = [{0, 63, 64, 199}, set(), set(range(200)), {127}, {128, 191}]
+    vectored(lake, tmp_path / "t", gone)
+    found = sorted(whole(spark, lake).toArrow()["id"].to_pylist())
+    assert found == [
+        number * 200 + row for number in range(5) for row in range(200) if row not in gone[number]
+    ]
+
+
+def test_many_deleted_rows_are_not_sent_to_every_executor(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletions, "BROADCAST_MAX_ROWS", 3)
+    vectored(lake, tmp_path / "t", [{1, 2}, {3, 4}])
+    rows = whole(spark, lake)
+    assert ("SortMergeJoin" in planned(rows), "BroadcastHashJoin" in planned(rows)) == (True, False)
+    assert rows.count() == 396
+
+
+def test_more_deleted_rows_than_can_be_held_are_refused_with_a_way_out(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletions, "WORDS_MAX", 2)
+    vectored(lake, tmp_path / "t", [{1, 2, 70}, {0}])
+    with pytest.raises(InvalidRequest, match="name too many rows") as refused:
+        whole(spark, lake)
+    assert "'where'" in refused.value.message
+    snapshot = lake.table("t").snapshot()
+    assert scans.rows(spark, snapshot, snapshot.files("id < 200")).count() == 197
 
 
 @pytest.mark.parametrize("engine", ENGINES)

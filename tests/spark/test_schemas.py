@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type, write_schema
 from penstock.lake.lake import Lake
 from penstock.spark import write
 from penstock.spark.writes.fitting import fitted
-from penstock.spark.writes.schemas import described, merged, schema_of
+from penstock.spark.writes.schemas import check_names, described, merged, schema_of
 from tests.spark.writing_cases import files_below, seen
 
 if TYPE_CHECKING:
@@ -86,7 +87,49 @@ def test_merging_adds_what_is_new_at_every_depth() -> None:
         field("s", StructType((field("a", "integer", False), field("b", "string")))),
         field("tags", ArrayType(element_type="string", contains_null=True)),
     ))  # fmt: skip
-    assert [one.name for one in merged(table, data, case_sensitive=True).fields] == ["id", "s", "S", "tags"]
+
+
+def test_a_new_column_that_differs_from_an_old_one_in_case_alone_is_refused_whatever_the_session_minds() -> (
+    None
+):
+    inside = StructType((field("a", "integer"),))
+    table = StructType((field("id", "long"), field("s", inside)))
+    with pytest.raises(InvalidRequest, match="'ID' would be new, and differs from 'id' in case alone"):
+        merged(table, StructType((field("ID", "long"),)), case_sensitive=True)
+    deep = StructType((field("s", StructType((field("A", "integer"),))),))
+    with pytest.raises(InvalidRequest, match=r"'s\.A' would be new"):
+        merged(table, deep, case_sensitive=True)
+    assert merged(table, StructType((field("id", "long"),)), case_sensitive=True) == table
+
+
+def metadata(*names: str, **properties: str) -> Metadata:
+    schema = write_schema(StructType(tuple(field(name, "long") for name in names)))
+    return Metadata(id="x", schema_string=schema, partition_columns=(), configuration=properties)
+
+
+@pytest.mark.parametrize("name", ["__is_cdc", "__IS_CDC", "__penstock_file", "__penstock_row"])
+def test_names_that_jobs_use_themselves_are_no_columns_of_a_table(name: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"cannot be called '{name}'"):
+        check_names(metadata("id", name))
+
+
+@pytest.mark.parametrize("name", ["_change_type", "_commit_version", "_Commit_Timestamp"])
+def test_names_of_the_change_data_feed_are_free_where_there_is_none(name: str) -> None:
+    check_names(metadata("id", name))
+    with pytest.raises(InvalidRequest, match=f"'{name}' in a table that has a change data feed"):
+        check_names(metadata("id", name, **{"delta.enableChangeDataFeed": "true"}))
+
+
+def test_such_names_are_refused_before_a_job_runs(spark: SparkSession, lake: Lake) -> None:
+    broken = ["cast(raise_error('a job runs') as long) as id", "true as __is_cdc"]
+    with pytest.raises(InvalidRequest, match="cannot be called '__is_cdc'"):
+        write(spark.range(1).selectExpr(*broken), "demo.new", partition_by="__is_cdc")
+    properties = {"delta.enableChangeDataFeed": "true"}
+    write(spark.range(1), "demo.fed", properties=properties)
+    with pytest.raises(InvalidRequest, match="'_change_type' in a table"):
+        write(spark.range(1).selectExpr("id", "'x' as _change_type"), "demo.fed", merge_schema=True)
+    assert not lake.table("demo.new").exists
+    assert lake.table("demo.fed").version == 0
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,9 @@ LOG = Path("/lib/with space/log4j2.properties")
 OPTIONS = "spark.driver.defaultJavaOptions"
 
 
-FLAGS = "spark.hadoop.fs.s3a.performance.flags"
-
-
-def test_a_spark_that_starts_is_given_the_jar_a_quiet_log_and_quick_storage() -> None:
+def test_a_spark_that_starts_is_given_the_jar_and_a_quiet_log() -> None:
     assert settings.of_start({}, JAR, LOG) == {
         "spark.jars": "/lib/penstock-spark.jar",
-        FLAGS: "create,mkdir",
         "spark.ui.showConsoleProgress": "false",
         OPTIONS: "-Dlog4j2.configurationFile=file:///lib/with%20space/log4j2.properties",
     }
@@ -39,10 +35,6 @@ def test_the_users_jars_and_options_come_first_and_stay() -> None:
     assert told["spark.jars"] == "/a.jar,s3a://b/b.jar,/lib/penstock-spark.jar"
     assert told[OPTIONS].startswith("-Xss4m -Dlog4j2")
     assert "spark.ui.showConsoleProgress" not in told
-
-
-def test_how_the_user_wants_storage_to_be_used_stays() -> None:
-    assert FLAGS not in settings.of_start({FLAGS: ""}, JAR, LOG)
 
 
 def test_telling_twice_is_telling_once() -> None:

@@ -20,11 +20,13 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.delta_calls import CommitTables
+from penstock.lake.delta_jobs import DAY_S
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from penstock.model.operations import Delete
-from penstock.spark.job.tables import DAY_S
 from penstock.spark.source.options import options_of
+from penstock.spark.source.reading import TableReader, pinned
+from penstock.spark.source.streams import TableStream
 from penstock.spark.source.target import Target, Written, target_of
 from penstock.spark.source.writing import TableSink, TableWriter
 from tests.remote.serving import serving
@@ -175,9 +177,16 @@ def test_an_append_without_rows_makes_no_version(lake: Lake) -> None:
     assert lake.table(KEY).version == 0
 
 
-def test_a_stream_s_batch_without_rows_makes_no_version(lake: Lake) -> None:
+@pytest.mark.parametrize("tasks", [0, 1])
+def test_a_stream_s_batch_without_rows_makes_no_version(lake: Lake, tasks: int) -> None:
     sink = TableSink(planned(lake))
-    sink.commit([Written((), "query")], 0)
+    sink.commit([Written((), "query")] * tasks, 0)
+    assert lake.table(KEY).version == 0
+
+
+def test_neither_does_one_that_an_application_numbers_itself(lake: Lake) -> None:
+    writer = TableWriter(planned(lake, app_id="app", batch="0"))
+    writer.commit([writer.write(iter([]))])
     assert lake.table(KEY).version == 0
 
 
@@ -294,6 +303,32 @@ def test_options_that_cannot_be_are_refused(
     given = {"lake": lake.url, "table": KEY, **options}
     with pytest.raises(InvalidRequest, match=told):
         target_of(options_of(given), schema_of(SCHEMA), is_overwrite=False)
+
+
+def test_a_condition_on_moments_is_refused_for_nobody_says_in_which_zone_it_is_meant(lake: Lake) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    lake.create_table("sales.moments", schema=schema, partition_by="at")
+    told = {"lake": lake.url, "table": "sales.moments"}
+    with pytest.raises(InvalidRequest, match="a moment, and Spark does not tell in which time zone"):
+        target_of(
+            options_of(told | {"replacewhere": "at = '2026-11-01 00:00:00'"}),
+            schema_of(schema),
+            is_overwrite=True,
+        )
+    reading = options_of(told | {"where": "id > 1 and at > '2026-11-01 00:00:00'"})
+    with pytest.raises(InvalidRequest, match="a moment"):
+        TableReader(reading, pinned(reading), schema_of(schema))
+    stream = TableStream(reading, schema_of(schema))
+    start = stream.initialOffset()
+    with pytest.raises(InvalidRequest, match="a moment"):
+        stream.partitions(start, stream.latestOffset(start))
+    stream.stop()
+
+
+def test_a_column_with_a_name_of_ours_is_refused_when_the_job_is_planned(lake: Lake) -> None:
+    wider = SCHEMA.append(pa.field("__penstock_row", pa.int64()))
+    with pytest.raises(InvalidRequest, match="cannot be called '__penstock_row'"):
+        planned(lake, wider, mergeschema="true")
 
 
 def test_the_lake_may_be_named_by_the_environment(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

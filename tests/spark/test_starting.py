@@ -15,6 +15,9 @@ import pytest
 from penstock.spark import jar
 from tests.spark.conftest import QUICK_JVM
 
+SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+ABSENT = "Penstock's jar is not in this Spark session"
+
 OURS = """
 import json, os, sys
 import penstock
@@ -22,7 +25,7 @@ from penstock.spark import jar
 from penstock.spark.sessions import lake_of, session
 
 NAMES = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-place, = sys.argv[1:]
+place, theirs = sys.argv[1:]
 with penstock.open(place) as lake:
     told = []
     for _ in range(2):
@@ -36,6 +39,8 @@ with penstock.open(place) as lake:
             "loaded": jar.is_loaded(spark),
             "lake": lake_of(spark) is lake,
         })
+        spark.conf.set(jar.COMMIT_PROTOCOL_SETTING, theirs)
+        told[-1]["lack"] = jar.lack_of_session(spark).reason
         spark.stop()
     print(json.dumps({"told": told, "set": [name for name in NAMES if name in os.environ]}))
 """
@@ -44,7 +49,7 @@ THEIRS = """
 import json, sys
 from pyspark.sql import SparkSession
 
-place, = sys.argv[1:]
+place, _ = sys.argv[1:]
 running = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False).getOrCreate()
 import penstock
 from penstock.spark import configure, jar, session
@@ -58,6 +63,7 @@ with penstock.open(place) as lake:
         "same": spark is running and configured is running,
         "lake": lake_of(spark) is lake,
         "loaded": jar.is_loaded(spark),
+        "lack": jar.lack_of_session(spark).reason,
         "protocol": spark.conf.get("spark.sql.sources.commitProtocolClass"),
         "timestamps": spark.conf.get("spark.sql.parquet.outputTimestampType"),
     }))
@@ -70,7 +76,7 @@ def run(program: str, place: Path, **environment: str) -> tuple[Any, list[str]]:
     names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "SPARK_CONF_DIR")
     inherited = {name: value for name, value in os.environ.items() if name not in names}
     ran = subprocess.run(
-        [sys.executable, "-c", program, str(place)],
+        [sys.executable, "-c", program, str(place), SPARKS_OWN],
         env={**inherited, **environment},
         capture_output=True,
         text=True,
@@ -121,10 +127,13 @@ def test_a_machine_without_java_starts_spark_on_that_of_the_wheel_and_quietly(
         "python": sys.executable,
         "loaded": bool(ours),
         "lake": True,
+        "lack": f"the session's {jar.COMMIT_PROTOCOL_SETTING} is {SPARKS_OWN}"
+        if ours
+        else f"{ABSENT}: the package was built without it ({jar.lack_of_package().reason})",
     }
     # The second Spark runs in the Java of the first.
     assert told == {"told": [expected, expected], "set": []}
-    assert [line for line in noise if "sun.security.action" not in line] == []
+    assert noise == []
 
 
 def test_a_spark_that_runs_already_without_the_jar_is_used_and_writes_as_before(
@@ -135,6 +144,9 @@ def test_a_spark_that_runs_already_without_the_jar_is_used_and_writes_as_before(
         "same": True,
         "lake": True,
         "loaded": False,
-        "protocol": "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol",
+        "lack": f"{ABSENT}: Spark was started without it"
+        if jar.path()
+        else f"{ABSENT}: the package was built without it ({jar.lack_of_package().reason})",
+        "protocol": SPARKS_OWN,
         "timestamps": "TIMESTAMP_MICROS",
     }

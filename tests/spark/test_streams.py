@@ -156,8 +156,43 @@ def test_a_name_of_the_users_own_that_outlives_its_checkpoint_is_warned_of(
 
 
 def test_a_mode_that_no_stream_has_is_refused() -> None:
+    sink(TARGET, mode="Append")
     with pytest.raises(InvalidRequest, match="append, overwrite, complete"):
         sink(TARGET, mode="update")
+
+
+@pytest.mark.parametrize("name", ["idempotency_key", "batch"])
+def test_a_sink_takes_nothing_under_which_all_batches_would_be_one(name: str) -> None:
+    given: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError, match=name):
+        sink(TARGET, **given)
+
+
+def test_a_batch_without_rows_makes_no_version_and_is_not_said_to_be_left_out(
+    spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = sink(TARGET, app_id="orders")
+    batch(spark.range(1), 0)
+    batch(spark.range(0), 1)
+    batch(spark.range(1, 2), 2)
+    assert ids(lake) == [0, 1]
+    assert lake.table(TARGET).version == 2
+    assert not _warnings(caplog.records)
+    batch(spark.range(1, 2), 2)
+    assert lake.table(TARGET).version == 2
+    assert len(_warnings(caplog.records)) == 1
+
+
+def test_batches_that_are_whole_results_do_so_whatever_the_session_says_of_partitions(
+    spark: SparkSession, lake: Lake
+) -> None:
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    batch = sink("t.parts", app_id="orders", mode="complete", partition_by="part")
+    for number in range(2):
+        batch(spark.sql(f"select {number} as id, {number} as part"), number)
+    assert lake.table("t.parts").to_arrow()["id"].to_pylist() == [1]
+    batch(spark.sql("select 0 as id, 0 as part").where("false"), 2)
+    assert len(lake.table("t.parts").to_arrow()) == 0
 
 
 def _warnings(records: Sequence[logging.LogRecord]) -> list[str]:

@@ -71,6 +71,17 @@ def once(happen: Callable[[], Any]) -> Callable[[], None]:
     return maybe
 
 
+def test_a_table_that_cannot_be_created_is_not_tried_again(
+    spark: SparkSession, lake: Lake, after_writing: Callable[[Callable[[], Any]], list[str]]
+) -> None:
+    write(spark.range(1), "demo.table")
+    jobs = after_writing(int)
+    with pytest.raises(CommitConflict, match=r"'demo\.table' is not a namespace"):
+        write(spark.range(1), "demo.table.below")
+    assert jobs == ["main"]
+    assert len(list(Path(lake.warehouse).rglob("part-*.parquet"))) == len(files_below(lake, "demo.table"))
+
+
 @pytest.mark.parametrize("mode", ["append", "overwrite", "error", "ignore"])
 def test_of_two_that_create_a_table_one_does(
     spark: SparkSession, lake: Lake, after_writing: Callable[[Callable[[], Any]], list[str]], mode: str

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, UnsupportedFeature
+from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.lake.lake import Lake
 from penstock.spark import write
+from penstock.spark.job.tables import JobTable
 from tests.spark.reading_tables import ENGINES, using
 from tests.spark.writing_cases import files_below, seen, seen_by_others
 
@@ -99,10 +101,31 @@ def test_a_dynamic_overwrite_without_rows_changes_nothing(spark: SparkSession, l
     write(spark.sql("select id, id % 2 as part from range(4)"), "demo.parts", partition_by=["part"])
     none = spark.sql("select id, id as part from range(0)")
     assert write(none, "demo.parts", mode="overwrite", partition_overwrite="dynamic") is None
-    # Nor if it is noted as a batch, which takes a commit.
-    noted = write(none, "demo.parts", mode="overwrite", partition_overwrite="dynamic", app_id="a", batch=1)
-    assert noted is not None
+    # Nor if it has a number.
+    numbered: dict[str, Any] = {"app_id": "a", "batch": 1}
+    assert write(none, "demo.parts", mode="overwrite", partition_overwrite="dynamic", **numbered) is None
     assert len(seen(lake, "demo.parts")) == 4
+
+
+def test_what_a_session_says_of_partitions_holds_for_overwrites_that_say_nothing(
+    spark: SparkSession, lake: Lake
+) -> None:
+    def write_part(number: int, **how: Any) -> set[int]:
+        rows = spark.sql(f"select {number} as id, {number % 10} as part")
+        write(rows, "demo.parts", mode="overwrite", **how)
+        return {row["id"] for row in seen(lake, "demo.parts")}
+
+    write(spark.sql("select 1 as id, 1 as part union all select 2, 2"), "demo.parts", partition_by="part")
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    assert write_part(11) == {11, 2}
+    assert write_part(21, replace_where="part > 0") == {21}
+    with pytest.raises(InvalidRequest, match="'partition_overwrite' and 'overwrite_schema'"):
+        write_part(31, overwrite_schema=True)
+    assert write_part(32) == {21, 32}
+    assert write_part(43, partition_overwrite="static") == {43}
+    assert write(spark.range(1), "demo.other") is not None  # an append has nothing to do with it
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "STATIC")
+    assert write_part(54) == {54}
 
 
 def test_a_condition_on_partitions_replaces_whole_partitions(engine: SparkSession, lake: Lake) -> None:
@@ -223,6 +246,30 @@ def test_a_batch_of_an_application_is_written_once(spark: SparkSession, lake: La
     assert write(spark.range(1), "demo.batches", app_id="loader", batch=1) is not None
     assert write(spark.range(1), "demo.batches", app_id="other", batch=0) is not None
     assert len(seen(lake, "demo.batches")) == 3
+    assert write(spark.range(0), "demo.batches", app_id="loader", batch=2) is None
+    assert lake.table("demo.batches").version == 2
+
+
+def test_the_log_is_read_for_an_application_s_first_batch_and_not_for_each(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def counted(table: JobTable) -> TableSnapshot:
+        looks.append(table.version)
+        return lake.table(table.key).snapshot(table.version)
+
+    monkeypatch.setattr(JobTable, "snapshot", property(counted))
+    for batch in range(4):
+        write(spark.range(batch, batch + 1), "demo.batches", app_id="loader", batch=batch)
+    assert looks == [0]
+    with pytest.raises(InvalidRequest):
+        write(spark.range(1).selectExpr("'x' as id"), "demo.batches", app_id="loader", batch=4)
+    # After a failure nothing is taken for granted: the batch may have landed all the same.
+    write(spark.range(4, 5), "demo.batches", app_id="loader", batch=4)
+    assert write(spark.range(9), "demo.batches", app_id="loader", batch=2) is None
+    assert looks == [0, 3, 4]
+    assert [row["id"] for row in seen(lake, "demo.batches")] == [0, 1, 2, 3, 4]
 
 
 def test_the_same_call_under_one_key_is_one_commit_and_one_job(spark: SparkSession, lake: Lake) -> None:

@@ -76,6 +76,22 @@ def test_what_a_job_did_not_commit_goes_when_it_is_older_than_the_grace_time(
     assert only(lake.sweep_tables(remove_data=True)).data_files == 0
 
 
+def test_files_under_random_prefixes_and_in_folders_of_jobs_go_by_the_same_rules(
+    lake: Lake, table: Table, later: LateClock
+) -> None:
+    root = root_of(table)
+    committed = data_files(root)
+    job = f"job={'0a' * 16}"
+    folders = ("aB", "_change_data/aB", f"_penstock/data/{job}", f"_change_data/{job}/_temporary/0/task_1")
+    left = {name for folder in folders for name in abandoned(lake, table, folder=folder)}
+    later.days = 6.9
+    assert only(lake.sweep_tables(remove_data=True)).waiting == len(folders)
+    assert data_files(root) == committed | left
+    later.days = 7.1
+    assert set(only(lake.sweep_tables(remove_data=True)).names) == left
+    assert data_files(root) == committed
+
+
 def test_data_files_are_only_counted_unless_it_is_asked_to_remove_them(
     lake: Lake, table: Table, later: LateClock
 ) -> None:

@@ -24,7 +24,8 @@ State = dict[str, list[int]]
 
 
 class Story:
-    """A lake to which random things happen. No file is too young to be removed, nothing has any grace."""
+    """A lake to which random things happen. Every file looks older than the grace time as soon as it is
+    written, and nothing else has any."""
 
     def __init__(self, lake: Lake, drawn: random.Random) -> None:
         self.lake, self.drawn = lake, drawn
@@ -154,7 +155,7 @@ class Story:
 
 @pytest.mark.parametrize("number", range(3))
 def test_nothing_that_a_reference_leads_to_is_ever_removed(tmp_path: Path, seed: int, number: int) -> None:
-    settings = Settings(grace_s=0, data_grace_days=0, publish_wait_s=0.2)
+    settings = Settings(grace_s=0, data_grace_days=0.4, publish_wait_s=0.2)
     with penstock.open(tmp_path / "lake", author="tester", settings=settings, clock=LateClock(0.5)) as lake:
         story = Story(lake, random.Random(seed * 100 + number))
         for _ in range(STEPS):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -85,16 +85,22 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
 
 
-def kept_heads(kernel: Kernel) -> set[ObjectId]:
-    """The commits from which all kept history can be walked: where references are, and where they were.
+class KeptHeads(NamedTuple):
+    """The commits from which all kept history can be walked."""
 
-    What a reference left behind counts for the grace period, as it does in a sweep.
-    """
+    live: set[ObjectId]
+    """Where references are. Whatever they lead to is there, as far as it has not expired."""
+    left: set[ObjectId]
+    """Where references were within the grace period. A sweep with a shorter one may have taken any of it."""
+
+
+def kept_heads(kernel: Kernel) -> KeptHeads:
+    """Where references are, and where they were, as a sweep of now would go by them."""
     oldest_us = kernel.clock() - int(kernel.settings.grace_s * 1_000_000)
     references = _references(kernel)
-    live = {one.head for one in references if one.kind is not Kind.DELETED}
+    live = {one.head for one in references if one.kind is not Kind.DELETED} - {NO_COMMIT}
     left = {head for one in references for head in kernel.references.left_by(one, oldest_us)}
-    return (live | left) - {NO_COMMIT}
+    return KeptHeads(live, left - live - {NO_COMMIT})
 
 
 def _references(kernel: Kernel) -> set[Reference]:

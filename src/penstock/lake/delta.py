@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID, uuid4
 
 import msgspec
 
-from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, PenstockError, Unavailable
+from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, Unavailable
 from penstock.formats.delta.lines.line import FOLDER
 from penstock.formats.delta.protocol.actions import (
     Action,
     CommitInfo,
     Metadata,
-    decode_path,
     parse_action,
     write_commit,
 )
@@ -37,6 +36,7 @@ from penstock.lake.delta_calls import (
     PublishTable,
     TableCommit,
 )
+from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_partitions import Values, check_inside, parts_of
 from penstock.model.content import DeltaTable
 
@@ -109,13 +109,18 @@ def append_all(
     said: Said,
     idempotency_key: str | None,
 ) -> Ratified:
-    """Add rows to tables of one branch, in one commit."""
+    """Add rows to tables of one branch, in one commit.
+
+    If it is refused, the files that were written are removed, as far as possible. If it is not known what
+    became of it, they stay.
+    """
     named = branch if branch is not None else lake.default_branch
     known = done_before(lake, [table.key for table, _ in tables], named, idempotency_key)
     if known is not None:
         return known
-    written = [_written(table, data, None) for table, data in tables]
-    return _ratified(lake, written, named, said, idempotency_key)
+    with _Writing(lake) as writing:
+        written = [writing.commit_of(table, data, None) for table, data in tables]
+        return writing.ratified(written, named, said, idempotency_key)
 
 
 def overwrite(
@@ -127,7 +132,10 @@ def overwrite(
     said: Said,
     idempotency_key: str | None,
 ) -> Ratified:
-    """Put rows in the place of all that are there at the commit's turn: in some partitions, or everywhere."""
+    """Put rows in the place of all that are there at the commit's turn: in some partitions, or everywhere.
+
+    What becomes of the files if that is refused is as in ``append_all``.
+    """
     chosen = [partitions] if isinstance(partitions, Mapping) else partitions
     if chosen is not None and not all(chosen or [{}]):  # nothing must not come to mean everything
         raise InvalidRequest(
@@ -136,38 +144,55 @@ def overwrite(
     branch = writable(table)
     if (known := done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
         return known
-    written = _written(table, data, lambda metadata: parts_of(metadata, chosen, where))
-    return _ratified(table.lake, (written,), branch, said, idempotency_key)
+    with _Writing(table.lake) as writing:
+        written = writing.commit_of(table, data, lambda metadata: parts_of(metadata, chosen, where))
+        return writing.ratified((written,), branch, said, idempotency_key)
 
 
-def _written(table: Table, data: Any, replaces: Callable[[Metadata], tuple[Part, ...]] | None) -> TableCommit:
-    """Write rows to files of the table, and return the commit that makes them part of it.
+class _Writing:
+    """A job of this process: rows become files of tables, and then part of them, together."""
 
-    If that is refused, the files stay: they are no part of the table, and whoever refused may have been
-    misunderstood.
-    """
-    from penstock.formats.delta.rows.writing import write_files
-    from penstock.lake.delta_rows import rows_of
+    def __init__(self, lake: Lake) -> None:
+        self._lake, self._began = lake, Began.now(lake)
+        self._refused = ExitStack()
 
-    branch = writable(table)
-    now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
-    metadata = parse_action(now.metadata.encode())
-    assert isinstance(metadata, Metadata)
-    parts = replaces(metadata) if replaces is not None else None
-    place = table.lake.places.at(now.location)
-    adds = write_files(place, metadata, rows_of(data), prefix=data_folder(table.lake, branch))
-    try:
+    def __enter__(self) -> _Writing:
+        self._refused.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._refused.__exit__(*raised)
+
+    def commit_of(
+        self, table: Table, data: Any, replaces: Callable[[Metadata], tuple[Part, ...]] | None
+    ) -> TableCommit:
+        """Write rows to files of the table, and return the commit that makes them part of it."""
+        from penstock.formats.delta.rows.writing import write_files
+        from penstock.lake.delta_rows import rows_of
+
+        branch = writable(table)
+        now = self._lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
+        _, metadata = now.declared()
+        parts = replaces(metadata) if replaces is not None else None
+        place = self._lake.places.at(now.location)
+        adds = write_files(place, metadata, rows_of(data), prefix=data_folder(self._lake, branch))
+        self._refused.enter_context(removed_if_refused(place, adds))
         check_inside(metadata, parts or (), adds)
-    except InvalidRequest:
-        with suppress(PenstockError):
-            place.delete([decode_path(one.path) for one in adds])
-        raise
-    operation = {"mode": "Append" if parts is None else "Overwrite"}
-    info = CommitInfo({"operation": "WRITE", "operationParameters": operation})
-    commit = table_commit(table, [info, *adds])
-    return msgspec.structs.replace(
-        commit, table=now.id, read_version=now.latest_version, reads=Looked(), replaces=parts
-    )
+        operation = {"mode": "Append" if parts is None else "Overwrite"}
+        info = CommitInfo({"operation": "WRITE", "operationParameters": operation})
+        return msgspec.structs.replace(
+            table_commit(table, [info, *adds]),
+            table=now.id,
+            read_version=now.latest_version,
+            reads=Looked(),
+            replaces=parts,
+        )
+
+    def ratified(
+        self, tables: Sequence[TableCommit], branch: str, said: Said, idempotency_key: str | None
+    ) -> Ratified:
+        self._began.check_in_time()
+        return _ratified(self._lake, tables, branch, said, idempotency_key)
 
 
 def data_folder(lake: Lake, branch: str | None) -> str:

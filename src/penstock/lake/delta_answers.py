@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
 
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.formats.delta.protocol.actions import Metadata, Protocol
 
 
 class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +67,21 @@ class TableVersions(msgspec.Struct, frozen=True, kw_only=True):
     """The line of the log that holds the table's protocol, as of the latest version."""
     metadata: str
     """The line of the log that holds the table's metadata, as of the latest version."""
+    tip: str | None = None
+    """Which version the last one is: the `end` that was asked for, or the latest. Another branch, or this one
+    after it was set to another commit, may have another version of the same number; this text is of no
+    other. It is to be kept as it is. Servers of before do not tell it."""
+    goes_on: bool = True
+    """Whether the version is still there that was asked for as `tip`."""
+
+    def declared(self) -> tuple[Protocol, Metadata]:
+        """What these lines say."""
+        from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_action
+
+        protocol, metadata = parse_action(self.protocol.encode()), parse_action(self.metadata.encode())
+        assert isinstance(protocol, Protocol)
+        assert isinstance(metadata, Metadata)
+        return protocol, metadata
 
 
 class PublishedTable(msgspec.Struct, frozen=True, kw_only=True):

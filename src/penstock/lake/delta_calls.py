@@ -85,6 +85,9 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The version that it must become."""
     read_version: int | None = None
     """The version that the writer read."""
+    read_tip: str | None = None
+    """The `tip` of that version, or of one after it, as it was answered to the writer: on a branch that has
+    another history by now, this is refused. If nothing is given, a version of the same number will do."""
     reads: Looked | None = None
     """What it looked at there; if nothing is given, nothing for files that are only added blindly, else the
     whole table."""
@@ -127,6 +130,8 @@ class GetTableVersions(ReadAt[TableVersions], frozen=True, kw_only=True):
     """The last version that is wanted."""
     limit: int | None = PAGE_MAX
     """At most so many; go on with the version after the last one as `start`."""
+    tip: str | None = None
+    """That of a version which was read before: the answer tells whether it is still there."""
 
 
 class PublishTable(Call[PublishedTable], frozen=True, kw_only=True):

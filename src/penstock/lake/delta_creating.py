@@ -6,19 +6,19 @@ for together with them, and either both are there or neither.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import CommitConflict, OutcomeUnknown, PenstockError, TryAgainError
+from penstock.errors import CommitConflict
 from penstock.formats.delta.owner.ownership import own_place
-from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, decode_path
+from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
 from penstock.lake.delta import data_folder, lines_of, sent
 from penstock.lake.delta_answers import TableMade
 from penstock.lake.delta_calls import CreateTable, PublishTable
+from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_outcomes import made
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import DeltaTable
@@ -35,15 +35,15 @@ EXISTS: Final = (
 def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     """Create a table that has these rows from the beginning.
 
-    If it cannot be created, the files that were written for it are removed again, as far as possible; not if
-    nobody knows whether it was.
+    If that is refused, the files that were written for it are removed again, as far as possible; not if
+    nobody knows whether it was done.
     """
     from penstock.formats.delta.rows.writing import write_files
 
     if (known := _done_before(lake, call)) is not None:
         return known
     _check_missing(lake, call)
-    identity = uuid4()
+    began, identity = Began.now(lake), uuid4()
     place = lake.places.at(call.location or own_place(lake.warehouse, identity))
     metadata = Metadata(
         id=str(identity),
@@ -53,15 +53,10 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     )
     adds = write_files(place, metadata, rows, prefix=data_folder(lake, call.branch))
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
-    try:
+    with removed_if_refused(place, adds):
+        began.check_in_time()
         actions = sent(lambda: place, lines_of([info, *adds]))
         return lake.do(msgspec.structs.replace(call, id=identity, actions=actions))
-    except (OutcomeUnknown, TryAgainError):
-        raise  # it may come to be yet, if somebody sends it again
-    except PenstockError:
-        with suppress(PenstockError):
-            place.delete([decode_path(one.path) for one in adds])
-        raise
 
 
 def _done_before(lake: Lake, call: CreateTable) -> TableMade | None:

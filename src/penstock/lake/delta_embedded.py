@@ -20,7 +20,7 @@ from penstock.errors import (
     TableConflict,
 )
 from penstock.formats.delta.lines import intents
-from penstock.formats.delta.lines.line import declared_of, line_of
+from penstock.formats.delta.lines.line import Tip, declared_of, line_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.owner import owner
@@ -141,6 +141,7 @@ class DeltaAnswers:
         start = call.start if call.limit != 0 else None
         found = self._owner.commits(call.key, content, start, end)
         declared = declared_of(line, self._tables.read)
+        last = found.latest_version if call.end is None else max(-1, min(call.end, found.latest_version))
         assert content.id is not None
         return TableVersions(
             key=call.key,
@@ -154,6 +155,8 @@ class DeltaAnswers:
             ),
             protocol=declared.protocol.decode(),
             metadata=declared.metadata.decode(),
+            tip=Tip.at(line, last, self._tables.read).text,
+            goes_on=call.tip is None or Tip.parse(call.tip).is_on(line, self._tables.read),
         )
 
     def _table(self, at: str | None, key: Key) -> DeltaTable:
@@ -301,6 +304,7 @@ def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> int
         version=one.version,
         table=one.table,
         read_version=one.read_version,
+        read_tip=None if one.read_tip is None else Tip.parse(one.read_tip),
         reads=None if one.reads is None else _reads(one.reads),
         replaces=None if one.replaces is None else tuple(map(_partitions, one.replaces)),
     )

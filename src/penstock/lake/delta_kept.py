@@ -1,8 +1,13 @@
-"""The Delta tables of all kept commits: whatever anybody can still read, at any reference."""
+"""The Delta tables of all kept commits: whatever anybody can still read, at any reference.
+
+What is kept is decided as a sweep of the lake's own objects decides it, and not by what can be found: commits
+behind the horizon may still be in the memory of this process, with or without what they lead to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final
 
 from penstock.errors import Damaged
 from penstock.formats.delta.owner.tables import Tables
@@ -15,6 +20,12 @@ from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.objects import CommitObject
+
+ATTEMPTS_MAX: Final = 5
+"""How often history is walked that another sweep makes shorter meanwhile."""
+
+Link = Callable[[ObjectId], CommitObject | None]
+"""Looks up a commit; ``None`` if it is not there."""
 
 
 class KeptTables:
@@ -32,26 +43,50 @@ class KeptTables:
     def news(self) -> Iterator[DeltaTable]:
         """Managed tables as commits have them at which nobody has looked before, some of them repeatedly.
 
-        ``Damaged`` if a commit is missing that has not expired.
+        ``Damaged`` if something is missing that has not expired.
         """
-        waiting = [*kept_heads(self._kernel)]
+        for attempt in range(ATTEMPTS_MAX):
+            heads, expired = kept_heads(self._kernel), self._expired()
+            try:
+                yield from self._walk(heads.live, expired, self._kernel.history.link)
+                yield from self._walk(heads.left, expired, self._stored, may_lack=True)
+            except Damaged:
+                is_known = self._expired() == expired and heads.left <= kept_heads(self._kernel).left
+                if is_known or attempt == ATTEMPTS_MAX - 1:
+                    raise
+                # Another sweep goes on, and removes what was kept until now: all is looked at again.
+                self._seen = {NO_COMMIT}
+            else:
+                return
+
+    def _walk(
+        self, heads: Iterable[ObjectId], expired: Collection[ObjectId], link: Link, *, may_lack: bool = False
+    ) -> Iterator[DeltaTable]:
+        """What commits tell from some heads on, which are kept themselves, up to those that have expired."""
+        waiting = [*heads]
         while waiting:
             one = waiting.pop()
             if one in self._seen:
                 continue
+            commit = self._found(one, link, may_lack)
+            if commit is None:
+                continue
             self._seen.add(one)
             if not len(self._seen) % 100:
                 self._progress("commits", len(self._seen))
-            commit = self._kernel.history.link(one)
-            if commit is None:
-                self._require_expired(one)
-                continue
-            yield from self._told_by(one, commit)
-            waiting.extend(commit.parents)
+            is_first = commit.parent in expired or self._found(commit.parent, link, may_lack) is None
+            yield from self._told_by(one, commit, is_first=is_first)
+            waiting.extend(parent for parent in commit.parents if parent not in expired)
 
-    def _told_by(self, one: ObjectId, commit: CommitObject) -> Iterator[DeltaTable]:
-        """What a commit has changed; all that it has, if the one before it cannot be looked at."""
-        if commit.parent != NO_COMMIT and self._kernel.history.link(commit.parent) is None:
+    def _found(self, one: ObjectId, link: Link, may_lack: bool) -> CommitObject | None:
+        commit = link(one)
+        if commit is None and not may_lack:
+            raise Damaged(f"commit {one.hex()} is missing", objects=[one.hex()])
+        return commit
+
+    def _told_by(self, one: ObjectId, commit: CommitObject, *, is_first: bool) -> Iterator[DeltaTable]:
+        """What a commit has changed; all that it has, if it is the first one that is kept."""
+        if is_first:
             yield from (content for _, content in self._tables.all(one))
             yield from (content for _, content in self._tables.all_dropped(one))
             return
@@ -61,7 +96,12 @@ class KeptTables:
                 if isinstance(content, DeltaTable) and content.state:
                     yield content
 
-    def _require_expired(self, one: ObjectId) -> None:
-        # As in any walk: commits in memory may lead further than a sweep has left.
-        if not read_description(self._kernel.store).expired:
-            raise Damaged(f"commit {one.hex()} is missing", objects=[one.hex()])
+    def _expired(self) -> frozenset[ObjectId]:
+        """Parents of kept commits that a sweep has removed, or is about to: it says so before it does."""
+        return frozenset(read_description(self._kernel.store).expired)
+
+    def _stored(self, one: ObjectId) -> CommitObject | None:
+        """A commit that is not only in memory; ``None`` if there is none."""
+        if one == NO_COMMIT or self._kernel.store.uncached.fetch([one]):
+            return self._kernel.history.link(one)
+        return None

@@ -41,6 +41,16 @@ class PastVersion(msgspec.Struct, frozen=True, kw_only=True):
     """All that its writer had to say."""
 
 
+class CommitFile(msgspec.Struct, frozen=True):
+    """The file that holds the commit of a version."""
+
+    version: int
+    name: str
+    """Relative to the table's root."""
+    data: bytes | None
+    """``None`` if it is there no more: published commits are cleaned up some day."""
+
+
 class TableSnapshot:
     """A Delta table at a version. It never changes; its files are read when they are asked for."""
 
@@ -115,15 +125,12 @@ class TableSnapshot:
 
     def history(self, limit: int | None = HISTORY_LIMIT) -> list[PastVersion]:
         """The versions up to this one, newest first, as far as the log still has their commits."""
-        unpublished = {one.version: one.name for one in self._log.commits}
         first = 0 if limit is None else max(0, self.version - limit + 1)
-        wanted = range(self.version, first - 1, -1)
-        names = [unpublished.get(version, str(CommitName(version))) for version in wanted]
         found = []
-        for version, name, data in zip(wanted, names, self.place.read(names), strict=True):
-            if data is None:  # cleaned up, and everything before it
+        for one in commits_of(self._log, self.place, range(self.version, first - 1, -1)):
+            if one.data is None:  # cleaned up, and everything before it
                 break
-            found.append(_past(version, data, name == str(CommitName(version))))
+            found.append(_past(one.version, one.data, one.version <= self._log.published))
         return found
 
 
@@ -163,14 +170,34 @@ def pages(table: Table, start: int | None = None, end: int | None = None) -> Tab
     return msgspec.structs.replace(first, commits=tuple(found))
 
 
+def commits_of(log: TableVersions, place: Place, versions: Sequence[int]) -> Iterator[CommitFile]:
+    """The commits of some versions, in their order, as the lake says where they are.
+
+    Past the published part a version is what the lake names and nothing else: in the table's own log another
+    branch's, or somebody else's, may have its number. ``VersionNotFound`` for one that the lake does not
+    name, before anything is read.
+    """
+    named = {one.version: one.name for one in log.commits}
+    names = []
+    for version in versions:
+        if version > log.published and version not in named:
+            raise _no_version(log, version)
+        names.append(str(CommitName(version)) if version <= log.published else named[version])
+    return map(CommitFile, versions, names, place.read(names))
+
+
+def _no_version(log: TableVersions, version: int) -> VersionNotFound:
+    return VersionNotFound(
+        f"'{log.key}' has no version {version}: the newest one is {log.latest_version}",
+        table=log.location,
+        version=version,
+    )
+
+
 def _segment(files: PlaceFiles, log: TableVersions, version: int | None = None) -> LogSegment:
     """The files that make up a version: published ones, then those that the lake names."""
     if version is not None and not 0 <= version <= log.latest_version:
-        raise VersionNotFound(
-            f"'{log.key}' has no version {version}: the newest one is {log.latest_version}",
-            table=log.location,
-            version=version,
-        )
+        raise _no_version(log, version)
     wanted = log.latest_version if version is None else version
     if wanted <= log.published:
         return find_segment(files, wanted)

@@ -37,6 +37,7 @@ from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.delta_kept import KeptTables
 from penstock.lake.delta_parts import DeltaParts
+from penstock.lake.delta_unlanded import UnlandedTables
 from penstock.lake.delta_word import OwnersWord
 from penstock.metrics import table as metrics
 from penstock.model.content import DeltaTable
@@ -51,6 +52,8 @@ NAMED_AT_ONCE: Final = 1_000_000
 many tables together as have so many."""
 NAMES_MAX: Final = 100
 """How many of a table's data files that go an answer tells by name."""
+UNLANDED_MAX: Final = 1000
+"""How many folders of tables that were never created are looked after at once."""
 TOLD_EVERY: Final = 1000
 
 
@@ -63,6 +66,7 @@ class TableSweep:
         self._kernel, self._parts, self._call, self._progress = kernel, parts, call, progress
         self._tables = parts.owner.tables
         self._now_us = kernel.clock()
+        self._data_us = self._now_us - int(kernel.settings.data_grace_days * DAY_US)
         self._listed = 0
 
     def run(self) -> tuple[SweptTable, ...]:
@@ -77,7 +81,8 @@ class TableSweep:
             if sum(len(one.named) for one in group) >= NAMED_AT_ONCE:
                 found += self._sweep(group)
                 group = []
-        return (*found, *self._sweep(group))
+        found += self._sweep(group)
+        return (*found, *self._sweep_unlanded(len(found)))
 
     # -- which tables --------------------------------------------------------------------------------------
 
@@ -127,6 +132,13 @@ class TableSweep:
         for word in words:
             yield self._sweep_table(word, look)
 
+    def _sweep_unlanded(self, told: int) -> Iterator[SweptTable]:
+        """Folders of tables that were never created: on the last page, as many as leave it the last."""
+        limit = UNLANDED_MAX if self._call.limit is None else self._call.limit - 1 - told
+        if self._call.key is None and limit > 0:
+            found = UnlandedTables(self._kernel, self._parts, self._data_us)
+            yield from found.sweep(limit, remove=self._call.remove_data, dry_run=self._call.dry_run)
+
     def _sweep_table(self, word: OwnersWord, look: _Look) -> SweptTable:
         tally = _Tally()
         problem = ""
@@ -136,8 +148,9 @@ class TableSweep:
                 named=word.named,
                 beside=word.beside,
                 published=word.published,
-                data_us=self._now_us - int(self._kernel.settings.data_grace_days * DAY_US),
+                data_us=self._data_us,
                 scratch_us=self._now_us - GRACE_MS * 1000,
+                prefix_length=word.prefix_length,
             )
             doomed: list[Judged] = []
             for one in judge(self._entries(word), needs):

@@ -6,15 +6,24 @@ explain; and versions that are published only later are told by the commits that
 
 from __future__ import annotations
 
+from typing import Final
+from uuid import UUID
+
 from penstock.errors import ForeignCommit, InvalidLog, PenstockError
 from penstock.formats.delta.lines.line import Entry, line_of
+from penstock.formats.delta.log.leftovers import PREFIX_LENGTH
 from penstock.formats.delta.log.named import LogRead, NamedFiles, read_log
 from penstock.formats.delta.log.scratch import Entries, beside
+from penstock.formats.delta.owner.ownership import Owner
 from penstock.formats.delta.publishing.backfill import BATCH_MAX, batches, bytes_of
 from penstock.formats.delta.publishing.naming import named_owner
 from penstock.lake.delta_parts import DeltaParts
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+
+PREFIX_LENGTH_PROPERTY: Final = "delta.randomPrefixLength"
+PREFIX_LENGTH_MAX: Final = 1000
+"""No name of a file has more letters."""
 
 
 class OwnersWord:
@@ -29,7 +38,9 @@ class OwnersWord:
         """Files beside the log that are needed."""
         self.published = -1
         """How far the log surely reaches; -1 for a table that is not on the default branch."""
-        self._read = parts.owner.tables.read
+        self.prefix_length = PREFIX_LENGTH
+        """How many letters the table's random prefixes have."""
+        self._tables, self._read = parts.owner.tables, parts.owner.tables.read
         self._entries = Entries(self._read)
         self._waiting: list[tuple[int, Entry]] = []
         self._problem: PenstockError | None = None
@@ -39,12 +50,16 @@ class OwnersWord:
         self._told: set[int] = set()
         """Versions of the default branch that commits have told, beyond those in the log."""
         self._latest = -1
+        self._owner: Owner | None = None
+        self._ids: set[UUID | None] = {content.id}
+        """All that the table has had: one that was released and adopted again has another since."""
         try:
             parts.publisher.check_owned(content)
             if is_default:
                 self.published = parts.publisher.look(content)
+            self.prefix_length = self._declared_prefix_length()
             self._log = read_log(self.place, self.named)
-            self._check_owner()
+            self._owner = named_owner(self.place) if self._log.latest >= 0 else None
         except PenstockError as problem:
             self._problem = problem
 
@@ -54,6 +69,7 @@ class OwnersWord:
             return
         try:
             line = line_of(content)
+            self._ids.add(content.id)
             self._rests_on.add(line.published)
             self._latest = max(self._latest, line.fork)
             for version, entry in self._entries.news(content):
@@ -79,6 +95,8 @@ class OwnersWord:
         if self._problem is not None:
             raise self._problem
         log = self._log
+        if log.latest >= 0:
+            self._check_owner()
         if log.latest > self._latest:
             raise ForeignCommit(
                 f"the log of {self.place.url} has version {log.latest}, and the lake knows of none after "
@@ -108,13 +126,19 @@ class OwnersWord:
                     self._told.add(one.version)
 
     def _check_owner(self) -> None:
-        if self._log.latest < 0:
-            return
-        owner = named_owner(self.place)
-        if owner is None or owner.table != self.content.id:
+        """The log must name a table that the lake has had here: by its id, since those are nobody else's."""
+        owner = self._owner
+        if owner is None or owner.table not in self._ids:
+            says = "no owner" if owner is None else f"table {owner.table or '(none)'} of {owner}"
             raise ForeignCommit(
-                f"the log of {self.place.url} says that the table belongs to {owner or 'the file system'}, "
-                "and not to this lake",
+                f"the log of {self.place.url} names {says}, and no kept commit of this lake has that table "
+                "there: whose files they are is not known",
                 location=self.place.url,
                 id=str(self.content.id),
             )
+
+    def _declared_prefix_length(self) -> int:
+        _, metadata = self._tables.declared(line_of(self.content))
+        text = metadata.configuration.get(PREFIX_LENGTH_PROPERTY, "").strip()
+        length = int(text) if text.isdecimal() else PREFIX_LENGTH
+        return length if 0 < length <= PREFIX_LENGTH_MAX else PREFIX_LENGTH

@@ -50,7 +50,7 @@ def delete(
     columns alone removes whole files, and reads none. ``TableConflict`` if others meanwhile changed the same
     files, or put rows there, other than by appending them, that might have been meant.
     """
-    table = JobTable(lake or lake_of(spark), key, branch)
+    table = JobTable(lake_of(spark, lake), key, branch)
     if (done := rewriting.done_before(table, idempotency_key)) is not None:
         return done
     planned = plan_delete(spark, table, where)
@@ -75,7 +75,7 @@ def update(
     it was, anything else is itself. They become values of the column's type as in Spark's ``INSERT``. Rows
     whose partition columns change move. Conditions and conflicts are as in ``delete``.
     """
-    table = JobTable(lake or lake_of(spark), key, branch)
+    table = JobTable(lake_of(spark, lake), key, branch)
     if (done := rewriting.done_before(table, idempotency_key)) is not None:
         return done
     planned = plan_update(spark, table, set, where)
@@ -115,7 +115,6 @@ def plan_update(
     if not values:
         raise InvalidRequest("nothing is assigned; name at least one column")
     condition = condition_of(where)
-    _check(spark, table, condition)
     schema = table.schema
     new = assigned(rows(spark, table.snapshot, ()), values, schema)
     touched = find(spark, table, condition)
@@ -151,7 +150,11 @@ class Touched(NamedTuple):
 
 
 def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
-    """Look for the rows that a condition is true for, in the files that may hold any."""
+    """Look for the rows that a condition is true for, in the files that may hold any.
+
+    ``InvalidRequest`` if it is no condition on rows that the table has now.
+    """
+    _check(spark, table, condition)
     needed = _needed(spark, table, condition)
     candidates = list(table.snapshot.files(needed))
     meant = rows(spark, table.snapshot, candidates, numbered=True).where(condition.column)

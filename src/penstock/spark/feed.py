@@ -25,31 +25,27 @@ from penstock.formats.delta.protocol.actions import (
     decode_path,
     parse_commit,
 )
+from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, duration_ms
-from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.protocol.schema import Field
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.lake.delta_answers import TableVersions
+from penstock.lake.delta_snapshot import commits_of
 from penstock.lake.table import Table
 from penstock.model.clock import now_us, utc
 from penstock.model.keys import Key
-from penstock.spark import sessions
 from penstock.spark.scan import scans
 from penstock.spark.scan.columns import Columns
-from penstock.spark.scan.deletions import deleted
+from penstock.spark.scan.deletions import NONE, Words, with_deleted
 from penstock.spark.scan.scans import Piece
+from penstock.spark.sessions import lake_of
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.lake.lake import Lake
-
-ENABLED: Final = "delta.enableChangeDataFeed"
-CHANGE_TYPE: Final = "_change_type"
-"""``insert``, ``delete``, ``update_preimage`` or ``update_postimage``."""
-COMMIT_VERSION: Final = "_commit_version"
-COMMIT_TIMESTAMP: Final = "_commit_timestamp"
 
 _TYPE: Final = Field(name=CHANGE_TYPE, type="string", nullable=True)
 _ORIGIN: Final = (
@@ -80,7 +76,7 @@ def changes(
     ``InvalidRequest`` if the table did not record its changes at one of the versions, ``VersionNotFound`` if
     there is no such version, or if its commit or its data is there no more.
     """
-    found = lake if lake is not None else sessions.lake_of(spark)
+    found = lake_of(spark, lake)
     table = found.at(ref).table(key)
     log = table.get_commits()
     wanted = _versions(log, from_version, to_version)
@@ -134,25 +130,23 @@ class _Feed:
             yield from found
 
     def _commits(self, versions: range) -> Iterator[_Commit]:
-        held = {one.version: one.name for one in self._log.commits if one.version > self._log.published}
-        names = [held.get(version, str(CommitName(version))) for version in versions]
-        for version, name, data in zip(versions, names, self.place.read(names), strict=True):
-            if data is None:
+        for found in commits_of(self._log, self.place, versions):
+            if found.data is None:
                 raise VersionNotFound(
-                    f"the commit of version {version} of '{self._log.key}' was cleaned up, and with it what "
-                    "it changed\n  Read the changes from a later version on.",
+                    f"the commit of version {found.version} of '{self._log.key}' was cleaned up, and with it "
+                    "what it changed\n  Read the changes from a later version on.",
                     table=self.place.url,
-                    version=version,
+                    version=found.version,
                 )
             try:
-                actions = tuple(line.action for line in parse_commit(data))
+                actions = tuple(line.action for line in parse_commit(found.data))
             except MalformedAction as problem:
                 raise InvalidLog(
-                    f"{name} of the table {self.place.url} cannot be understood: {problem}",
+                    f"{found.name} of the table {self.place.url} cannot be understood: {problem}",
                     table=self.place.url,
-                    file=name,
+                    file=found.name,
                 ) from None
-            yield _Commit(version, self._time_ms(name, actions), actions)
+            yield _Commit(found.version, self._time_ms(found.name, actions), actions)
 
     def _time_ms(self, name: str, actions: Sequence[Action]) -> int:
         """When a version was made: by its own word, or in old versions by the time of its file."""
@@ -168,30 +162,20 @@ class _Feed:
         if written:
             yield from (Piece(one, commit.origin) for one in written)
             return
-        added = {
-            decode_path(one.path): one for one in commit.actions if isinstance(one, Add) and one.data_change
+        adds = [one for one in commit.actions if isinstance(one, Add) and one.data_change]
+        before = {
+            decode_path(one.path): (one, gone)
+            for one, gone in with_deleted(self.place, self._removed(commit))
         }
-        removed = {decode_path(one.path): one for one in self._removed(commit)}
-        for path, file in added.items():
-            if path in removed:
-                yield from self._between(removed.pop(path), file, commit)
+        for file, gone in with_deleted(self.place, adds):
+            was = before.pop(decode_path(file.path), None)
+            if was is None:
+                # All rows of the file that are in the table.
+                yield Piece(file, ("insert", *commit.origin), gone, is_inverse=True)
             else:
-                yield self._whole(file, "insert", commit)
-        for gone in removed.values():
-            yield self._whole(gone, "delete", commit)
-
-    def _whole(self, file: Add | Remove, change: str, commit: _Commit) -> Piece:
-        """All rows of a file that were in the table."""
-        left_out = None if file.deletion_vector is None else deleted(self.place, file)
-        return Piece(file, (change, *commit.origin), left_out, is_inverse=True)
-
-    def _between(self, before: Remove, after: Add, commit: _Commit) -> Iterator[Piece]:
-        """The rows of a file that only one of its two deletion vectors names."""
-        old, new = deleted(self.place, before), deleted(self.place, after)
-        for change, one, other in (("delete", new, old), ("insert", old, new)):
-            rows = int.from_bytes(one, "little") & ~int.from_bytes(other, "little")
-            if rows:
-                yield Piece(after, (change, *commit.origin), rows.to_bytes(len(one), "little"))
+                yield from _between(file, was[1] or NONE, gone or NONE, commit)
+        for left, gone in before.values():
+            yield Piece(left, ("delete", *commit.origin), gone, is_inverse=True)
 
     def _removed(self, commit: _Commit) -> Iterator[Remove]:
         """The files that a version removed, with what is needed to read them."""
@@ -216,10 +200,10 @@ class _Feed:
             yield msgspec.structs.replace(one, **known)
 
     def _check_recorded(self, metadata: Metadata, version: int) -> None:
-        if metadata.configuration.get(ENABLED, "").lower() != "true":
+        if not is_on(metadata.configuration, CHANGE_DATA_FEED):
             raise InvalidRequest(
-                f"'{self._log.key}' did not record its changes at version {version}: its property {ENABLED} "
-                "was not 'true' there\n  Ask for versions in which it was.",
+                f"'{self._log.key}' did not record its changes at version {version}: its property "
+                f"{CHANGE_DATA_FEED} was not 'true' there\n  Ask for versions in which it was.",
                 key=str(self._log.key),
                 version=version,
             )
@@ -241,6 +225,13 @@ class _Feed:
                     table=self.place.url,
                     version=commit.version,
                 )
+
+
+def _between(file: Add, old: Words, new: Words, commit: _Commit) -> Iterator[Piece]:
+    """The rows of a file that only one of its two deletion vectors names."""
+    for change, picked in (("delete", new.without(old)), ("insert", old.without(new))):
+        if picked.rows:
+            yield Piece(file, (change, *commit.origin), picked)
 
 
 def _versions(log: TableVersions, first: int, last: int | None) -> range:

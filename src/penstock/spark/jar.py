@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -12,22 +12,69 @@ COMMIT_PROTOCOL: Final = "io.penstock.spark.CommitProtocol"
 COMMIT_PROTOCOL_SETTING: Final = "spark.sql.sources.commitProtocolClass"
 NAME: Final = "penstock-spark.jar"
 
+_PLACE: Final = Path(__file__).parent / "jars"
+_NOTE: Final = "missing.txt"
+
+
+class Lack(NamedTuple):
+    """Why there is no jar, and what would bring it."""
+
+    reason: str
+    remedy: str
+
 
 def path() -> Path | None:
-    """The jar that came with this package; None if the package was built without a Java compiler."""
-    jar = Path(__file__).parent / "jars" / NAME
+    """The jar that came with this package; None if the package was built without it."""
+    jar = _PLACE / NAME
     return jar if jar.is_file() else None
+
+
+def lack_of_package() -> Lack:
+    """Why this package, which has no jar, was built without: what the build has noted."""
+    try:
+        reason, remedy = (_PLACE / _NOTE).read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return Lack("nothing was noted of the reason", "install Penstock by pip, where there is a JDK")
+    return Lack(reason, remedy)
+
+
+def lack_of_session(spark: SparkSession) -> Lack:
+    """Why writes of a session do not go through Penstock's protocol."""
+    if not is_classic(spark):
+        return Lack(
+            "over Spark Connect files are written by the server's Spark",
+            "use a Spark of this process, as penstock.spark.session() starts it",
+        )
+    if is_in(spark._jvm):
+        return Lack(
+            f"the session's {COMMIT_PROTOCOL_SETTING} is {spark.conf.get(COMMIT_PROTOCOL_SETTING)}",
+            f"set it to {COMMIT_PROTOCOL}",
+        )
+    absent = "Penstock's jar is not in this Spark session"
+    jar = path()
+    if jar is None:
+        lack = lack_of_package()
+        return Lack(f"{absent}: the package was built without it ({lack.reason})", lack.remedy)
+    return Lack(
+        f"{absent}: Spark was started without it",
+        f"make it by penstock.spark.session(), or start Spark with --jars {jar}",
+    )
 
 
 def is_loaded(spark: SparkSession) -> bool:
     """Whether writes of a session go through Penstock's protocol.
 
-    They do when its JVM has Penstock's classes and its commit protocol is ours. Never so over Spark Connect,
-    where the JVM is somebody else's.
+    They do when its JVM has Penstock's classes and its commit protocol is ours.
     """
-    if not is_classic(spark):
-        return False
-    return spark.conf.get(COMMIT_PROTOCOL_SETTING) == COMMIT_PROTOCOL and is_in(spark._jvm)
+    return has_classes(spark) and spark.conf.get(COMMIT_PROTOCOL_SETTING) == COMMIT_PROTOCOL
+
+
+def has_classes(spark: SparkSession) -> bool:
+    """Whether a session's JVM has Penstock's classes, which is all that reading needs.
+
+    Never so over Spark Connect, where the JVM is somebody else's.
+    """
+    return is_classic(spark) and is_in(spark._jvm)
 
 
 def is_classic(spark: SparkSession) -> bool:

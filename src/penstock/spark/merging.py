@@ -43,7 +43,7 @@ def merge(
     nothing. Expressions name columns as ``target.x`` and ``source.x``. Of several clauses for a kind of rows,
     the first applies whose condition is true; only the last may be without one.
     """
-    opened = lake or lake_of(source.sparkSession)
+    opened = lake_of(source.sparkSession, lake)
     return Merge(source, opened, Key.parse(key), branch, on, message, author, idempotency_key)
 
 

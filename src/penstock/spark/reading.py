@@ -18,10 +18,11 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add
 from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.model.keys import Key
-from penstock.spark import sessions
+from penstock.spark.rewrites.choosing import analysing
 from penstock.spark.scan import scans
 from penstock.spark.scan.columns import quoted
 from penstock.spark.scan.conditions import means_the_same
+from penstock.spark.sessions import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,13 +48,16 @@ def read(
     ``columns`` are those to be shown, in that order.
 
     ``KeyNotFound`` without such a table, ``NotManaged`` for one whose commits are not the lake's,
-    ``VersionNotFound`` without such a version, ``InvalidRequest`` for columns that it has not.
+    ``VersionNotFound`` without such a version, ``InvalidRequest`` for columns that it has not, or
+    for what is no condition on its rows.
     """
-    found = lake if lake is not None else sessions.lake_of(spark)
+    found = lake_of(spark, lake)
     snapshot = found.at(ref).table(key).snapshot(version, timestamp)
     rows = scans.rows(spark, snapshot, _files(spark, snapshot, where))
     if where is not None:
-        rows = rows.where(where)
+        with analysing():
+            rows = rows.where(where)
+            _ = rows.schema  # over Spark Connect, what is wrong with it comes out only here
     return rows if columns is None else rows.select(*_named(snapshot, columns))
 
 
@@ -70,7 +74,7 @@ def view(
     place of a view that is called so. They go on showing that commit, until this is called again. Either all
     views are made, or an error tells why none is. Raises as ``read``.
     """
-    found = lake if lake is not None else sessions.lake_of(spark)
+    found = lake_of(spark, lake)
     paths = [Key.parse(key) for key in keys]
     if not paths or (name is not None and len(paths) > 1):
         raise InvalidRequest("name at least one table, and only one where the view's own name is given")

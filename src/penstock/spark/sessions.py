@@ -87,13 +87,15 @@ def configure(builder: SparkSession.Builder, lake: Lake | str | os.PathLike[str]
     return builder.config(map={**settings.of_writes(given, has_classes), **started, **of_lake})
 
 
-def lake_of(spark: SparkSession) -> Lake:
-    """The lake that a session works with.
+def lake_of(spark: SparkSession, lake: Lake | None = None) -> Lake:
+    """The lake that a session works with, unless another one is given.
 
     It is the very object that the session was made with; in another process, and for sessions that were only
     given the lake's address (``spark.penstock.lake``), one that is opened once. ``InvalidRequest`` if the
     session knows no lake.
     """
+    if lake is not None:
+        return lake
     if (known := _LAKES.get(spark.conf.get(settings.LAKE_ID, None) or "")) is not None:
         return known
     address = spark.conf.get(settings.LAKE, None)

@@ -26,8 +26,6 @@ WRITES: Final = {
 
 STARTS: Final = {
     "spark.ui.showConsoleProgress": "false",
-    # Else the connector for S3 asks before every file, by a listing, whether a folder has its name.
-    "spark.hadoop.fs.s3a.performance.flags": "create,mkdir",
 }
 """What a Spark is started with. It has no effect on one that runs."""
 ERROR_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

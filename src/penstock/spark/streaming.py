@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InvalidRequest
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 QUERY_ID: Final = "sql.streaming.queryId"
 """Where Spark tells which streaming query a batch is of. The checkpoint keeps it across restarts."""
 MODES: Final = {"append": "append", "overwrite": "overwrite", "complete": "overwrite"}
+_SKIPPED: Final = (
+    "batch %d of '%s' is in '%s' already, and was left out. After a crash that is as it should be. If the "
+    "query's checkpoint was deleted, its rows are missing: choose another app_id"
+)
 
 logger = logging.getLogger("penstock")
 
@@ -32,7 +36,17 @@ def sink(
     lake: Lake | None = None,
     app_id: str | None = None,
     mode: str = "append",
-    **options: Any,
+    partition_by: str | Sequence[str] | None = None,
+    replace_where: str | None = None,
+    partition_overwrite: str = "static",
+    merge_schema: bool = False,
+    overwrite_schema: bool = False,
+    create: bool = True,
+    properties: Mapping[str, str] | None = None,
+    description: str = "",
+    options: Mapping[str, Any] | None = None,
+    message: str | None = None,
+    author: str | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """What ``writeStream.foreachBatch`` takes to write a stream to a table, each batch once.
 
@@ -40,15 +54,18 @@ def sink(
 
     The number of the last batch is kept in the table, in the same commit as its rows. So a batch that Spark
     repeats after a crash is known before anything is written, whether or not the first time was heard of.
-    With the mode ``overwrite``, or ``complete``, each batch takes the place of the one before. Further
-    options are those of ``write``.
+    With the mode ``overwrite``, or ``complete``, each batch takes the place of the one before, whatever the
+    session says of partitions. The further arguments are those of ``write``; batches have numbers for keys.
+
+    A batch without rows that is to be appended makes no version: it is in the table as it is, however often
+    it is repeated.
 
     Batches are told apart by the id of the query, which its checkpoint holds: a query with a new checkpoint
     is a new one. ``app_id`` takes the place of that id. It must then be given up together with the
     checkpoint: batches are counted from 0 again, and those that the table has of that name are left out.
     """
     parsed = Key.parse(key)
-    if mode not in MODES:
+    if (chosen := MODES.get(mode.lower())) is None:
         raise InvalidRequest(f"a stream's mode is one of {', '.join(MODES)}, not {mode!r}")
 
     def write_batch(rows: DataFrame, batch: int) -> None:
@@ -58,15 +75,25 @@ def sink(
             found = write(
                 rows,
                 parsed,
-                mode=MODES[mode],
+                mode=chosen,
                 branch=branch,
                 lake=lake,
+                partition_by=partition_by,
+                replace_where=replace_where,
+                partition_overwrite=partition_overwrite,
+                merge_schema=merge_schema,
+                overwrite_schema=overwrite_schema,
+                create=create,
+                properties=properties,
+                description=description,
+                options=options,
                 app_id=app_id if app_id is not None else _query_id(rows.sparkSession),
                 batch=batch,
-                **options,
+                message=message,
+                author=author,
             )
-            if app_id is not None:
-                _warn_if_skipped(parsed, app_id, batch, found)
+            if app_id is not None and _is_skipped(rows, found):
+                logger.warning(_SKIPPED, batch, app_id, parsed)
 
     return write_batch
 
@@ -93,7 +120,7 @@ def stream(
     it cannot be one in memory.
     """
     given = {
-        "lake": (lake if lake is not None else lake_of(spark)).url,
+        "lake": lake_of(spark, lake).url,
         "table": str(Key.parse(key)),
         "ref": ref,
         "where": where,
@@ -116,12 +143,8 @@ def _query_id(spark: SparkSession) -> str:
     return str(found)
 
 
-def _warn_if_skipped(key: Key, app_id: str, batch: int, found: Ratified | None) -> None:
-    if found is None or any(one.repeated for one in found.tables):
-        logger.warning(
-            "batch %d of '%s' is in '%s' already, and was left out. After a crash that is as it should be. "
-            "If the query's checkpoint was deleted, its rows are missing: choose another app_id",
-            batch,
-            app_id,
-            key,
-        )
+def _is_skipped(rows: DataFrame, found: Ratified | None) -> bool:
+    """Whether a batch was left out since the table has it, and not since there is nothing in it."""
+    if found is None:
+        return not rows.isEmpty()
+    return any(one.repeated for one in found.tables)

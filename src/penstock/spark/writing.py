@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, TableConflict
+from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
 from penstock.lake import calls
 from penstock.lake.delta import done_before
 from penstock.lake.delta_answers import Ratified
@@ -20,7 +20,7 @@ from penstock.model.keys import Key
 from penstock.spark.job.tables import JobTable
 from penstock.spark.sessions import lake_of
 from penstock.spark.writes import creating, filling
-from penstock.spark.writes.orders import Mode, Order, check, is_dynamic, mode_of
+from penstock.spark.writes.orders import Mode, Order, check, is_dynamic, is_dynamic_to, mode_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,7 +40,7 @@ def write(
     lake: Lake | None = None,
     partition_by: str | Sequence[str] | None = None,
     replace_where: str | None = None,
-    partition_overwrite: str = "static",
+    partition_overwrite: str | None = None,
     merge_schema: bool = False,
     overwrite_schema: bool = False,
     create: bool = True,
@@ -57,25 +57,30 @@ def write(
 
     ``append`` adds them. ``overwrite`` puts them in the place of all rows; with ``partition_overwrite=
     "dynamic"`` of those in the partitions that the new rows are in, with ``replace_where`` of those for which
-    a condition is true, as it must be for every new row. ``error`` and ``ignore`` only create a table:
-    ``CommitConflict`` if there is one, or nothing.
+    a condition is true, as it must be for every new row. Where ``partition_overwrite`` is left out, the
+    session's ``spark.sql.sources.partitionOverwriteMode`` holds, but not for ``replace_where``. ``error`` and
+    ``ignore`` only create a table: ``CommitConflict`` if there is one, or nothing.
 
     Columns are found by name. ``merge_schema`` adds those that the table lacks, ``overwrite_schema`` puts the
     data's in the place of all of them. ``partition_by``, ``properties`` and ``description`` are for a table
     that is created; another partitioning of one that is there is refused. ``options`` are for Spark's Parquet
     writer. ``app_id`` and ``batch`` number what an application writes: a batch is written once, and none
-    after a later one. So is what is written under an ``idempotency_key``.
+    after a later one. What is written under an ``idempotency_key`` is written once, too. An append without
+    rows is no commit, whatever its number.
 
     Returns what the commit came to, ``None`` if there was nothing to be done. ``InvalidRequest`` lists what
     does not fit. ``TableConflict`` if the table was changed meanwhile in a way that the rows do not fit, or,
     under a condition on other than partition columns, if others changed rows that it is true for.
     ``OutcomeUnknown`` if it cannot be known whether it was done: asking again under the same key tells.
     """
+    chosen = mode_of(mode)
     order = Order(
-        mode=mode_of(mode),
+        mode=chosen,
         partition_by=(partition_by,) if isinstance(partition_by, str) else _tuple(partition_by),
         replace_where=replace_where,
-        is_dynamic=is_dynamic(partition_overwrite),
+        is_dynamic=is_dynamic_to(df.sparkSession, chosen, replace_where)
+        if partition_overwrite is None
+        else is_dynamic(partition_overwrite),
         merge_schema=merge_schema,
         overwrite_schema=overwrite_schema,
         properties=dict(properties or {}),
@@ -87,7 +92,7 @@ def write(
         idempotency_key=idempotency_key,
     )
     check(order)
-    home = lake if lake is not None else lake_of(df.sparkSession)
+    home = lake_of(df.sparkSession, lake)
     where = branch if branch is not None else home.default_branch
     try:
         return _written(df, home, Key.parse(key), where, order, create=create)
@@ -104,8 +109,8 @@ def _written(
 ) -> Ratified | None:
     if (known := done_before(lake, [key], branch, order.idempotency_key)) is not None:
         return known
+    table = _found(lake, key, branch, order)
     for left in reversed(range(TRIES_MAX)):
-        table = _found(lake, key, branch, order)
         if table is not None and order.mode is Mode.IGNORE:
             return None
         if table is not None and order.mode is Mode.ERROR:
@@ -120,9 +125,13 @@ def _written(
             )
         try:
             return creating.create(df, lake, key, branch, order)
-        except CommitConflict as lost:
-            # Somebody else created it. What that means for this job is decided by what is there now.
-            if isinstance(lost, TableConflict) or order.mode is Mode.ERROR or not left:
+        except CommitConflict:
+            if order.mode is Mode.ERROR or not left:
+                raise
+            # If somebody else has created it, what that means for this job is decided by what is there now.
+            # Nothing else would become better by another job.
+            table = _found(lake, key, branch, order)
+            if table is None:
                 raise
     raise AssertionError("the last try returns or raises")
 

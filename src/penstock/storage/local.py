@@ -52,16 +52,23 @@ class LocalBucket(Bucket):
 
     ``scratch`` is the folder below it for what only this class looks at: unfinished files and locks. All who
     use the directory must name the same. ``threads`` are those of several buckets, which somebody else
-    closes.
+    closes. Where links to folders are not followed, a listing leaves out what lies behind them: the same file
+    would have several names. The root, and a folder that is listed by name, may be reached by links.
     """
 
     def __init__(
-        self, root: str | Path, *, scratch: str = "", threads: ThreadPoolExecutor | None = None
+        self,
+        root: str | Path,
+        *,
+        scratch: str = "",
+        threads: ThreadPoolExecutor | None = None,
+        follows_links: bool = True,
     ) -> None:
         self._root = Path(root).absolute()
         self.url = f"file://{self._root}"
         self._unfinished = self._root / scratch / UNFINISHED
         self._locks = self._root / scratch / LOCKED
+        self._follows_links = follows_links
         self._own_threads = threads is None
         self._threads = threads or ThreadPoolExecutor(THREADS_MAX, "penstock-files")
         self._made: set[Path] = set()
@@ -119,6 +126,14 @@ class LocalBucket(Bucket):
         while page := await self._do(lambda: list(islice(found, PAGE))):
             for entry in page:
                 yield entry
+
+    async def folders(self) -> Sequence[str]:
+        """The names of the folders right below the root, in the order of their bytes."""
+        return await self._do(self._folders)
+
+    async def prune(self) -> None:
+        """Remove this class's own files and all folders that are empty then, the root too."""
+        await self._do(self._prune)
 
     async def tidy(self, before_us: int) -> int:
         return await self._do(self._remove_unfinished, before_us)
@@ -294,7 +309,7 @@ class LocalBucket(Bucket):
         try:
             with os.scandir(folder) as entries:
                 names = sorted(
-                    f"{one.name}/" if one.is_dir() else one.name
+                    f"{one.name}/" if one.is_dir(follow_symlinks=self._follows_links) else one.name
                     for one in entries
                     if one.name not in (UNFINISHED, LOCKED)
                 )
@@ -305,10 +320,24 @@ class LocalBucket(Bucket):
             if name.endswith("/"):
                 if key > after or after.startswith(key):
                     yield from self._walk(folder / name, key, after)
-            elif key > after:
-                with suppress(FileNotFoundError):
-                    status = (folder / name).stat()
-                    yield Entry(key, status.st_size, status.st_mtime_ns // 1000, Tag(None))
+            elif key > after and (status := _status(folder / name)) is not None:
+                yield Entry(key, status.st_size, status.st_mtime_ns // 1000, Tag(None))
+
+    def _folders(self) -> Sequence[str]:
+        try:
+            with os.scandir(self._root) as entries:
+                return sorted(one.name for one in entries if one.is_dir(follow_symlinks=self._follows_links))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _prune(self) -> None:
+        self._made.clear()
+        for own in (self._unfinished, self._locks):
+            with suppress(FileNotFoundError):
+                _unlink([*own.iterdir()])
+        for folder, _, _ in os.walk(self._root, topdown=False):
+            with suppress(OSError):  # it is not empty
+                Path(folder).rmdir()
 
     def _remove_unfinished(self, before_us: int) -> int:
         removed = 0
@@ -324,6 +353,19 @@ class LocalBucket(Bucket):
 def _unlink(files: Sequence[Path]) -> None:
     for file in files:
         file.unlink(missing_ok=True)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Size and time of a file that was listed; ``None`` if it is gone, or a link to anything but a file."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            return None
+        raise
+    return None if stat.S_ISDIR(status.st_mode) else status
 
 
 def _tag(data: bytes) -> Tag:

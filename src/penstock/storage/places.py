@@ -74,8 +74,9 @@ class Places:
         self._threads.shutdown()
 
     def open_disk(self, root: Path) -> Bucket:
-        """The bucket of a table in a directory."""
-        return LocalBucket(root, scratch=SCRATCH, threads=self._threads)
+        """The bucket of a table in a directory. What is listed there may be removed, so that a link must not
+        lead to files of other places, nor to the table's own under other names."""
+        return LocalBucket(root, scratch=SCRATCH, threads=self._threads, follows_links=False)
 
     def open_bucket(self, scheme: str, bucket: str) -> Bucket:
         """The bucket that tables at a URL are in."""
@@ -168,6 +169,25 @@ class Place:
         while page := self._loop.run(_some(found, LISTED_AT_ONCE)):
             for entry in page:
                 yield entry._replace(key=entry.key[cut:])
+
+    def folders(self) -> Iterator[str]:
+        """The names of the folders right below, in the order of their bytes; what lies in them is not
+        listed, but for the first file of each in a bucket."""
+        if isinstance(self._bucket, LocalBucket):
+            yield from self._loop.run(self._bucket.folders())
+            return
+        cut, after = len(self._folder), self._folder
+        while page := self._loop.run(_some(self._bucket.list(self._folder.rstrip("/"), after), 1)):
+            name, slash, _ = page[0].key[cut:].partition("/")
+            if slash:
+                yield name
+            after = self._folder + (f"{name}0" if slash else name)  # what comes next to a slash
+
+    def prune(self) -> None:
+        """Remove empty folders of a disk, and its own records; in a bucket there are none. Only where nobody
+        writes any more: who has just made a folder would miss it."""
+        if isinstance(self._bucket, LocalBucket):
+            self._loop.run(self._bucket.prune())
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file durably if there is none of that name; say whether this very call did.

@@ -120,6 +120,9 @@ def test_a_line_goes_on_from_the_ends_it_had_and_from_no_other() -> None:
     other = extended(store, line, entry(999, b"k" * 16))
     assert not Tip.of(branch).is_on(other, store.read)
     assert Tip.of(main).is_on(main.published_to(5), store.read)
+    ends = [line, branch, longer]
+    assert [Tip.at(longer, one.latest, store.read) for one in ends] == [Tip.of(one) for one in ends]
+    assert Tip.at(main.published_to(5), 2, store.read) == Tip.at(longer, 2, store.read) == Tip(2, b"")
 
 
 def test_what_a_commit_costs_does_not_grow_with_the_line() -> None:

@@ -17,7 +17,7 @@ from tests.formats.delta.managed import Owner, add
 
 BODY = write_commit([add("a")])
 SHA256 = hashlib.sha256(BODY).digest()
-NAME = "_penstock/mine.json"
+NAME = "_penstock/bodies/mine.json"
 
 
 @pytest.fixture
@@ -45,30 +45,44 @@ def test_actions_in_a_file_below_the_table_are_committed(owner: Owner) -> None:
         "../mine.json",
         "_penstock",
         "_penstock/",
-        "_penstock//mine.json",
-        "_penstock/./mine.json",
-        "_penstock/../_penstock/mine.json",
-        "_penstock/a\0b",
-        "_penstock/a\nb",
-        "_penstock/..\\mine.json",
-        "_penstock/" + "x" * 500,
-        "_penstock/" + "x/" * 3000 + "y",
+        "_penstock/mine.json",
+        "_penstock/.unfinished/mine.json",
+        "_penstock/.locks/1",
+        "_penstock/reads/mine.json",
+        "_penstock/data/part-1.parquet",
+        f"_penstock/probe/{'0' * 32}",
+        f"_penstock/{'a' * 32}/mine.json",
+        "_penstock/bodies",
+        "_penstock/bodies/",
+        "_penstock/bodies//mine.json",
+        "_penstock/bodies/.",
+        "_penstock/bodies/..",
+        "_penstock/bodies/./mine.json",
+        "_penstock/bodies/../mine.json",
+        "_penstock/bodies/../../_penstock/bodies/mine.json",
+        "_penstock/bodies/.unfinished",
+        "_penstock/bodies/folder/mine.json",
+        "_penstock/bodies/a\0b",
+        "_penstock/bodies/a\nb",
+        "_penstock/bodies/..\\mine.json",
+        "_penstock/bodies/" + "x" * 500,
+        "_penstock/bodies/" + "x/" * 3000 + "y",
     ],
     ids=lambda name: repr(name)[:40],
 )
-def test_a_name_that_is_not_plainly_below_the_folder_is_refused(owner: Owner, name: str) -> None:
-    with pytest.raises(InvalidRequest, match="must be in a file below _penstock/") as caught:
+def test_a_name_that_is_not_plainly_below_the_folder_of_bodies_is_refused(owner: Owner, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="must be in a file right below _penstock/bodies/") as caught:
         owner.commit(FileBody(name, len(BODY), SHA256))
     assert len(str(caught.value)) < 700
 
 
 @pytest.mark.parametrize(
     "name",
-    ["_penstock/none.json", "_penstock/folder", "_penstock/mine.json/below", "_penstock/" + "x" * 300],
-    ids=["absent", "folder", "below a file", "long"],
+    ["_penstock/bodies/none.json", "_penstock/bodies/folder", "_penstock/bodies/" + "x" * 300],
+    ids=["absent", "folder", "long"],
 )
 def test_what_is_no_file_is_a_mistake_of_the_request(owner: Owner, name: str) -> None:
-    (Path(owner.content().location) / "_penstock/folder").mkdir()
+    (Path(owner.content().location) / "_penstock/bodies/folder").mkdir()
     with pytest.raises(InvalidRequest, match=r"which is no file|cannot be used"):
         owner.commit(FileBody(name, len(BODY), SHA256))
 
@@ -91,10 +105,10 @@ def test_a_file_with_other_bytes_is_refused(owner: Owner, size: int, sha256: byt
 
 def test_a_file_of_another_size_is_not_read(owner: Owner) -> None:
     """A sparse file of a terabyte, which would not fit into memory."""
-    with (Path(owner.content().location) / "_penstock/huge").open("wb") as file:
+    with (Path(owner.content().location) / "_penstock/bodies/huge").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(InvalidRequest, match="does not hold what its size"):
-        owner.commit(FileBody("_penstock/huge", len(BODY), SHA256))
+        owner.commit(FileBody("_penstock/bodies/huge", len(BODY), SHA256))
 
 
 def test_of_very_many_lines_that_cannot_be_read_the_first_thousand_are_told(owner: Owner) -> None:

@@ -146,7 +146,7 @@ class Story:
             for name, library in libraries.items()
         ]
         for line in (*imports, *dedent(body).splitlines()):
-            self._print(self._screen.paint(f"  {line}", "dim"))
+            self._print(self._screen.paint(f"  {line}", "dim") if line else "")
         self._print("")
         printed = io.StringIO()
         used = {name: import_module(library) for name, library in libraries.items()}
@@ -158,7 +158,7 @@ class Story:
                 given = (stack.enter_context(open_lake(self.place, author="ada")),)
             step(*given, **used)
         if printed.getvalue():
-            self._print(printed.getvalue())
+            self.say(printed.getvalue().rstrip("\n"))
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -110,12 +111,27 @@ def _started(story: Story) -> Iterator[tuple[Lake, Any]]:
     from penstock.spark import session
 
     with open_lake(story.place, author="ada") as lake:
-        with story.waiting("starting Spark"):
+        with story.waiting("starting Spark"), _quiet_java():
             spark = session(lake, app="penstock-demo", conf={"spark.ui.enabled": False})
         try:
             yield lake, spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def _quiet_java() -> Iterator[None]:
+    """Meanwhile Java starts without its line on a module that nothing here uses. Its errors come through."""
+    from penstock.spark.java import find_java, quiet_home
+
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = quiet_home(find_java())
+    try:
+        yield
+    finally:
+        os.environ.pop("JAVA_HOME")
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
 
 
 def _arrive(landing: Path) -> None:

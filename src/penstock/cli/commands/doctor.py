@@ -180,10 +180,11 @@ def _spark() -> Finding:
 
     said = f"PySpark {version('pyspark')}"
     if jar.path() is None:
+        lack = jar.lack_of_package()
         return Finding(
             "warning",
-            f"{said}, and Penstock was installed without its jar",
-            "writes take longer; install Penstock from a wheel, or again where there is a Java compiler",
+            f"{said}, and Penstock was built without its jar for it ({lack.reason})",
+            f"writes take longer; {lack.remedy}",
         )
     return Finding("ok", f"{said}, and Penstock's jar for it")
 

@@ -23,6 +23,7 @@ from weakref import WeakSet
 from penstock.errors import PenstockError, Unavailable
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.formats.delta.rows.arrow_types import pa, pq
+from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import durable
 from penstock.spark.job.jobs import BOUND_MAX_BYTES, CHANGES, Column, Target, WrittenFile
@@ -43,9 +44,8 @@ TAIL_BYTES: Final = 64 * 1024
 """How much of a file's end is read first: more than most footers need."""
 
 _SAYS: Final = (
-    "Penstock's jar is not in this Spark session, so files are written through Spark's own committer: each "
-    "is renamed once, in a bucket by a copy. A session made by penstock.spark.session() has the jar, if "
-    "the package was built with a Java compiler"
+    "files are written through Spark's own committer, and each is renamed once, in a bucket by a copy, "
+    "because %s. To have them written straight to their place: %s"
 )
 _PACKED: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 _TOLD: Final[WeakSet[Any]] = WeakSet()
@@ -101,7 +101,8 @@ def _tell(spark: SparkSession) -> None:
     """Say once in a session what it lacks."""
     if spark not in _TOLD:
         _TOLD.add(spark)
-        _LOG.warning(_SAYS)
+        lack = jar.lack_of_session(spark)
+        _LOG.warning(_SAYS, lack.reason, lack.remedy)
 
 
 def _adopted(place: Place, folder: str, target: Target, *, is_change: bool = False) -> list[WrittenFile]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata, decode_path
+from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
+from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.rows.writing import check_features
 from penstock.lake.delta import data_folder
+from penstock.lake.delta_jobs import remove_files
 from penstock.spark.job import jobs
 from penstock.spark.job.actions import file_actions
 from penstock.spark.job.footers import told_leaves
 from penstock.spark.job.partitions import fields_of, named_for_directories
 from penstock.spark.writes.refusals import refusals_told
+from penstock.spark.writes.schemas import check_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,6 +43,7 @@ def write_files(
     ``InvalidRequest`` for rows that the table cannot have; then no file is left, as far as possible.
     """
     check_features(metadata)
+    check_names(metadata)
     fields = fields_of(metadata)
     leaves = told_leaves(indexed_leaves(metadata))
     target = jobs.Target(
@@ -57,28 +60,15 @@ def write_files(
     try:
         actions = file_actions(files, metadata)
     except PenstockError:
-        remove_files(lake, location, (one.name for one in files))
+        remove_files(target.place, (one.name for one in files))
         raise
-    remove_files(lake, location, (one.name for one in files if not one.rows))
+    remove_files(target.place, (one.name for one in files if not one.rows))
     return actions
-
-
-def remove_files(lake: Lake, location: str, names: Iterable[str]) -> None:
-    """Remove files that no commit can name, as far as possible. What stays is swept later."""
-    unwanted = list(names)
-    if unwanted:
-        with suppress(PenstockError):
-            lake.places.at(location).delete(unwanted)
-
-
-def names_of(actions: Iterable[Any]) -> list[str]:
-    """The files that actions would make part of a table, below its root."""
-    return [decode_path(one.path) for one in actions if isinstance(one, Add | Cdc)]
 
 
 def _prefix_length(properties: Mapping[str, str]) -> int:
     """How long the random folder names are that a table wants for its files; 0 if it wants none."""
-    if properties.get("delta.randomizeFilePrefixes", "").lower() != "true":
+    if not is_on(properties, RANDOM_PREFIXES):
         return 0
     text = properties.get("delta.randomPrefixLength", str(PREFIX_LENGTH_DEFAULT)).strip()
     if not text.isdecimal() or not int(text):

@@ -95,6 +95,7 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
         "penstock.columns": columns,
         "penstock.subdirectory": target.subdirectory,
         "penstock.prefix.length": str(target.prefix_length),
+        "penstock.changes": str(target.has_changes).lower(),
     }
     by = ((CHANGES,) if target.has_changes else ()) + target.partition_by
     writer = df.write.mode("append").options(**target.options, **settings)

@@ -16,6 +16,7 @@ from penstock.formats.delta.protocol.actions import Metadata, Values
 from penstock.formats.delta.protocol.partition_values import parse_value
 from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema
 from penstock.formats.delta.rows.writing import NULL_FOLDER, partition_text
+from penstock.spark.scan.columns import quoted
 from penstock.spark.writes.refusals import refusal
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def named_for_directories(df: DataFrame, fields: Sequence[Field]) -> DataFrame:
     from pyspark.sql import functions as f
 
     for field in fields:
-        column = f.col(f"`{field.name.replace('`', '``')}`")
+        column = f.col(quoted(field.name))
         if field.type == "timestamp":
             df = df.withColumn(field.name, _in_utc(column))
         elif field.type == "string":

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 import msgspec
 
-from penstock.errors import ConflictError, InvalidRequest, RequestError
-from penstock.formats.delta.protocol.actions import (
-    Action,
-    Add,
-    Cdc,
-    CommitInfo,
-    Metadata,
-    Protocol,
-    parse_action,
-)
+from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Metadata
 from penstock.formats.delta.protocol.schema import StructType, parse_schema
 from penstock.lake.call import Said
-from penstock.lake.calls import GetAbout
 from penstock.lake.delta import table_commit
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, Part
+from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.model.keys import Key
-from penstock.spark.job.files import names_of, remove_files, write_files
+from penstock.spark.job.files import write_files
 from penstock.spark.scan.columns import spark_schema
 
 if TYPE_CHECKING:
@@ -36,31 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkSchema
 
     from penstock.lake.lake import Lake
-
-DAY_S: Final = 24 * 3600.0
-
-
-class Began(msgspec.Struct, frozen=True):
-    """When a job began, by two clocks: one stops while a machine sleeps, the other may be set back."""
-
-    monotonic_s: float
-    time_s: float
-    grace_s: float
-    """How long files stay that nobody has committed."""
-
-    @classmethod
-    def now(cls, lake: Lake) -> Began:
-        return cls(time.monotonic(), time.time(), lake.do(GetAbout()).data_grace_days * DAY_S)
-
-    def check_in_time(self) -> None:
-        """``InvalidRequest`` if the job took so long that a sweep may soon take its files for leftovers."""
-        ago_s = max(time.monotonic() - self.monotonic_s, time.time() - self.time_s)
-        if ago_s > self.grace_s / 2:
-            raise InvalidRequest(
-                f"the job took {ago_s / DAY_S:.1f} days, and files that nobody has committed may be swept "
-                f"after {self.grace_s / DAY_S:g}; nothing was committed. The setting 'data_grace_days' must "
-                "be more than twice as long as any job"
-            )
+    from penstock.storage.places import Place
 
 
 class JobTable:
@@ -79,15 +45,10 @@ class JobTable:
         self.job = uuid4()
         self._options = options
         self._began = Began.now(lake)
-        self._table = lake.table(self.key, self.branch)
-        self._now = lake.do(GetTableVersions(key=self.key, at=self.branch, limit=0))
-        metadata, protocol = (
-            parse_action(self._now.metadata.encode()),
-            parse_action(self._now.protocol.encode()),
-        )
-        assert isinstance(metadata, Metadata)
-        assert isinstance(protocol, Protocol)
-        self.metadata, self.protocol = metadata, protocol
+        # At one commit: if the branch is set to another, a version there may have the same number.
+        self._table = lake.at(self.branch).table(self.key)
+        self._now = lake.do(GetTableVersions(key=self.key, at=self._table.ref, via=self._table.via, limit=0))
+        self.protocol, self.metadata = self._now.declared()
 
     @property
     def id(self) -> UUID:
@@ -96,6 +57,11 @@ class JobTable:
     @property
     def location(self) -> str:
         return self._now.location
+
+    @property
+    def place(self) -> Place:
+        """Where its files are."""
+        return self.lake.places.at(self.location)
 
     @property
     def version(self) -> int:
@@ -147,10 +113,6 @@ class JobTable:
             options=self._options,
         )
 
-    def forget(self, names: Iterable[str]) -> None:
-        """Remove files, named below the table's root, that no commit has, or will have."""
-        remove_files(self.lake, self.location, names)
-
     def commit(
         self,
         actions: Sequence[Action],
@@ -168,7 +130,7 @@ class JobTable:
         If it is refused, the files of the actions are removed, as far as possible: nobody else can name them.
         With ``keep_files`` they stay, for another try. They also stay if it is not known what came of it.
         """
-        try:
+        with removed_if_refused(self.place, () if keep_files else actions):
             self._began.check_in_time()
             info = CommitInfo({"operation": operation, "operationParameters": parameters})
             one = table_commit(self._table, [info, *actions])
@@ -190,10 +152,6 @@ class JobTable:
                     who=self.lake.author,
                 )
             )
-        except (RequestError, ConflictError):  # whatever else it is, it may have been done, or be done yet
-            if not keep_files:
-                self.forget(names_of(actions))
-            raise
 
     def _deed(self, operation: str) -> str:
         """What the lake's history says of a commit that nobody said anything of."""

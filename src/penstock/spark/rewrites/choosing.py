@@ -9,13 +9,12 @@ than would be needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.protocol.partition_conditions import partition_part
 from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.lake.delta_calls import Part
@@ -23,6 +22,8 @@ from penstock.spark import jar
 from penstock.spark.job.partitions import fields_of
 from penstock.spark.scan.columns import spark_schema
 from penstock.spark.scan.conditions import means_the_same
+from penstock.spark.scan.log_values import log_value
+from penstock.spark.writes.schemas import is_case_sensitive
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from penstock.spark.job.tables import JobTable
 
 _WORDS: Final = re.compile(r"'[^']*'|`[^`]*`|\w+|[()]")
-_QUALIFIED: Final = re.compile(r"('[^']*'|`[^`]*`)|\btarget\s*\.", re.IGNORECASE)
+_STEP: Final = r"(?:`(?:[^`]|``)*`|\w+)"
+_NAMES: Final = re.compile(rf"'[^']*'|({_STEP})((?:\s*\.\s*{_STEP})*)")
+"""Texts, which have no groups, and names: their first step, and the others."""
 _ENCLOSED: Final = re.compile(r"\s*\((.*)\)\s*", re.DOTALL)
 _CAST: Final = re.compile(r"\bCAST\((-?[0-9]+) AS (?:BIGINT|INT|SMALLINT|TINYINT)\)")
 """How Spark shows a number that it compares with a column of another width."""
@@ -91,11 +94,22 @@ def check_deterministic(df: DataFrame, what: str) -> None:
 def necessary(df: DataFrame, condition: Condition, schema: StructType) -> str | None:
     """What must be true of a row of a table for which a condition of Spark's is true, in the words of the
     lake's own conditions; ``None`` if nothing can be told. The condition is over the rows of ``df``.
-
-    A column may be qualified as ``target``; what speaks of a ``source`` is passed over.
     """
+    return _understood(df, schema, [part.strip() for part in _joined(_text(df, condition))])
+
+
+def necessary_of_target(df: DataFrame, condition: Condition, schema: StructType) -> str | None:
+    """As ``necessary``, where ``df`` joins the table, as ``target``, with a ``source``.
+
+    A column may be qualified so; what speaks of the source is passed over.
+    """
+    if is_case_sensitive(df.sparkSession):
+        return None  # a column of the source may be called as one of the table is, but for the case
+    return _understood(df, schema, [_unqualified(part.strip()) for part in _joined(_text(df, condition))])
+
+
+def _understood(df: DataFrame, schema: StructType, found: Sequence[str | None]) -> str | None:
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
-    found = [_unqualified(part.strip()) for part in _joined(_text(df, condition))]
     understood = [part for part in found if part is not None and means_the_same(part, schema, zone)]
     return " and ".join(f"({part})" for part in understood) or None
 
@@ -120,15 +134,16 @@ def is_about_partitions(df: DataFrame, condition: Condition, table: JobTable) ->
 def files_of_partitions(spark: SparkSession, table: JobTable, condition: Condition) -> list[Add]:
     """The files of the partitions for whose values a condition is true, which names nothing else.
 
-    Spark decides it, value by value: no data file is read.
+    Spark decides it, value by value: no data file is read. ``InvalidLog`` if the log has a value that is none
+    of its column's type.
     """
     by_values: dict[tuple[str | None, ...], list[Add]] = {}
     for file in table.snapshot.files():
         values = tuple(file.partition_values.get(name) for name in table.partition_columns)
         by_values.setdefault(values, []).append(file)
-    fields = fields_of(table.metadata)
+    fields, place = fields_of(table.metadata), table.snapshot.place
     rows = [
-        (number, *(partition_value(one.type, text) for one, text in zip(fields, values, strict=True)))
+        (number, *(log_value(place, one.type, text) for one, text in zip(fields, values, strict=True)))
         for number, values in enumerate(by_values)
     ]
     schema = spark_schema(StructType((Field(name=_PARTITION, type="long", nullable=False), *fields)))
@@ -143,7 +158,20 @@ def _text(df: DataFrame, condition: Condition) -> str:
     if condition.text is not None:
         return condition.text
     found = _resolved(df, condition)
-    return "" if found is None else _CAST.sub(r"\1", found.sql())
+    return "" if found is None or not _is_qualified(df, found) else _CAST.sub(r"\1", found.sql())
+
+
+def _is_qualified(df: DataFrame, found: Any) -> bool:
+    """Whether a condition names its columns as rows do: a ``Column`` that was taken from a frame before that
+    was joined as ``source`` does not say so."""
+    known = dict(_qualifiers(df._jdf.queryExecution().analyzed().output()))
+    return all(known.get(one) == shown for one, shown in _qualifiers(found.references().toSeq()))
+
+
+def _qualifiers(attributes: Any) -> Iterator[tuple[int, str]]:
+    for at in range(attributes.size()):
+        one = attributes.apply(at)
+        yield one.exprId().id(), one.qualifier().mkString(".")
 
 
 def _resolved(df: DataFrame, condition: Condition) -> Any:
@@ -192,6 +220,17 @@ def _is_closed(text: str) -> bool:
 
 def _unqualified(text: str) -> str | None:
     """A condition on columns of the target alone, with their names alone."""
-    if {"source", "`source`"} & {word.lower() for word in _WORDS.findall(text)}:
+    firsts = {_named(found[1]) for found in _NAMES.finditer(text)}
+    if "source" in firsts:
         return None
-    return _QUALIFIED.sub(lambda found: found[1] or "", text)
+    return _NAMES.sub(_in_target, text)
+
+
+def _in_target(found: re.Match[str]) -> str:
+    """A name without the table's: only its first step can be that, and only if others follow."""
+    is_qualified = _named(found[1]) == "target" and found[2]
+    return found[2].lstrip().removeprefix(".").lstrip() if is_qualified else found[0]
+
+
+def _named(step: str | None) -> str | None:
+    return None if step is None else step.strip("`").lower()

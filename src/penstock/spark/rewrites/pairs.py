@@ -20,7 +20,7 @@ from penstock.spark.rewrites.choosing import (
     analysing,
     check_deterministic,
     condition_of,
-    necessary,
+    necessary_of_target,
     region,
 )
 from penstock.spark.rewrites.rewriting import DELETE, INSERT, KEEP, Rewrite
@@ -75,7 +75,7 @@ class Pairs:
         self._check()
         needed = None
         if not self._looks_everywhere:
-            needed = necessary(self._rows(()).crossJoin(self._source), on, table.schema)
+            needed = necessary_of_target(self._rows(()).crossJoin(self._source), on, table.schema)
         self._region = region(table, needed)
         self._candidates = list(table.snapshot.files(needed))
 

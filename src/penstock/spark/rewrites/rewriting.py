@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
+from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
+from penstock.formats.delta.protocol.properties import APPEND_ONLY, CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.rows.writing import check_features
 from penstock.lake import delta
 from penstock.lake.call import Said
@@ -33,7 +35,6 @@ OUTCOME: Final = "__penstock_outcome"
 """What becomes of a row: one of the four, or null for a row that is nobody's business."""
 OLD: Final = "__penstock_old"
 NEW: Final = "__penstock_new"
-CHANGE_TYPE: Final = "_change_type"
 READ_FILES_MAX_BYTES: Final = 16 * 1024
 """Names of files beyond this size are not told one by one: the partitions are, that they are in."""
 
@@ -71,9 +72,9 @@ def done_before(table: JobTable, idempotency_key: str | None) -> Ratified | None
 def check_changeable(table: JobTable) -> None:
     """``InvalidRequest`` if rows of the table must stay, ``UnsupportedFeature`` if it asks for more of its
     writers than Penstock does."""
-    if is_on(table, "delta.appendOnly"):
+    if is_on(table.metadata.configuration, APPEND_ONLY):
         raise InvalidRequest(
-            f"rows of '{table.key}' stay as they are: the table has the property delta.appendOnly",
+            f"rows of '{table.key}' stay as they are: the table has the property {APPEND_ONLY}",
             table=str(table.key),
         )
     check_features(table.metadata)
@@ -81,11 +82,7 @@ def check_changeable(table: JobTable) -> None:
 
 def has_feed(table: JobTable) -> bool:
     """Whether the table has a change data feed."""
-    return is_on(table, "delta.enableChangeDataFeed")
-
-
-def is_on(table: JobTable, name: str) -> bool:
-    return table.metadata.configuration.get(name, "").strip().lower() == "true"
+    return is_on(table.metadata.configuration, CHANGE_DATA_FEED)
 
 
 def removals(files: Iterable[Add]) -> list[Remove]:

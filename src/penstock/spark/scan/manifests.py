@@ -16,12 +16,11 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
-from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.rows.arrow_types import arrow_type, pa
 from penstock.model.clock import now_us
 from penstock.spark.addresses import spark_address
 from penstock.spark.scan.columns import quoted
+from penstock.spark.scan.log_values import log_value
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ FOLDER: Final = f"{SCRATCH}/reads"
 FRESH_S: Final = 3600
 """An older manifest is written again, so that it is there for as long as whoever reads needs it."""
 
+_MANIFEST: Final = "_spark_metadata/0"
 _PATH: Final = "__penstock_path"
 _BLOCK_BYTES: Final = 32 * 1024 * 1024
 _ABSENT: Final = "Spark names a file otherwise than its manifest does; nothing of it was read"
@@ -59,8 +59,7 @@ def scan(
     root = spark_address(place.url)
     once = {one.name: one for one in files}
     folder = _put(place, _lines(root, once.values()))
-    reader = spark.read.schema(columns).options(**options, recursiveFileLookup="true")
-    found = reader.parquet(f"{root}/{folder}")
+    found = _listed(spark, f"{root}/{folder}", columns, options)
     if not constants.fields:
         return found
     spelled = [(path, one.values) for one in files for path in _spellings(f"{root}/{one.name}")]
@@ -72,6 +71,21 @@ def scan(
     path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
     joined = found.join(F.broadcast(lookup), path == F.col(_PATH), "left")
     return joined.select(*(F.col(quoted(one.name)) for one in columns), *map(_surely, constants))
+
+
+def _listed(spark: SparkSession, folder: str, columns: StructType, options: Mapping[str, str]) -> DataFrame:
+    """The rows of the files that the manifest in a folder names; an error if it is there no more.
+
+    Over Spark Connect a plan is analysed each time it is used, and by then the manifest may be cleaned up. To
+    Spark a folder without one is a table without rows. So the plan also names the manifest as a file to be
+    read: Spark does not analyse that once it is gone, and reads nothing of it.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    found = spark.read.schema(columns).options(**options, recursiveFileLookup="true").parquet(folder)
+    # The right side is looked at last: what it finds was there when the left one was read.
+    there = spark.read.text(f"{folder}/{_MANIFEST}").where(F.lit(False))
+    return found.join(there, F.lit(True), "left_anti")
 
 
 def _check_settings(spark: SparkSession, place: Place, options: Mapping[str, str]) -> None:
@@ -104,14 +118,7 @@ def _table(place: Place, fields: Sequence[StructField], rows: Sequence[tuple[str
 
 
 def _value(place: Place, kind: str, text: str | None) -> Any:
-    try:
-        value = partition_value(kind, text)
-    except ValueError as problem:
-        raise InvalidLog(
-            f"{place.url} has values of its partition columns that are none of their types: {text!r} is "
-            f"{problem}",
-            table=place.url,
-        ) from None
+    value = log_value(place, kind, text)
     return value.encode() if kind == "binary" and isinstance(value, str) else value
 
 
@@ -119,7 +126,7 @@ def _put(place: Place, lines: Iterable[bytes]) -> str:
     """Have a manifest beside the table, and return the name of its folder there."""
     data = b"\n".join(lines)
     folder = f"{FOLDER}/{hashlib.sha256(data).hexdigest()[:32]}"
-    name = f"{folder}/_spark_metadata/0"
+    name = f"{folder}/{_MANIFEST}"
     there = place.look(name)
     if there is None or there.size != len(data) or there.modified_us < now_us() - FRESH_S * 1_000_000:
         try:

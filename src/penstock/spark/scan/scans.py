@@ -21,7 +21,7 @@ from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.scan.columns import Columns, quoted, spark_schema
-from penstock.spark.scan.deletions import deleted, row_numbers
+from penstock.spark.scan.deletions import Room, Words, named_rows, with_deleted
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def scan(
                 table=place.url,
                 feature="hidden files",
             )
-    if not jar.is_loaded(spark):
+    if not jar.has_classes(spark):
         from penstock.spark.scan import manifests
 
         return manifests.scan(spark, place, files, columns, constants, {**STRICT, **options})
@@ -98,10 +98,10 @@ class Piece(msgspec.Struct, frozen=True):
     file: Add | Remove | Cdc
     values: tuple[str | None, ...] = ()
     """As Delta's log spells values."""
-    picked: bytes | None = None
-    """A bitmap of rows; ``None`` for all of them."""
+    picked: Words | None = None
+    """Some of its rows; ``None`` for all of them."""
     is_inverse: bool = False
-    """Whether the rows to be read are those that the bitmap does not name."""
+    """Whether the rows to be read are those that ``picked`` does not name."""
 
 
 def rows(
@@ -113,7 +113,7 @@ def rows(
     ``numbered`` adds ``FILE``, the number of a row's file in ``files``, and ``ROW``.
     """
     place = snapshot.place
-    found = (_piece(place, one) for one in files)
+    found = (Piece(file, picked=gone, is_inverse=True) for file, gone in with_deleted(place, files))
     return read(spark, place, Columns(snapshot.metadata), found, numbered=numbered)
 
 
@@ -131,26 +131,29 @@ def read(
 
     ``constants`` have the values that each piece gives, ``beside`` are columns that the files hold beside the
     table's. ``numbered`` adds ``FILE``, the number of a row's piece, and ``ROW``, its number in the file.
+    ``InvalidRequest`` if pieces of files name more rows than can be held here.
     """
     reader = _Reader(spark, place, columns, tuple(constants), tuple(beside))
     whole: list[ScanFile] = []
     parts: dict[bool, list[ScanFile]] = {False: [], True: []}
-    bitmaps: dict[bool, dict[int, bytes]] = {False: {}, True: {}}
+    named: dict[bool, dict[int, Words]] = {False: {}, True: {}}
+    room = Room(place)
     for number, piece in enumerate(pieces):
         if piece.picked is None:
             whole.append(reader.file(piece, number if numbered else None))
         else:
             # Apart from the others, so that these lose nothing by it.
             parts[piece.is_inverse].append(reader.file(piece, number))
-            bitmaps[piece.is_inverse][number] = piece.picked
+            room.take(piece.picked)
+            named[piece.is_inverse][number] = piece.picked
     found = []
     if whole or not any(parts.values()):
         found.append(reader.rows(whole, numbered=numbered))
     for is_inverse, files in parts.items():
         if files:
-            picked = row_numbers(spark, bitmaps[is_inverse], FILE, ROW)
+            picked = named_rows(spark, named[is_inverse], FILE, ROW)
             rows = reader.rows(files, numbered=True)
-            rows = rows.join(_broadcast(picked), [FILE, ROW], "left_anti" if is_inverse else "left_semi")
+            rows = rows.join(picked, [FILE, ROW], "left_anti" if is_inverse else "left_semi")
             found.append(rows.select(reader.names(numbered=numbered)))
     return reduce(lambda one, other: one.union(other), found)
 
@@ -200,17 +203,6 @@ class _Reader:
         """The names of the columns of its rows, as Spark's SQL takes them."""
         others = (one.name for one in (*self._beside, *self._constants))
         return [quoted(one) for one in (*self._columns.names, *others, *((FILE, ROW) if numbered else ()))]
-
-
-def _piece(place: Place, file: Add) -> Piece:
-    picked = None if file.deletion_vector is None else deleted(place, file)
-    return Piece(file, picked=picked, is_inverse=True)
-
-
-def _broadcast(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
-
-    return F.broadcast(rows)
 
 
 def _lines(root: str, files: Iterable[ScanFile]) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ asks for the first offset again if it is restarted before that batch is done, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -32,6 +32,14 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     """The version that is read next; -1 if it is not decided yet where to begin."""
     files: int = 0
     """How many of its files have been read."""
+    tip: str = ""
+    """Which version the last one is that was read from, as the lake knows it. The number alone does not tell:
+    a branch may get other versions of the same numbers."""
+
+    @property
+    def last(self) -> int:
+        """The last version that was read from, -1 if none was."""
+        return self.version if self.files else self.version - 1
 
     @property
     def is_undecided(self) -> bool:
@@ -61,7 +69,8 @@ def offset_of(told: Any) -> Offset:
 
 Files: TypeAlias = Sequence[Add]
 """What a stream reads of one version, always in the same order."""
-FilesOf: TypeAlias = Callable[[range], Iterator[tuple[int, Files]]]
+File = TypeVar("File")
+FilesOf: TypeAlias = Callable[[range], Iterator[tuple[int, Sequence[File]]]]
 """What a stream reads of each of some versions."""
 
 
@@ -79,7 +88,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
         return (self.files is None or files <= self.files) and (self.size is None or size <= self.size)
 
 
-def reach(start: Offset, latest: int, files_of: FilesOf, limit: Limit) -> Offset:
+def reach(start: Offset, latest: int, files_of: FilesOf[Add], limit: Limit) -> Offset:
     """The place up to which one batch reads: as far as the limit allows, and by one file at least."""
     if start.version > latest:
         return start
@@ -91,20 +100,22 @@ def reach(start: Offset, latest: int, files_of: FilesOf, limit: Limit) -> Offset
             if taken and not limit.allows(taken + 1, size + file.size):
                 return start.at(version, number)
             taken, size = taken + 1, size + file.size
+        if taken and not limit.allows(taken + 1, size + 1):  # whatever is wrong with the next one
+            return start.at(version + 1)
         skip = 0
     return start.at(latest + 1)
 
 
-def between(start: Offset, end: Offset, files_of: FilesOf) -> Iterator[Add]:
+def between(start: Offset, end: Offset, files_of: FilesOf[File]) -> Iterator[File]:
     """The files that are read from one place to another: the same ones whenever it is asked."""
-    last = end.version if end.files else end.version - 1
-    for version, files in files_of(range(start.version, last + 1)):
+    for version, files in files_of(range(start.version, end.last + 1)):
         first = start.files if version == start.version else 0
         yield from files[first : end.files if version == end.version else None]
 
 
-def check_same_table(start: Offset, table: str, latest: int, name: str) -> None:
-    """``InvalidRequest`` if a stream cannot go on: its table was dropped, or set back to before its place."""
+def check_same_table(start: Offset, table: str, latest: int, name: str, *, goes_on: bool) -> None:
+    """``InvalidRequest`` if a stream cannot go on: its table was dropped, or set back to before its place, or
+    does not go on from the version that was read last."""
     if start.is_undecided:
         return
     if start.table != table:
@@ -117,6 +128,13 @@ def check_same_table(start: Offset, table: str, latest: int, name: str) -> None:
         raise InvalidRequest(
             f"the stream has read '{name}' up to version {start.version - 1}, and the newest is {latest}: "
             "its branch was set back; begin anew with another checkpoint",
+            key=name,
+        )
+    if not goes_on:
+        raise InvalidRequest(
+            f"the stream has read '{name}' up to version {start.last}, and its branch has another history by "
+            "now: it was created anew, set to another commit, or merged into; begin anew with another "
+            "checkpoint",
             key=name,
         )
 

@@ -9,7 +9,7 @@ import msgspec
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.actions import Metadata, parse_action
+from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.schema import StructType
 from penstock.formats.delta.rows.arrow_types import arrow_type
 from penstock.lake.calls import Resolve
@@ -18,7 +18,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.failures import telling
 from penstock.spark.source.file_groups import grouped, readable_schema, rows
-from penstock.spark.source.options import Options
+from penstock.spark.source.options import Options, check_condition
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +40,7 @@ def pinned(options: Options) -> Pinned:
         found = lake.do(Resolve(revision=options.ref))
         if options.version is None and options.timestamp is None:
             now = lake.do(GetTableVersions(key=options.table, at=found.commit, via=found.name, limit=0))
-            version, metadata = now.latest_version, parse_action(now.metadata.encode())
-            assert isinstance(metadata, Metadata)
+            version, (_, metadata) = now.latest_version, now.declared()
         else:
             table = Table(lake, options.table, found.commit, found.name)
             snapshot = table.snapshot(options.version, options.timestamp)
@@ -57,6 +56,7 @@ class TableReader(DataSourceReader):
     """
 
     def __init__(self, options: Options, pin: Pinned, schema: StructType) -> None:
+        check_condition(options.where, pin.metadata)
         self._options, self._pin = options, pin
         self._columns = columns_of(schema, pin.metadata)
 

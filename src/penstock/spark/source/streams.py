@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from penstock.errors import InvalidRequest, VersionNotFound
-from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_action, parse_commit
-from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.protocol.actions import Add, Metadata, parse_commit
 from penstock.formats.delta.protocol.schema import StructType
+from penstock.formats.delta.protocol.transaction import last
+from penstock.lake.calls import Resolve
 from penstock.lake.delta_answers import TableVersions
 from penstock.lake.delta_calls import GetTableVersions
-from penstock.lake.delta_snapshot import pages
+from penstock.lake.delta_snapshot import commits_of, pages
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.clock import utc
@@ -31,7 +34,8 @@ from penstock.spark.source.offsets import (
     offset_of,
     reach,
 )
-from penstock.spark.source.options import Options
+from penstock.spark.source.older_files import read_as
+from penstock.spark.source.options import Options, check_condition
 from penstock.spark.source.reading import columns_of
 
 if TYPE_CHECKING:
@@ -41,6 +45,15 @@ else:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
     except ImportError:  # before Spark 4.2: a trigger takes all there is
         SupportsTriggerAvailableNow = object
+
+
+class _Read(NamedTuple):
+    """What a stream reads of a version."""
+
+    version: int
+    files: Files
+    metadata: Metadata | None
+    """What the version says that the table is; ``None`` if that is what it was before."""
 
 
 class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -61,6 +74,10 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = tuple(one.name for one in schema.fields)
         self._until: int | None = None
         self._last = Offset()
+        self._pin: tuple[str, str | None] = ("", None)
+        """The commit of the lake at which the table is seen, and what led there."""
+        self._was: tuple[int, Metadata] | None = None
+        """What the table was at the version that was planned last."""
 
     # -- called in the order of a query's life, in one process ------------------------------------------
 
@@ -69,7 +86,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with telling():
-            self._until = self._now().latest_version
+            self._until = self._now(Offset()).latest_version
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
@@ -82,29 +99,30 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """How far the next batch goes. Before Spark 4.2 it is not told where it starts, and has no limit."""
         with telling():
-            now = self._now()
             given = self._last if start is None else offset_of(start)
-            check_same_table(given, str(now.id), now.latest_version, str(self._options.table))
+            now = self._now(given)
             latest = now.latest_version if self._until is None else min(self._until, now.latest_version)
             begin = self._beginning(now, latest) if given.is_undecided else given
             most = Limit(files=getattr(limit, "max_files", None), size=getattr(limit, "max_bytes", None))
-            self._last = reach(begin, latest, lambda versions: self._files(versions, begin), most)
+            end = reach(begin, latest, lambda versions: self._files(versions, begin), most)
+            self._last = given if end == given else self._named(end, now)
             return self._last.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with telling():
-            now = self._now()
-            first, last = offset_of(start), offset_of(end)
-            for one in (first, last):
-                check_same_table(one, str(now.id), now.latest_version, str(self._options.table))
-            self._last = last
-            protocol, metadata = parse_action(now.protocol.encode()), parse_action(now.metadata.encode())
-            assert isinstance(protocol, Protocol)
-            assert isinstance(metadata, Metadata)
+            first, final = offset_of(start), offset_of(end)
+            now = self._now(final)  # of a line that has the one's last version and so has the other's
+            self._last = final
+            protocol, metadata = now.declared()
             columns_of(self._schema, metadata)
-            begin = first.start_of(last)
-            files = between(begin, last, lambda versions: self._files(versions, begin))
-            return grouped(now.location, protocol, metadata, files)
+            check_condition(self._options.where, metadata)
+            begin = first.start_of(final)
+            files = between(begin, final, lambda versions: self._under(versions, begin, metadata))
+            return [
+                group
+                for under, found in groupby(files, key=lambda one: one[0])
+                for group in grouped(now.location, protocol, under, (file for _, file in found))
+            ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         with telling():
@@ -126,10 +144,32 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _table(self) -> Table:
-        return self._lake.table(self._options.table, self._options.ref)
+        """At one commit: if the branch is set to another, a version there may have the same number."""
+        return Table(self._lake, self._options.table, *self._pin)
 
-    def _now(self) -> TableVersions:
-        return self._lake.do(GetTableVersions(key=self._options.table, at=self._options.ref, limit=0))
+    def _now(self, at: Offset) -> TableVersions:
+        """The table as it is now, for all that is asked until this is called again.
+
+        ``InvalidRequest`` if a stream that is at a place cannot go on there.
+        """
+        found = self._lake.do(Resolve(revision=self._options.ref))
+        self._pin = found.commit, found.name
+        now = self._versions(tip=at.tip or None)
+        name = str(self._options.table)
+        check_same_table(at, str(now.id), now.latest_version, name, goes_on=now.goes_on)
+        return now
+
+    def _versions(self, *, end: int | None = None, tip: str | None = None) -> TableVersions:
+        at, via = self._pin
+        return self._lake.do(
+            GetTableVersions(key=self._options.table, at=at, via=via, end=end, limit=0, tip=tip)
+        )
+
+    def _named(self, offset: Offset, now: TableVersions) -> Offset:
+        """A place with what tells the last version before it from others of the same number."""
+        is_latest = offset.last == now.latest_version
+        tip = now.tip if is_latest else self._versions(end=offset.last).tip
+        return msgspec.structs.replace(offset, tip=tip or "")
 
     def _beginning(self, now: TableVersions, latest: int) -> Offset:
         """Where a new stream begins, of which the newest version is to be this one."""
@@ -166,29 +206,46 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _files(self, versions: range, offset: Offset) -> Iterator[tuple[int, Files]]:
         """What is read of each of some versions, by a stream that is at an offset."""
+        return ((one.version, one.files) for one in self._read(versions, offset))
+
+    def _under(
+        self, versions: range, offset: Offset, now: Metadata
+    ) -> Iterator[tuple[int, list[tuple[Metadata, Add]]]]:
+        """The same, each file with what it is read under, for a table that is by now what ``now`` says."""
+        planned, was = self._was or (None, None)
+        if planned not in (versions.start - 1, versions.start):  # a version may be read in several batches
+            was = None
+        for one in self._read(versions, offset):
+            was = one.metadata or was or self._table.snapshot(one.version).metadata
+            self._was = one.version, was
+            under = now
+            if one.files:
+                under = read_as(one.version, was, now, self._columns, str(self._options.table))
+            yield one.version, [(under, file) for file in one.files]
+
+    def _read(self, versions: range, offset: Offset) -> Iterator[_Read]:
         first = versions.start
         if offset.has_snapshot and first < offset.first and versions:
-            found = self._table.snapshot(first).files()
-            yield first, sorted(found, key=lambda one: (one.modification_time, one.path))
+            found = self._table.snapshot(first)
+            files = sorted(found.files(), key=lambda one: (one.modification_time, one.path))
+            yield _Read(first, files, found.metadata)
             first += 1
         yield from self._added(range(first, versions.stop))
 
-    def _added(self, versions: range) -> Iterator[tuple[int, Files]]:
+    def _added(self, versions: range) -> Iterator[_Read]:
         if not versions:
             return
         name = str(self._options.table)
         log = pages(self._table, versions.start, versions.stop - 1)
-        unpublished = {one.version: one.name for one in log.commits}
-        names = [unpublished.get(version, str(CommitName(version))) for version in versions]
-        place = self._lake.places.at(log.location)
-        for version, data in zip(versions, place.read(names), strict=True):
-            if data is None:
+        for one in commits_of(log, self._lake.places.at(log.location), versions):
+            if one.data is None:
                 raise VersionNotFound(
-                    f"version {version} of '{name}' was cleaned up before the stream has read it; begin anew "
-                    "with another checkpoint",
+                    f"version {one.version} of '{name}' was cleaned up before the stream has read it; begin "
+                    "anew with another checkpoint",
                     table=log.location,
-                    version=version,
+                    version=one.version,
                 )
-            actions = [line.action for line in parse_commit(data)]
+            actions = [line.action for line in parse_commit(one.data)]
             skips = self._options.skip_change_commits
-            yield version, added_files(version, actions, self._columns, name, skips_changes=skips)
+            files = added_files(one.version, actions, self._columns, name, skips_changes=skips)
+            yield _Read(one.version, files, last(actions, Metadata))

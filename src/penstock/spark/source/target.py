@@ -12,15 +12,13 @@ from uuid import UUID
 import msgspec
 from pyspark.sql.datasource import WriterCommitMessage
 
-from penstock.errors import ConflictError, InvalidRequest, KeyNotFound, PenstockError
+from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
     CommitInfo,
     Metadata,
-    Protocol,
     Txn,
-    decode_path,
     parse_action,
     write_action,
 )
@@ -32,11 +30,12 @@ from penstock.lake.calls import GetOutcome, said
 from penstock.lake.delta import data_folder, table_commit
 from penstock.lake.delta_answers import Ratified, TableVersions
 from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, Part
+from penstock.lake.delta_jobs import Began, is_refusal, names_of, remove_files
 from penstock.lake.delta_partitions import check_inside, parts_of
 from penstock.lake.lake import Lake
-from penstock.spark.job.tables import Began
-from penstock.spark.source.options import Options
+from penstock.spark.source.options import Options, check_condition
 from penstock.spark.writes.evolving import protocol_for, with_columns
+from penstock.spark.writes.schemas import check_names
 from penstock.storage.places import Places
 
 
@@ -101,21 +100,27 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         began = Began(time.monotonic(), min(one.began_s for one in known), self.began.grace_s)
         return msgspec.structs.replace(self, id=oldest.id, version=oldest.version, began=began)
 
+    def is_vain(self, messages: Messages) -> bool:
+        """Whether a commit would change nothing: rows are to be added, and there are none."""
+        has_rows = any(one.lines for one in messages if isinstance(one, Written))
+        return not has_rows and not self.changes and self.replaces is None
+
     def commit(self, lake: Lake, messages: Messages, key: UUID, txn: Txn | None) -> Ratified | None:
         """Make the files that tasks tell of part of the table. ``None`` if there was nothing to do.
 
         Under the same key it is done once. What a refused commit has left is removed. If it is not known what
         became of it, the files stay.
         """
-        adds = list(_adds(messages))
-        if not (adds or txn or self.changes) and self.replaces is None:
+        if self.is_vain(messages):
             return None
+        adds = list(_adds(messages))
         try:
             self.began.check_in_time()
             check_inside(self.metadata, self.replaces or (), adds)
             return self._ratified(lake, adds, key, txn)
-        except (InvalidRequest, ConflictError):
-            self.discard(lake, messages, key)
+        except PenstockError as error:
+            if is_refusal(error):
+                self.discard(lake, messages, key)
             raise
 
     def discard(self, lake: Lake, messages: Messages, key: UUID | None = None) -> None:
@@ -125,7 +130,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """
         with suppress(PenstockError):
             if key is None or lake.do(GetOutcome(key=str(key), branch=self.branch)) is None:
-                lake.places.at(self.location).delete([decode_path(one.path) for one in _adds(messages)])
+                remove_files(lake.places.at(self.location), names_of(_adds(messages)))
 
     def _ratified(self, lake: Lake, adds: Sequence[Add], key: UUID, txn: Txn | None) -> Ratified:
         mode = "Append" if self.replaces is None else "Overwrite"
@@ -163,11 +168,11 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Ta
         branch = options.ref if options.ref is not None else lake.default_branch
         now = _found(lake, options, branch)
         folder, began = data_folder(lake, branch), Began.now(lake)
-    is_now, protocol = parse_action(now.metadata.encode()), parse_action(now.protocol.encode())
-    assert isinstance(is_now, Metadata)
-    assert isinstance(protocol, Protocol)
+    protocol, is_now = now.declared()
     metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
+    check_condition(options.replace_where, metadata)
     check_features(metadata)
+    check_names(metadata)
     given = arrow_schema(schema.fields)
     conformed(pa.RecordBatch.from_pylist([], schema=given), parse_schema(metadata.schema_string))
     newer = protocol_for(protocol, metadata) if metadata != is_now else None

@@ -66,10 +66,8 @@ class TableSink(DataSourceStreamArrowWriter):
             return Written(self._target.write(iterator), _query_id(), planned)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        if self._target.replaces is None and not any(
-            one.lines for one in messages if isinstance(one, Written)
-        ):
-            return  # a repetition would have no rows either
+        if self._target.is_vain(messages):
+            return  # the batch is in the table as it is, however often it is repeated
         with telling():
             app_id = self._target.options.app_id or _query_of(messages)
             target = self._target.as_planned(messages)

@@ -8,23 +8,22 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from penstock.errors import ConflictError, RequestError
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.schema import write_schema
 from penstock.lake.answers import Landing
 from penstock.lake.delta import lines_of, sent
 from penstock.lake.delta_answers import Ratified, TableMade
 from penstock.lake.delta_calls import CreateTable, TableCommit
+from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_outcomes import ratified
 from penstock.model.keys import Key
 from penstock.spark.job.durable import make_root
-from penstock.spark.job.files import names_of, remove_files, write_files
-from penstock.spark.job.tables import Began
+from penstock.spark.job.files import write_files
 from penstock.spark.writes.evolving import partition_names
 from penstock.spark.writes.fitting import fitted
 from penstock.spark.writes.orders import Order
 from penstock.spark.writes.replacing import only_where
-from penstock.spark.writes.schemas import schema_of
+from penstock.spark.writes.schemas import check_names, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,6 +45,7 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
         partition_columns=partition_names(schema, order.partition_by or ()),
         configuration=order.properties,
     )
+    check_names(metadata)
     rows = fitted(df, schema)
     if order.replace_where is not None:
         rows = only_where(rows, order.replace_where)
@@ -53,7 +53,7 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
     place = lake.places.at(location)
     make_root(place)
     actions = write_files(rows, lake, location, metadata, branch=branch, options=order.options)
-    try:
+    with removed_if_refused(place, actions):
         began.check_in_time()
         info = CommitInfo({"operation": "CREATE TABLE AS SELECT", "operationParameters": {}})
         lines = lines_of([info, *order.batches, *actions])
@@ -72,9 +72,6 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
                 who=lake.author,
             )
         )
-    except (RequestError, ConflictError):
-        remove_files(lake, location, names_of(actions))
-        raise
     return _answer(lake, made, branch, identity)
 
 

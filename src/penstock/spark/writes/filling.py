@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
-from penstock.errors import ConflictError, InvalidRequest, RequestError, TableConflict
+from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
 from penstock.formats.delta.protocol.schema import parse_schema
 from penstock.formats.delta.rows.writing import check_features
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_calls import Looked, Part
+from penstock.lake.delta_jobs import removed_if_refused
 from penstock.lake.delta_partitions import check_inside, parts_of
-from penstock.spark.job.files import names_of
 from penstock.spark.job.tables import JobTable
 from penstock.spark.rewrites.rewriting import check_changeable
 from penstock.spark.scan.conditions import means_the_same
@@ -27,22 +28,33 @@ from penstock.spark.writes.evolving import (
 from penstock.spark.writes.fitting import fitted
 from penstock.spark.writes.orders import Mode, Order
 from penstock.spark.writes.replacing import replace_rows
-from penstock.spark.writes.schemas import described, is_case_sensitive, schema_of
+from penstock.spark.writes.schemas import check_names, described, is_case_sensitive, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COMMITS_MAX: Final = 10
 """How often files are offered to a table that is changed again and again."""
+DONE_MAX: Final = 1000
+
+_DONE: Final[dict[tuple[UUID, str, str], int]] = {}
+"""By table, branch and application, the last batch that this process wrote, if nothing has failed since."""
 
 
 def fill(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
     """Write rows to a table that is there. ``None`` if that changes nothing: no rows, or a batch it has."""
     if _has_batch(table, order):
         return None
+    done = _filled(df, table, order)
+    _note_done(table, order)
+    return done
+
+
+def _filled(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
     if order.mode is Mode.OVERWRITE:
         check_changeable(table)
     becomes = _become(df, table.metadata, order)
+    check_names(becomes)
     rows = fitted(df, parse_schema(becomes.schema_string))
     where = order.replace_where
     if where is not None and not _decided_by_partitions(df.sparkSession, where, becomes):
@@ -56,13 +68,9 @@ def fill(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
             idempotency_key=order.idempotency_key,
         )
     files = table.write(rows, metadata=becomes)
-    try:
+    with removed_if_refused(table.place, files):
         replaces = _replaced(order, becomes, files)
-    except InvalidRequest:
-        table.forget(names_of(files))
-        raise
-    is_vain = not files and becomes == table.metadata and not order.batches
-    if is_vain and replaces is None:
+    if not files and replaces is None and becomes == table.metadata:
         return None
     return _committed(df, table, order, becomes, files, replaces)
 
@@ -76,8 +84,8 @@ def _committed(
     replaces: Sequence[Part] | None,
 ) -> Ratified:
     """Commit files. If others changed what the table is, they are offered again as long as they fit it."""
-    began, written = table, becomes
-    try:
+    written = becomes
+    with removed_if_refused(table.place, files):  # what has the table's key later may be another table
         for left in reversed(range(COMMITS_MAX)):
             try:
                 return table.commit(
@@ -97,9 +105,6 @@ def _committed(
                 if not left or not is_changed or not still_fits(written, becomes):
                     raise
                 check_features(becomes)
-    except (RequestError, ConflictError):
-        began.forget(names_of(files))  # what has the table's key by now may be another table
-        raise
     raise AssertionError("the last try returns or raises")
 
 
@@ -159,7 +164,22 @@ def _decided_by_partitions(spark: SparkSession, where: str, metadata: Metadata) 
 
 
 def _has_batch(table: JobTable, order: Order) -> bool:
+    """Whether the table has a batch already, as far as that is worth a look. The commit decides in any case.
+
+    A batch that comes after one which went well here is new, unless others write under the same name. So a
+    stream reads the table's log at its first batch and after failures, and not for each batch.
+    """
     if order.app_id is None or order.batch is None:
+        return False
+    done = _DONE.pop((table.id, table.branch, order.app_id), None)
+    if done is not None and done < order.batch:
         return False
     last = table.snapshot.transactions.get(order.app_id)
     return last is not None and last.version >= order.batch
+
+
+def _note_done(table: JobTable, order: Order) -> None:
+    if order.app_id is not None and order.batch is not None:
+        if len(_DONE) >= DONE_MAX:
+            _DONE.clear()  # which costs a look each
+        _DONE[table.id, table.branch, order.app_id] = order.batch

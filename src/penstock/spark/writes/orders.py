@@ -4,12 +4,37 @@ from __future__ import annotations
 
 from enum import StrEnum
 from time import time_ns
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Txn
 from penstock.lake.call import Said
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OVERWRITE_SETTING: Final = "spark.sql.sources.partitionOverwriteMode"
+
+_SPARKS_ERROR: Final = frozenset({"errorifexists", "default"})
+_ARGUMENTS: Final = {
+    "replacewhere": "replace_where",
+    "mergeschema": "merge_schema",
+    "overwriteschema": "overwrite_schema",
+    "partitionoverwritemode": "partition_overwrite",
+    "txnappid": "app_id",
+    "txnversion": "batch",
+    "usermetadata": "message",
+}
+"""Delta's names of what is an argument here, in small letters. Left to Spark they would do nothing."""
+_OURS: Final = ("penstock.", "mapreduce.fileoutputcommitter.")
+_COMMITTERS: Final = frozenset({
+    "path",
+    "spark.sql.sources.commitprotocolclass",
+    "spark.sql.sources.outputcommitterclass",
+    "spark.sql.parquet.output.committer.class",
+})  # fmt: skip
 
 
 class Mode(StrEnum):
@@ -56,17 +81,28 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 def mode_of(text: str) -> Mode:
     """The mode of a name, which may be Spark's own. ``InvalidRequest`` if there is none."""
+    name = text.lower()
     try:
-        return Mode("error" if text == "errorifexists" else text)
+        return Mode("error" if name in _SPARKS_ERROR else name)
     except ValueError:
         raise InvalidRequest(f"{text!r} is no mode; there are {', '.join(Mode)}") from None
 
 
 def is_dynamic(text: str) -> bool:
     """Whether only partitions that get new rows are overwritten."""
-    if text not in {"static", "dynamic"}:
+    if text.lower() not in {"static", "dynamic"}:
         raise InvalidRequest(f"'partition_overwrite' is 'static' or 'dynamic', not {text!r}")
-    return text == "dynamic"
+    return text.lower() == "dynamic"
+
+
+def is_dynamic_to(spark: SparkSession, mode: Mode, replace_where: str | None) -> bool:
+    """Whether a session says so, for a write that does not say it itself.
+
+    What the session says is for plain overwrites: others say what they replace.
+    """
+    if mode is not Mode.OVERWRITE or replace_where is not None:
+        return False
+    return is_dynamic(str(spark.conf.get(OVERWRITE_SETTING, "static")))
 
 
 def check(order: Order) -> None:
@@ -85,3 +121,19 @@ def check(order: Order) -> None:
         raise InvalidRequest(f"'{chosen[0]}' and '{chosen[1]}' do not go together")
     if (order.app_id is None) != (order.batch is None):
         raise InvalidRequest("'app_id' and 'batch' go together")
+    for name in order.options:
+        _check_option(name)
+
+
+def _check_option(name: str) -> None:
+    """``InvalidRequest`` for an option that Spark's Parquet writer would pass over, or that is Penstock's."""
+    small = name.lower()
+    if (argument := _ARGUMENTS.get(small)) is not None:
+        raise InvalidRequest(
+            f"'{name}' is none of the options of Spark's Parquet writer; give it as the argument '{argument}'"
+        )
+    if small.startswith(_OURS) or small in _COMMITTERS:
+        raise InvalidRequest(
+            f"the option '{name}' is not yours to give: Penstock decides where a job writes and what commits "
+            "it"
+        )

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
+from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 from penstock.formats.delta.rows.arrow_types import DECIMAL, loosened
 
 if TYPE_CHECKING:
@@ -22,6 +25,10 @@ PLAIN: Final = frozenset({
 })  # fmt: skip
 _OTHERS_RULES: Final = ("__", "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.")
 """What Spark or Delta note at a column for their own use. Rows that are copied take none of it along."""
+
+_OF_FEED: Final = frozenset({CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
+_OF_JOBS: Final = ("__is_cdc", "__penstock_")
+"""How the names of columns begin that jobs put beside a table's own."""
 
 
 def schema_of(schema: SparkSchema) -> StructType:
@@ -40,7 +47,8 @@ def merged(
     """The table's schema with the columns and parts of columns that only the data has, after its own.
 
     ``InvalidRequest`` as ``schema_of``, for those. A column of both is the table's, whatever the data has
-    there.
+    there. To a session that minds case, a column may be new whose name differs in case alone: it is refused,
+    for to others the table would have one column twice.
     """
     new = {folded(one.name, case_sensitive): one for one in data.fields}
     fields = []
@@ -50,9 +58,37 @@ def merged(
             inside = _merged(field.type, other.type, case_sensitive, joined(path, field.name))
             field = replace(field, type=inside)
         fields.append(field)
-    found = StructType((*fields, *(_new(one) for one in new.values())))
+    there = {one.name.lower(): one.name for one in fields}
+    alike = [one for one in new.values() if one.name.lower() in there]
+    refuse(
+        f"'{joined(path, one.name)}' would be new, and differs from '{there[one.name.lower()]}' in case alone"
+        for one in alike
+    )
     refuse(_problems(StructType(tuple(new.values())), path))
-    return found
+    return StructType((*fields, *(_new(one) for one in new.values())))
+
+
+def check_names(metadata: Metadata) -> None:
+    """``InvalidRequest`` for columns of a table whose names mean something else to its writers or readers.
+
+    Asked before a job writes rows of such a table. Names of the change data feed are free where there is
+    none.
+    """
+    has_feed = is_on(metadata.configuration, CHANGE_DATA_FEED)
+    for field in parse_schema(metadata.schema_string).fields:
+        name = field.name.lower()
+        if name.startswith(_OF_JOBS):
+            raise InvalidRequest(
+                f"a column cannot be called '{field.name}': Penstock calls columns of its own so while a job "
+                "runs\n  Rename the column.",
+                column=field.name,
+            )
+        if has_feed and name in _OF_FEED:
+            raise InvalidRequest(
+                f"a column cannot be called '{field.name}' in a table that has a change data feed, which has "
+                "a column of that name\n  Rename the column, or do without delta.enableChangeDataFeed.",
+                column=field.name,
+            )
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:

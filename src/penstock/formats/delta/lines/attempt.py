@@ -16,6 +16,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.composing import bounded, first_line, line_id, stage
+from penstock.formats.delta.lines.histories import check_history
 from penstock.formats.delta.lines.line import Blobs, Entry, Held, Line, Terms, Tip, keep, line_of, uuid_of
 from penstock.formats.delta.lines.proposal import Proposal
 from penstock.formats.delta.lines.ratifying import check_files, declared_after, known, lint
@@ -76,6 +77,8 @@ def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line,
     version = one.version
     if version < 1:
         raise InvalidRequest(f"version {version} of '{table.key}' cannot be committed: tables are created")
+    if version > line.latest:  # an attempt that landed is answered as before, whatever it has read
+        check_history(table, line, one.proposal.intent)
     if version > line.latest + 1:
         raise InvalidRequest(
             f"version {version} of '{table.key}' cannot be committed: the next one is {line.latest + 1}"

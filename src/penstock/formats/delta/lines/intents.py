@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from penstock.formats.delta.lines.line import Tip
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.model.encoding import decoder, encode
 from penstock.model.keys import Key
@@ -51,6 +52,9 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit", kw_only
     """Remove whatever files are there at its turn: in these partitions, in the whole table for ``()``."""
     table: UUID | None = None
     """The id of the table that it was written for; ``None``: whichever table has the key."""
+    read_tip: Tip | None = None
+    """Which version was read, or one after it: nothing is ratified on a line that does not have it.
+    ``None``: whichever has the number."""
 
 
 class Create(msgspec.Struct, frozen=True, array_like=True, tag="create", kw_only=True):

@@ -12,6 +12,7 @@ costs the same however long the line is.
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -20,7 +21,7 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.errors import Damaged
+from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.delta.protocol.names import StagedName
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.format import blob
@@ -189,7 +190,11 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class Tip(NamedTuple):
-    """The end of a line at a moment: enough to tell whether a later one goes on from there."""
+    """Which version it is, on whatever line: enough to tell whether another line has this very one.
+
+    A line that has it also has all that came before it there. The number alone does not tell: a branch that
+    is created anew, set to another commit or merged into gets other versions of the same numbers.
+    """
 
     version: int
     uuid: bytes
@@ -202,6 +207,27 @@ class Tip(NamedTuple):
         if line.tail is None:
             return cls(line.latest, b"")
         return cls(line.latest, line.entries[-1].uuid, line.entries[-1].line)
+
+    @classmethod
+    def at(cls, line: Line, version: int, read: Read) -> Tip:
+        """Of a version that a line has."""
+        entry = line.at(version, read) if version > line.fork else None
+        return cls(version, b"") if entry is None else cls(version, entry.uuid, entry.line)
+
+    @classmethod
+    def parse(cls, text: str) -> Tip:
+        """What ``text`` says. ``InvalidRequest`` for anything else."""
+        found = _TIP.fullmatch(text)
+        if found is None or int(found[1]) > _VERSION_MAX:
+            shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+            raise InvalidRequest(f"{shown!r} names no version; give the 'tip' that was answered, as it was")
+        version, uuid, line = found.groups(default="")
+        return cls(int(version), bytes.fromhex(uuid), bytes.fromhex(line))
+
+    @property
+    def text(self) -> str:
+        """As others keep it, without a need to understand it."""
+        return f"{self.version}-{self.uuid.hex()}-{self.line.hex()}" if self.uuid else str(self.version)
 
     def is_on(self, line: Line, read: Read) -> bool:
         """Whether a line has this very version. The default branch only moves forward (M1)."""
@@ -270,6 +296,10 @@ def keep(value: Held | Declared) -> tuple[ObjectId, bytes]:
         value = Declared(value.protocol, zlib.compress(value.metadata), is_packed=True)
     return blob(encode(value))
 
+
+_TIP: Final = re.compile(r"(-1|[0-9]{1,19})(?:-([0-9a-f]{32})-([0-9a-f]{32}))?")
+_VERSION_MAX: Final = 2**63 - 1
+_SHOWN_MAX: Final = 100
 
 _decode_line = decoder(Line).decode
 _decode_held = decoder(Held).decode

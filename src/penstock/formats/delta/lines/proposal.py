@@ -8,9 +8,9 @@ from importlib.metadata import version as version_of
 from typing import Any, Final
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.formats.delta.lines.composing import Body
+from penstock.formats.delta.lines.composing import BODIES, Body
 from penstock.formats.delta.lines.intents import Commit, FileBody
-from penstock.formats.delta.lines.line import FOLDER, Terms
+from penstock.formats.delta.lines.line import Terms
 from penstock.formats.delta.lines.replacing import check_partitions
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -184,8 +184,8 @@ def _read_body(key: Key, place: Place, body: FileBody) -> bytes:
     shown = body.name if len(body.name) <= _NAME_MAX else f"{body.name[:60]}…"
     if not _is_body_name(body.name):
         raise InvalidRequest(
-            f"the actions for '{key}' must be in a file below {FOLDER} with a plain name of at most "
-            f"{_NAME_MAX} characters, not in {shown!r}"
+            f"the actions for '{key}' must be in a file right below {BODIES} with a plain name, of at most "
+            f"{_NAME_MAX} characters in all, not in {shown!r}"
         )
     if not 0 < body.size <= BODY_MAX_BYTES:
         raise InvalidRequest(
@@ -203,6 +203,9 @@ def _read_body(key: Key, place: Place, body: FileBody) -> bytes:
 
 
 def _is_body_name(name: str) -> bool:
-    if not name.startswith(FOLDER) or len(name) > _NAME_MAX or not name.isprintable() or "\\" in name:
+    """Everywhere else below the table, files go by other rules than whether a commit names them as its body.
+    A dot comes first in names that storage gives to what is not finished."""
+    if not name.startswith(BODIES) or len(name) > _NAME_MAX or not name.isprintable():
         return False
-    return not {"", ".", ".."}.intersection(name.split("/"))
+    plain = name.removeprefix(BODIES)
+    return bool(plain) and not plain.startswith(".") and not {"/", "\\"}.intersection(plain)

@@ -26,6 +26,7 @@ from penstock.formats.delta.lines.composing import (
     stage_body,
     telling,
 )
+from penstock.formats.delta.lines.histories import check_history
 from penstock.formats.delta.lines.line import Blobs, Declared, Line, Tip, declared_of, keep, line_of, unpacked
 from penstock.formats.delta.lines.proposal import Proposal, refused
 from penstock.formats.delta.lines.replacements import naming, new_replacements
@@ -97,6 +98,8 @@ def check(table: Table, commits: Commits, content: DeltaTable, proposal: Proposa
     looked = intent.reads is not None and intent.reads != Reads()
     if intent.read_version is None and looked:
         raise InvalidRequest(f"the commit to '{table.key}' tells what it read: give the version it read, too")
+    if intent.read_version is None and intent.read_tip is not None:
+        raise InvalidRequest(f"the commit to '{table.key}' has a tip: give the version it read, too")
     checked = check_files(table, commits, content, proposal, now_ms)
     if proposal.batches:
         batches = commits.snapshot(content, table.read).transactions
@@ -356,6 +359,7 @@ def _rebased(
     """What the proposal read, on top of everything that came since."""
     version = proposal.intent.read_version
     assert version is not None
+    check_history(table, line, proposal.intent)
     if not 0 <= version <= line.latest:
         raise InvalidRequest(
             f"version {version} of '{table.key}' cannot have been read; the newest one is {line.latest}"

@@ -19,8 +19,12 @@ from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.storage.places import PROBES, Place
 
+CREATING: Final = f"{FOLDER}creating/"
+"""Notes of those who write the first files of a table that is not there yet, each named by its lake's id."""
+
 _OURS: Final = re.compile(
-    rf"{FOLDER}(?:bodies|[0-9a-f]{{32}})/[^/]+\.json|{PROBES}/[0-9a-f]{{32}}|{FOLDER}[0-9a-f.-]+\.probe"
+    rf"{FOLDER}(?:bodies|[0-9a-f]{{32}})/[^/]+\.json|{CREATING}[0-9a-f-]{{36}}"
+    rf"|{PROBES}/[0-9a-f]{{32}}|{FOLDER}[0-9a-f.-]+\.probe"
 )
 
 

@@ -31,6 +31,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.features import unreadable
 from penstock.formats.delta.protocol.names import CommitName, StagedName, parse_name, sidecar_name
+from penstock.formats.delta.protocol.properties import is_on
 from penstock.formats.delta.protocol.schema import StructType, parse_schema
 
 HELD_MAX_BYTES: Final = 32 * 1024 * 1024
@@ -137,7 +138,7 @@ class Snapshot:
 
     @property
     def has_in_commit_timestamps(self) -> bool:
-        return self.properties.get("delta.enableInCommitTimestamps", "").lower() == "true"
+        return is_on(self.properties, "delta.enableInCommitTimestamps")
 
     @property
     def in_commit_timestamp(self) -> int | None:

@@ -33,6 +33,7 @@ from penstock.formats.delta.protocol.features import (
     unwritable,
 )
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
+from penstock.formats.delta.protocol.properties import is_on
 from penstock.storage.locations import normalise, without_secrets
 
 OWNER_CONF: Final = "delta.managedCommitOwnerConf"
@@ -306,7 +307,7 @@ def release(before: Before, uuid: UUID, now_ms: int) -> bytes:
 
 def is_timed(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether a table's commits carry in-commit timestamps."""
-    enabled = metadata.configuration.get(TIMESTAMPS, "").lower() == "true"
+    enabled = is_on(metadata.configuration, TIMESTAMPS)
     return enabled and IN_COMMIT_TIMESTAMP in supported(protocol)
 
 

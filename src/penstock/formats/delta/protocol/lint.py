@@ -33,6 +33,7 @@ from penstock.formats.delta.protocol.features import in_use, protocol_faults, su
 from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
 from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
+from penstock.formats.delta.protocol.properties import APPEND_ONLY, is_on
 from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema
 
 OWNER_NAME: Final = "delta.managedCommitOwnerName"
@@ -278,7 +279,7 @@ def _domains(commit: _Commit) -> Iterator[Fault]:
 def _append_only(commit: _Commit) -> Iterator[Fault]:
     """The table as it was found decides: nobody opens the gate and walks through it in one commit."""
     was = commit.before.metadata
-    if was is not None and was.configuration.get("delta.appendOnly", "").lower() == "true":
+    if was is not None and is_on(was.configuration, APPEND_ONLY):
         for line, remove in commit.of(Remove):
             if remove.data_change:
                 yield line, f"the table is append-only, and '{remove.path}' is removed with 'dataChange' true"
@@ -313,7 +314,7 @@ _RULES: Final = (
 
 
 def _is_timed(features: frozenset[str], configuration: Mapping[str, str]) -> bool:
-    return IN_COMMIT_TIMESTAMP in features and configuration.get(TIMESTAMPS, "").lower() == "true"
+    return IN_COMMIT_TIMESTAMP in features and is_on(configuration, TIMESTAMPS)
 
 
 def _partitions(metadata: Metadata | None) -> Mapping[str, Field] | None:

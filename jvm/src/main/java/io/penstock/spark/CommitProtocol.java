@@ -41,6 +41,8 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   public static final String SUBDIRECTORY = "penstock.subdirectory";
   /** How long a random directory is that files go into instead of that of their partition. */
   public static final String PREFIX_LENGTH = "penstock.prefix.length";
+  /** Whether the first directory of each file tells if its rows are of the change data feed. */
+  public static final String HAS_CHANGES = "penstock.changes";
   /** The columns whose bounds are told, as JSON: a list of paths, each a list of names. */
   public static final String COLUMNS = "penstock.columns";
 
@@ -48,7 +50,6 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   private static final Logger LOG = LoggerFactory.getLogger(CommitProtocol.class);
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final String CHANGES = "__is_cdc=true";
-  private static final String NO_CHANGES = "__is_cdc=false";
   private static final String CHANGES_DIRECTORY = "_change_data";
   private static final String LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
   private static final Map<String, List<byte[]>> COMMITTED = new ConcurrentHashMap<>();
@@ -215,8 +216,9 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   }
 
   private static NewFile name(TaskAttemptContext context, String directory, FileNameSpec spec) {
-    boolean isChange = isBelow(directory, CHANGES);
-    String partition = isChange || isBelow(directory, NO_CHANGES) ? afterFirst(directory) : directory;
+    boolean hasChanges = context.getConfiguration().getBoolean(HAS_CHANGES, false);
+    boolean isChange = hasChanges && isBelow(directory, CHANGES);
+    String partition = hasChanges ? afterFirst(directory) : directory;
     int length = context.getConfiguration().getInt(PREFIX_LENGTH, 0);
     String folder = length > 0 ? randomName(length) : partition;
     int split = context.getTaskAttemptID().getTaskID().getId();

@@ -1,0 +1,81 @@
+"""Jobs that write data files first and commit them later: how long they may take, and what becomes of their
+files.
+
+A sweep removes files that nobody has committed for the lake's grace time. It rests on jobs that commit within
+half of that, or not at all, whoever runs them. Only a refusal lets a job remove its own files: after
+anything else somebody may have committed them, or may be about to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import ConflictError, InvalidRequest, PenstockError, RequestError
+from penstock.formats.delta.protocol.actions import Add, Cdc, decode_path
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+    from penstock.storage.places import Place
+
+DAY_S: Final = 24 * 3600.0
+
+
+class Began(msgspec.Struct, frozen=True):
+    """When a job began, by two clocks: one stops while a machine sleeps, the other may be set back."""
+
+    monotonic_s: float
+    time_s: float
+    grace_s: float
+    """How long files stay that nobody has committed."""
+
+    @classmethod
+    def now(cls, lake: Lake) -> Began:
+        """A job that is about to begin. Its files are younger than it."""
+        return cls(time.monotonic(), time.time(), lake.about.data_grace_days * DAY_S)
+
+    def check_in_time(self) -> None:
+        """``InvalidRequest`` if the job took so long that a sweep may soon take its files for leftovers."""
+        ago_s = max(time.monotonic() - self.monotonic_s, time.time() - self.time_s)
+        if ago_s > self.grace_s / 2:
+            raise InvalidRequest(
+                f"the job took {ago_s / DAY_S:.1f} days, and files that nobody has committed may be swept "
+                f"after {self.grace_s / DAY_S:g}; nothing was committed. The setting 'data_grace_days' must "
+                "be more than twice as long as any job"
+            )
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether a commit that raised this was not carried out, and never will be.
+
+    Whatever else it raises, it may have been done, or may be done yet if somebody sends it again.
+    """
+    return isinstance(error, RequestError | ConflictError)
+
+
+@contextmanager
+def removed_if_refused(place: Place, actions: Iterable[Any]) -> Iterator[None]:
+    """If a commit of actions is refused in here, their files are removed: nobody else can name them."""
+    try:
+        yield
+    except PenstockError as error:
+        if is_refusal(error):
+            remove_files(place, names_of(actions))
+        raise
+
+
+def remove_files(place: Place, names: Iterable[str]) -> None:
+    """Remove files of a table that no commit can name, as far as possible. What stays is swept later."""
+    unwanted = list(names)
+    if unwanted:
+        with suppress(PenstockError):
+            place.delete(unwanted)
+
+
+def names_of(actions: Iterable[Any]) -> list[str]:
+    """The files that actions would make part of a table, below its root."""
+    return [decode_path(one.path) for one in actions if isinstance(one, Add | Cdc)]

@@ -1,0 +1,171 @@
+"""Tables that were never created: folders in the warehouse whose job died, or was refused, before it landed.
+
+A table's place follows from its id, and its first files lie there before the lake is asked to create it. If
+that does not happen, no commit knows of the folder. Nor does any commit here know of tables that another lake
+has on its branches, and lakes may share a warehouse: a fork has that of its source. So whoever is about to
+write leaves a note in the folder of which lake it is for, and only what has this lake's note is removed.
+Whatever else looks the same is told, and stays.
+
+The rest is as in the sweep of tables: every file must be older than the grace time, which is twice as long as
+a job may take, and all kept commits are looked at again right before anything goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import Denied, PenstockError, Unavailable
+from penstock.formats.delta.lines.composing import BODIES
+from penstock.formats.delta.lines.line import FOLDER
+from penstock.formats.delta.log.leftovers import Fate, Needs, judge
+from penstock.formats.delta.log.scratch import CREATING
+from penstock.formats.delta.owner.ownership import own_place
+from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.delta.protocol.names import LOG
+from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.kernel.description import read_description
+from penstock.kernel.kernel import Kernel
+from penstock.lake.answers import SweptTable
+from penstock.lake.delta_kept import KeptTables
+from penstock.lake.delta_parts import DeltaParts
+from penstock.model.keys import Key
+from penstock.storage.buckets import Entry
+from penstock.storage.places import Place
+
+FILES_MAX: Final = 100_000
+"""A folder with more files is left to whoever looks after the warehouse."""
+NAMES_MAX: Final = 100
+GOING: Final = (Fate.DATA, Fate.SCRATCH)
+NOT_NOTED: Final = (
+    "no commit of this lake has this table, and nothing in its folder says which lake it was written for: it "
+    "may be another's that shares the warehouse\n"
+    "  If it is of no use to any, remove the folder."
+)
+
+
+def note_creation(place: Place, lake_id: str) -> None:
+    """Leave a note of the lake that a table is to be created in, before anything else is written there."""
+    place.put(CREATING + lake_id, b"")
+
+
+class Unlanded(msgspec.Struct, frozen=True, kw_only=True):
+    """All files of a table that no commit knows, each of them of a known kind and too old to be committed."""
+
+    table: UUID
+    place: Place
+    entries: tuple[Entry, ...]
+    is_noted: bool
+    """Whether it was to be this lake's."""
+
+
+class UnlandedTables:
+    """Finds them in a lake's warehouse, and removes them."""
+
+    def __init__(self, kernel: Kernel, parts: DeltaParts, data_us: int) -> None:
+        """``data_us`` is the time before which a file must have been written to be judged."""
+        lake = read_description(kernel.store)
+        self._lake_id, self._warehouse = lake.id, lake.warehouse
+        self._places, self._tables = parts.places, parts.owner.tables
+        self._known = _KnownTables(KeptTables(kernel, self._tables), self._tables)
+        self._needs = Needs(named=(), beside=(), published=-1, data_us=data_us, scratch_us=data_us)
+
+    def sweep(self, most: int, *, remove: bool, dry_run: bool) -> Iterator[SweptTable]:
+        """Remove some, or only tell of them."""
+        found = [*islice(self._found(), most)]
+        if not found:
+            return
+        self._known.look()
+        for one in found:
+            if not self._known.has(one.table):
+                yield self._swept(one, remove=remove and not dry_run, dry_run=dry_run)
+
+    def _found(self) -> Iterator[Unlanded]:
+        for table in self._unknown():
+            place = self._places.at(own_place(self._warehouse, table))
+            one = self._judged(table, place, [*islice(place.entries(), FILES_MAX + 1)])
+            if one is not None:
+                yield one
+
+    def _unknown(self) -> Iterator[UUID]:
+        """The ids of all tables for which the warehouse has a folder, and the lake has no table."""
+        given: list[UUID] = []
+        # A warehouse that cannot be listed is told of by the tables that are in it.
+        with suppress(Denied, Unavailable):
+            names = self._places.at(self._warehouse).folders() if self._warehouse else ()
+            given = [table for name in names if (table := _given_id(name)) is not None]
+        if given:
+            self._known.look()
+        yield from (table for table in given if not self._known.has(table))
+
+    def _judged(self, table: UUID, place: Place, entries: Sequence[Entry]) -> Unlanded | None:
+        """What lies in a folder, if all of it is of jobs that can only be dead."""
+        going = {one.entry.key for one in judge(entries, self._needs) if one.fate in GOING}
+        is_whole = all(one.key in going and _is_of_creation(one.key) for one in entries)
+        notes = {one.key for one in entries if one.key.startswith(CREATING)}
+        is_anothers = bool(notes - {CREATING + self._lake_id})
+        if not entries or len(entries) > FILES_MAX or not is_whole or is_anothers:
+            return None
+        # The note goes last: what an interrupted sweep leaves is still known to be this lake's.
+        ordered = sorted(entries, key=lambda one: one.key in notes)
+        return Unlanded(table=table, place=place, entries=tuple(ordered), is_noted=bool(notes))
+
+    def _swept(self, one: Unlanded, *, remove: bool, dry_run: bool) -> SweptTable:
+        problem = "" if one.is_noted else NOT_NOTED
+        if remove and one.is_noted:
+            try:
+                *files, note = [entry.key for entry in one.entries]
+                one.place.delete(files)
+                one.place.delete([note])
+                one.place.prune()
+            except PenstockError as error:
+                problem = error.message
+        data = [entry for entry in one.entries if not entry.key.startswith(CREATING)]
+        return SweptTable(
+            key=Key(str(one.table)),
+            location=one.place.url,
+            data_files=len(data),
+            data_bytes=sum(entry.size for entry in data),
+            scratch_files=0,
+            scratch_bytes=0,
+            waiting=0,
+            kept=0,
+            names=tuple(entry.key for entry in data[:NAMES_MAX]),
+            problem=problem,
+            data_removed=remove and not problem,
+            dry_run=dry_run,
+        )
+
+
+class _KnownTables:
+    """The tables that any kept commit has, or had and dropped; or that lie where a folder of that name is."""
+
+    def __init__(self, kept: KeptTables, tables: Tables) -> None:
+        self._kept, self._tables = kept, tables
+        self._names: set[str] = set()
+
+    def look(self) -> None:
+        for content in self._kept.news():
+            self._names.update(content.location.lower().split("/"), (str(content.id),))
+
+    def has(self, table: UUID) -> bool:
+        return str(table) in self._names or self._tables.is_known(table)
+
+
+def _given_id(name: str) -> UUID | None:
+    """The id of the table to which a lake gives a folder of that name, if it would."""
+    with suppress(ValueError):
+        found = UUID(name)
+        return found if str(found) == name else None
+    return None
+
+
+def _is_of_creation(name: str) -> bool:
+    """Whether a job leaves such a file before its table is there: data, a large commit's body, the note. Not
+    what is staged or beside the log: that is of commits which were ratified."""
+    return not name.startswith((LOG, FOLDER)) or name.startswith((CREATING, BODIES, BRANCH_DATA))

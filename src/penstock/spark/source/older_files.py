@@ -1,0 +1,79 @@
+"""Files of older versions, as a stream reads them: under what the table was then, in the columns of now.
+
+A file tells by itself neither which of its values are in its path, nor what type a column was declared as. A
+table may be partitioned otherwise by now, or a column of the same name may be another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
+from penstock.formats.delta.rows.mapping import mapping_of
+
+
+def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], name: str) -> Metadata:
+    """What a version's files are read under: the table of now, partitioned as it was then.
+
+    A column that the table did not have then is null. ``InvalidRequest`` if one of ``columns`` was another
+    then, or of another type: there is no telling what the stream's reader wants of its values.
+    """
+    if was.schema_string == now.schema_string and was.partition_columns == now.partition_columns:
+        return now
+    schema = parse_schema(now.schema_string)
+    for field, before in _both(schema, parse_schema(was.schema_string), columns):
+        if mapping_of(was).physical(before) != mapping_of(now).physical(field):
+            raise _refused(version, name, f"has another column '{field.name}' than there is now")
+        # A column that was widened says so, and its values are widened as they are read.
+        if _WIDENED not in field.metadata and not _is_part_of(before.type, field.type):
+            raise _refused(
+                version,
+                name,
+                f"has the column '{field.name}' as {_told(before.type)}, and by now it is "
+                f"{_told(field.type)}",
+            )
+    partitions = tuple(one for one in was.partition_columns if schema.field(one) is not None)
+    return replace(now, partition_columns=partitions)
+
+
+_WIDENED = "delta.typeChanges"
+
+
+def _both(now: StructType, was: StructType, columns: Sequence[str]) -> Iterator[tuple[Field, Field]]:
+    """The columns that are there now and were there then."""
+    for name in columns:
+        field, before = now.field(name), was.field(name)
+        if field is not None and before is not None:
+            yield field, before
+
+
+def _is_part_of(was: Type, now: Type) -> bool:
+    """Whether values of one type are values of another, which may have more fields inside."""
+    match was, now:
+        case StructType(), StructType():
+            pairs = ((one, now.field(one.name)) for one in was.fields)
+            return all(field is None or _is_part_of(one.type, field.type) for one, field in pairs)
+        case ArrayType(), ArrayType():
+            return _is_part_of(was.element_type, now.element_type)
+        case MapType(), MapType():
+            keys = _is_part_of(was.key_type, now.key_type)
+            return keys and _is_part_of(was.value_type, now.value_type)
+        case _:
+            return was == now
+
+
+def _told(kind: Type) -> str:
+    return kind if isinstance(kind, str) else f"{type(kind).__name__.removesuffix('Type').lower()} of others"
+
+
+def _refused(version: int, name: str, why: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"version {version} of '{name}' {why}: a stream does not mix them; begin after that version, by "
+        "'startingVersion' and with another checkpoint",
+        key=name,
+        version=version,
+    )

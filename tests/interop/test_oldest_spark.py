@@ -1,0 +1,75 @@
+"""Penstock, with its jar, on the oldest Spark that it supports; the other tests run on the newest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.metadata import files
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.spark import jar
+from tests.interop import installed
+from tests.servers.process import Missing
+
+PROGRAM = Path(__file__).with_name("oldest_spark_program.py")
+SOURCE = Path(__file__).parents[2] / "src"
+ROWS = [
+    [0, -1, "k 0"], [1, -1, "k 1"], [2, -1, "k 0"], [3, 30, "k 1"], [4, -2, "k 0"], [5, 50, "k 1"],
+    [5, 50, "k 1"], [6, 60, "k 0"], [7, 70, "k 1"], [8, 800, "k 0"], [9, 900, "k 2"], [10, 1000, "k 2"],
+    [11, 1100, "k 2"],
+]  # fmt: skip
+
+
+def test_tables_are_written_changed_and_read_as_on_the_newest(tmp_path: Path) -> None:
+    try:
+        python, java = installed.python_environment("spark") / "python", installed.java()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    lake = tmp_path / "lake"
+    ran = installed.run(
+        [python, PROGRAM, lake, tmp_path],
+        {"PATH": f"{java.parent}:/usr/bin:/bin", "PYTHONPATH": f"{SOURCE}:{described(tmp_path / 'package')}"},
+        tmp_path,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads(ran.stdout)
+    assert found.pop("spark").startswith("4.1.")
+    assert found == {
+        "has_jar": jar.path() is not None,
+        "without_jar": [True, 5],
+        "rows": ROWS,
+        "first": 10,
+        "side": 13,
+        "pruned": 3,
+        "changes": [
+            [0, "insert", 10],
+            [1, "update_postimage", 3],
+            [1, "update_preimage", 3],
+            [2, "delete", 1],
+            [3, "insert", 3],
+            [3, "update_postimage", 1],
+            [3, "update_preimage", 1],
+            [4, "update_postimage", 1],
+            [4, "update_preimage", 1],
+            [5, "insert", 1],
+        ],
+        "streamed": 11,
+        "plain": 12,
+    }
+    with penstock.open(lake) as opened:
+        read_here = opened.table("sales.orders").to_arrow().select(["id", "number", "kind"]).to_pylist()
+        assert sorted(list(row.values()) for row in read_here) == ROWS
+        assert opened.table("sales.copy").to_arrow().num_rows == 11
+
+
+def described(directory: Path) -> Path:
+    """A directory with what is known of the installed package, as its version, and no code."""
+    for one in files("penstock") or ():
+        if one.parts[0].endswith(".dist-info"):
+            copy = directory / one
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(str(one.locate()), copy)
+    return directory

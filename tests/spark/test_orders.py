@@ -1,0 +1,82 @@
+"""What may be asked of a write, told before anything is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import InvalidRequest
+from penstock.lake.call import Said
+from penstock.spark.writes.orders import Mode, Order, check, is_dynamic, mode_of
+
+
+def order(**chosen: Any) -> Order:
+    plain: dict[str, Any] = {
+        "mode": Mode.APPEND,
+        "partition_by": None,
+        "replace_where": None,
+        "is_dynamic": False,
+        "merge_schema": False,
+        "overwrite_schema": False,
+        "properties": {},
+        "description": "",
+        "options": {},
+        "app_id": None,
+        "batch": None,
+        "said": Said(),
+        "idempotency_key": None,
+    }
+    return Order(**(plain | chosen))
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("Append", Mode.APPEND), ("OVERWRITE", Mode.OVERWRITE), ("ignore", Mode.IGNORE), ("error", Mode.ERROR)]
+    + [(name, Mode.ERROR) for name in ("errorifexists", "ErrorIfExists", "default")],
+)
+def test_modes_have_the_names_that_they_have_in_spark(name: str, mode: Mode) -> None:
+    assert mode_of(name) is mode
+
+
+@pytest.mark.parametrize(
+    ("option", "argument"),
+    [
+        ("replaceWhere", "replace_where"),
+        ("mergeSchema", "merge_schema"),
+        ("MERGESCHEMA", "merge_schema"),
+        ("overwriteSchema", "overwrite_schema"),
+        ("partitionOverwriteMode", "partition_overwrite"),
+        ("txnAppId", "app_id"),
+    ],
+)
+def test_options_that_delta_has_are_refused_with_the_argument_to_give(option: str, argument: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"'{option}' is none .* the argument '{argument}'"):
+        check(order(options={option: "true"}))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "penstock.job",
+        "Penstock.Subdirectory",
+        "mapreduce.fileoutputcommitter.algorithm.version",
+        "spark.sql.sources.commitProtocolClass",
+        "spark.sql.parquet.output.committer.class",
+        "path",
+    ],
+)
+def test_options_that_decide_how_a_job_commits_are_refused(option: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"the option '{option}' is not yours to give"):
+        check(order(options={option: "x"}))
+
+
+def test_options_of_the_parquet_writer_are_let_through() -> None:
+    check(order(options={"compression": "gzip", "maxRecordsPerFile": "5", "parquet.block.size": "1000"}))
+
+
+def test_only_the_partitions_that_get_rows_are_overwritten_if_that_is_said_in_whatever_letters() -> None:
+    assert is_dynamic("DYNAMIC")
+    assert not is_dynamic("Static")
+    with pytest.raises(InvalidRequest, match="'static' or 'dynamic'"):
+        is_dynamic("some")
