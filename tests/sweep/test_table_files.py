@@ -123,6 +123,98 @@ def test_files_of_others_stay(lake: Lake, table: Table, later: LateClock) -> Non
     assert before <= {one for one in root.rglob("*") if one.is_file()}
 
 
+@pytest.mark.parametrize("target", [".", "day=x", "other table", "itself", "nothing"])
+def test_links_are_not_followed(lake: Lake, table: Table, later: LateClock, target: str) -> None:
+    other = lake.create_table("visits", data=pa.table({"id": [1], "day": ["x"]}), partition_by=["day"])
+    root = root_of(other)
+    to = {"other table": str(root_of(table)), "itself": "latest=1", "nothing": "gone"}.get(target, target)
+    (root / "latest=1").symlink_to(to)
+    left = abandoned(lake, other, day=["y"])
+    later.days = 30
+    found = {str(one.key): one for one in lake.sweep_tables(remove_data=True)}
+    assert [(one.problem, one.kept) for one in found.values()] == [("", 1), ("", 1)]
+    assert set(found["visits"].names) == left
+    lake.delta.clean("visits")
+    assert (root / "latest=1").is_symlink()
+    assert ids(other) == ids(table) == [1]
+
+
+def test_a_lake_that_is_reached_by_a_link_is_swept(tmp_path: Path, later: LateClock) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "lake").symlink_to("disk")
+    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
+        lake.add_root(str(tmp_path))
+        (tmp_path / "tables").symlink_to("elsewhere")
+        (tmp_path / "elsewhere").mkdir()
+        table = lake.create_table("orders", data=rows(1))
+        other = lake.create_table("visits", data=rows(1), location=str(tmp_path / "tables" / "visits"))
+        for one in (table, other):
+            abandoned(lake, one)
+        later.days = 8
+        assert [one.data_files for one in lake.sweep_tables(remove_data=True)] == [1, 1]
+        assert ids(table) == ids(other) == [1]
+
+
+def test_a_file_that_is_a_link_is_read_and_kept_where_a_commit_names_it(
+    lake: Lake, table: Table, tmp_path: Path, later: LateClock
+) -> None:
+    """As where somebody moved old files to another disk."""
+    table.backfill_to_version()
+    root = root_of(table)
+    (named,) = data_files(root)
+    (left,) = abandoned(lake, table)
+    for name in (named, left, f"_delta_log/{0:020}.json"):
+        moved = tmp_path / Path(name).name
+        (root / name).rename(moved)
+        (root / name).symlink_to(moved)
+    later.days = 8
+    told = only(lake.sweep_tables(remove_data=True))
+    assert (told.kept, told.names) == (1, (left,))
+    assert (tmp_path / left).exists(), "the link is gone, and not what it leads to"
+    assert ids(table) == [1]
+
+
+@pytest.mark.parametrize("folder", ["region=eu", "Region=EU", "aB"])
+def test_a_table_inside_of_an_adopted_one_keeps_its_files(
+    lake: Lake, tmp_path: Path, later: LateClock, folder: str
+) -> None:
+    place = tmp_path / "sales"
+    write_deltalake(place, rows(1))
+    write_deltalake(place / folder, rows(2))
+    lake.add_root(str(tmp_path))
+    lake.delta.adopt(str(place), "sales")
+    left = abandoned(lake, lake.table("sales"))
+    later.days = 30
+    told = only(lake.sweep_tables(remove_data=True))
+    assert set(told.names) == left
+    assert ForeignTable(str(place / folder)).to_pyarrow_table()["id"].to_pylist() == [2]
+
+
+def test_a_table_of_another_lake_inside_of_an_adopted_one_keeps_its_files(
+    lake: Lake, tmp_path: Path, later: LateClock
+) -> None:
+    place = tmp_path / "sales"
+    for one in (place, place / "region=eu"):
+        write_deltalake(one, rows(1))
+    with penstock.open(tmp_path / "other", author="tester") as other:
+        for each, where, key in ((other, place / "region=eu", "eu"), (lake, place, "sales")):
+            each.add_root(str(tmp_path))
+            each.delta.adopt(str(where), key)
+        other.table("eu").append(rows(2))
+        later.days = 30
+        assert only(lake.sweep_tables(remove_data=True)).names == ()
+        assert ids(other.table("eu")) == [1, 2]
+
+
+def test_random_prefixes_of_the_length_that_the_table_wants_are_known(lake: Lake, later: LateClock) -> None:
+    table = lake.create_table("orders", data=rows(1), properties={"delta.randomPrefixLength": "4"})
+    left = abandoned(lake, table, folder="aBcD")
+    others = abandoned(lake, table, folder="aBcDe")
+    later.days = 8
+    assert set(only(lake.sweep_tables(remove_data=True)).names) == left
+    assert others < data_files(root_of(table))
+
+
 def test_what_branches_and_tags_have_stays(lake: Lake, table: Table, later: LateClock) -> None:
     branch = lake.branch("dev").create()
     branch.table("orders").append(rows(2))
@@ -300,6 +392,40 @@ def test_a_released_table_belongs_to_the_file_system(lake: Lake, table: Table, l
     assert only(lake.sweep_tables(remove_data=True)).data_files == 1, "it is the lake's again"
     assert ids(lake.table("orders")) == [1, 5]
     assert ids(lake.table("orders", "main~3")) == [1]
+
+
+def test_a_table_that_was_adopted_again_and_dropped_is_swept_as_long_as_a_branch_has_it(
+    lake: Lake, table: Table, later: LateClock
+) -> None:
+    """It has another id since it was adopted again, and its log names that one."""
+    lake.branch("old").create()
+    root = root_of(table)
+    lake.delta.release("orders")
+    lake.delta.adopt(str(root), "again")
+    lake.table("again").append(rows(2))
+    left = abandoned(lake, lake.table("again"))
+    lake.branch().drop("again")
+    later.days = 30
+    told = only(lake.sweep_tables(remove_data=True))
+    assert set(told.names) == left
+    assert ids(lake.table("orders", "old")) == [1]
+    lake.revert("main")
+    assert ids(lake.table("again")) == [1, 2]
+
+
+def test_a_log_that_names_a_table_which_the_lake_never_had_is_not_swept(
+    lake: Lake, table: Table, later: LateClock
+) -> None:
+    other = lake.create_table("visits", data=rows(1))
+    for one in (table, other):
+        one.backfill_to_version()
+    abandoned(lake, table)
+    shutil.copy(log_file(other, 0), log_file(table, 0))
+    later.days = 30
+    before = data_files(root_of(table))
+    told = {str(one.key): one for one in lake.sweep_tables(remove_data=True)}["orders"]
+    assert told.problem
+    assert data_files(root_of(table)) == before
 
 
 def test_what_was_committed_before_the_table_was_adopted_stays(

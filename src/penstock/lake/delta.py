@@ -184,6 +184,7 @@ class _Writing:
             table_commit(table, [info, *adds]),
             table=now.id,
             read_version=now.latest_version,
+            read_tip=now.tip,
             reads=Looked(),
             replaces=parts,
         )

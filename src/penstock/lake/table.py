@@ -92,11 +92,7 @@ class Table:
         return self.lake.do(GetTableVersions(key=self.key, at=self.ref, via=self.via, limit=0))
 
     def _metadata(self) -> Metadata:
-        from penstock.formats.delta.protocol.actions import Metadata, parse_action
-
-        found = parse_action(self._latest().metadata.encode())
-        assert isinstance(found, Metadata)
-        return found
+        return self._latest().declared()[1]
 
     def snapshot(self, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
         """The table as it is here now, or one of its versions, or what it was at a time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
+import msgspec
 import pytest
 
 from penstock.formats.delta.log.leftovers import Fate, Judged, Needs, judge, still
@@ -28,8 +29,6 @@ WRITTEN = [
     "_penstock/data/part-1.parquet",
     "_penstock/data/day=1/part-1.parquet",
     "_penstock/data/_change_data/day=1/cdc-1.parquet",
-    "_penstock/jobs/1/files.json",
-    "_penstock/jobs/1/_temporary/0/task/part-1.parquet",
     f"deletion_vector_{UUID}.bin",
     f"aB/part-00000-{UUID}-c000.zstd.parquet",
     f"07/part-100000-{UUID}.c000.parquet",
@@ -66,6 +65,7 @@ OF_OTHERS = [
     "_backup/part-1.parquet",
     "day=1/_backup/part-1.parquet",
     "_penstock/notes.txt",
+    "_penstock/jobs/1/files.json",
     "_penstock/part-1.parquet",
     "_penstock/datapart-1.parquet",
     "_symlink_format_manifest/manifest",
@@ -107,10 +107,10 @@ def test_what_is_called_otherwise_is_somebody_elses(name: str) -> None:
 
 def test_what_lies_beside_the_log_goes_sooner() -> None:
     body, line = f"_penstock/bodies/{'0' * 64}.json", f"_penstock/{'a' * 32}/{3:020}.x.json"
-    reads = "_penstock/reads/1/manifest"
-    found = fates(entry(body, MIDDLE_US), entry(line, MIDDLE_US), entry(reads, MIDDLE_US), beside={line})
-    assert found == {body: Fate.SCRATCH, reads: Fate.SCRATCH}
-    assert fates(entry(body, YOUNG_US), entry(reads, YOUNG_US)) == {}
+    reads, note = "_penstock/reads/1/manifest", f"_penstock/creating/{UUID}"
+    found = fates(*(entry(name, MIDDLE_US) for name in (body, line, reads, note)), beside={line})
+    assert found == {body: Fate.SCRATCH, reads: Fate.SCRATCH, note: Fate.SCRATCH}
+    assert fates(*(entry(name, YOUNG_US) for name in (body, reads, note))) == {}
 
 
 def test_a_staged_commit_goes_when_its_version_is_published() -> None:
@@ -120,9 +120,7 @@ def test_a_staged_commit_goes_when_its_version_is_published() -> None:
     assert fates(entry(name, YOUNG_US), published=7) == {}
 
 
-@pytest.mark.parametrize(
-    "folder", ["", "day=1/", "_penstock/data/", "_penstock/jobs/1/", f"_change_data/{JOB}/_temporary/0/"]
-)
+@pytest.mark.parametrize("folder", ["", "day=1/", "_penstock/data/", f"_change_data/{JOB}/_temporary/0/"])
 def test_a_checksum_goes_with_its_file_or_after_it(folder: str) -> None:
     name, own = f"{folder}part-1.parquet", f"{folder}.part-1.parquet.crc"
     assert fates(entry(name), entry(own)) == {name: Fate.DATA, own: Fate.DATA}
@@ -156,3 +154,61 @@ def test_nothing_that_is_named_goes_whatever_else_is_there(seed: int) -> None:
         found = fates(*listed, named=named)
         gone = {name for name, fate in found.items() if fate is Fate.DATA}
         assert gone == {one.key for one in listed if one.key not in named and one.modified_us == OLD_US}
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["region=eu", "day=1/region=eu", "aB", "_penstock/data/day=1", "Region=EU/Day=1", "0=0"],
+)
+def test_nothing_is_judged_in_a_folder_with_a_log_of_its_own(inner: str) -> None:
+    below = [
+        f"{inner}/part-00000-{UUID}-c000.parquet",
+        f"{inner}/.part-00000-{UUID}-c000.parquet.crc",
+        f"{inner}/.part-gone.parquet.crc",
+        f"{inner}/Hour=1/part-1.parquet",
+        f"{inner}/a=1/part-1.parquet",
+        f"{inner}/a=1/_delta_log/{0:020}.json",
+    ]
+    outside = [
+        "part-1.parquet",
+        "Day=1/part-1.parquet",
+        "z=1/part-1.parquet",
+        f"{inner}0=1/part-1.parquet" if "=" in inner else "day=0/part-1.parquet",
+    ]
+    log = f"{inner}/_delta_log/{0:020}.json"
+    found = fates(*map(entry, (*below, *outside, log)))
+    assert found == dict.fromkeys(outside, Fate.DATA)
+
+
+def test_files_that_come_before_a_log_that_there_is_not_go_in_the_end() -> None:
+    names = [
+        "A=1/B=1/part-1.parquet",
+        "A=1/B=2/part-1.parquet",
+        "A=1/b=1/part-1.parquet",
+        "A=2/B=1/part-1.parquet",
+    ]
+    assert fates(*map(entry, names)) == dict.fromkeys(names, Fate.DATA)
+
+
+def test_inner_tables_are_told_apart_in_every_mix(seed: int) -> None:
+    """Against the plain rule, over the whole of a listing: no folder above a file that goes has a log."""
+    drawn = random.Random(seed)
+    for _ in range(300):
+        folders = [
+            "/".join(drawn.choices(["A=1", "a=1", "0=1", "B=2", "b=2"], k=drawn.randint(0, 3)))
+            for _ in range(8)
+        ]
+        names = {f"{folder}/part-1.parquet".lstrip("/") for folder in folders}
+        names |= {f"{folder}/.part-1.parquet.crc".lstrip("/") for folder in folders[:4]}
+        logs = {f"{folder}/_delta_log/{0:020}.json" for folder in drawn.sample(folders, 2) if folder}
+        roots = tuple(log.partition("_delta_log/")[0] for log in logs)
+        found = fates(*map(entry, names | logs))
+        assert found == {name: Fate.DATA for name in names if not name.startswith(roots or "none")}
+
+
+@pytest.mark.parametrize(("length", "taken"), [(2, {2}), (1, {1, 2}), (4, {2, 4})])
+def test_random_prefixes_have_the_tables_own_length_or_the_usual_one(length: int, taken: set[int]) -> None:
+    names = {count: f"{'aB3d5'[:count]}/part-00000-{UUID}.c000.parquet" for count in range(1, 6)}
+    needed = msgspec.structs.replace(needs(), prefix_length=length)
+    found = {one.entry.key for one in judge(sorted(map(entry, names.values())), needed)}
+    assert found == {names[count] for count in taken}

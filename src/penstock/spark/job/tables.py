@@ -138,6 +138,7 @@ class JobTable:
                 one,
                 table=self.id,
                 read_version=self.version,
+                read_tip=self._now.tip,
                 reads=reads,
                 replaces=None if replaces is None else tuple(replaces),
             )

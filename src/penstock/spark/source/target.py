@@ -44,6 +44,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
     id: UUID
     version: int
+    tip: str | None
     began_s: float
     """When the task began. Other machines have other monotonic clocks."""
 
@@ -69,6 +70,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID
     location: str
     version: int
+    tip: str | None
+    """Which version that is, on whatever branch."""
     metadata: Metadata
     """What the table is to be by the time that the files are part of it."""
     changes: tuple[Action, ...]
@@ -98,7 +101,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             return self
         oldest = min(known, key=lambda one: one.version)
         began = Began(time.monotonic(), min(one.began_s for one in known), self.began.grace_s)
-        return msgspec.structs.replace(self, id=oldest.id, version=oldest.version, began=began)
+        return msgspec.structs.replace(
+            self, id=oldest.id, version=oldest.version, tip=oldest.tip, began=began
+        )
 
     def is_vain(self, messages: Messages) -> bool:
         """Whether a commit would change nothing: rows are to be added, and there are none."""
@@ -141,6 +146,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             table_commit(table, actions, attempt=key),
             table=self.id,
             read_version=self.version,
+            read_tip=self.tip,
             reads=Looked(),
             replaces=self.replaces,
         )
@@ -183,6 +189,7 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Ta
         id=now.id,
         location=now.location,
         version=now.latest_version,
+        tip=now.tip,
         metadata=metadata,
         changes=tuple(changes),
         folder=folder,

@@ -61,7 +61,8 @@ class TableSink(DataSourceStreamArrowWriter):
         self._target = target
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        planned = Planned(id=self._target.id, version=self._target.version, began_s=time.time())
+        target = self._target
+        planned = Planned(id=target.id, version=target.version, tip=target.tip, began_s=time.time())
         with telling():
             return Written(self._target.write(iterator), _query_id(), planned)
 
