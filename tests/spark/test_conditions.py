@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
+from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.formats.delta.rows.writing import partition_text
 from penstock.lake.lake import Lake
 from penstock.spark.reading import read
+from penstock.spark.rewrites.choosing import analysing
+from penstock.spark.scan.columns import spark_schema
 from penstock.spark.scan.conditions import means_the_same
 from tests.spark.test_read import CONDITIONS, RECORDS, VALUES
 
@@ -97,3 +102,30 @@ def test_a_condition_that_means_the_same_is_true_for_the_same_rows(
             values = {name: partition_text(kinds[name], value) for name, value in record.items()}
             found = condition_outcomes(where, snapshot.metadata.schema_string, values)
             assert (found == {True}, True in found) == (record["id"] in wanted,) * 2, (where, record)
+
+
+@pytest.mark.parametrize(
+    ("where", "is_read"),
+    [
+        ("real > 1e400", False),
+        ("real > -1.5E+999", False),
+        (f"money > {'9' * 39}", False),
+        (f"real < 0.{'1' * 40}", False),
+        ("real > 1e300", True),
+        (f"text = '{'9' * 39}e999'", True),
+    ],
+)
+def test_numbers_that_spark_does_not_read_mean_nothing(
+    started_spark: SparkSession, where: str, is_read: bool
+) -> None:
+    schema = StructType(
+        (
+            Field(name="real", type="double", nullable=True),
+            Field(name="money", type="decimal(10,2)", nullable=True),
+            Field(name="text", type="string", nullable=True),
+        )
+    )
+    assert means_the_same(where, schema, "UTC") is is_read
+    rows = started_spark.createDataFrame([], spark_schema(schema))
+    with nullcontext() if is_read else pytest.raises(InvalidRequest), analysing():
+        rows.where(where)

@@ -122,7 +122,7 @@ def test_a_row_for_which_the_condition_is_null_stays(
     assert ids(table) == [0, 3, 6, 9, 21, 24, 27]
 
 
-@pytest.mark.parametrize("where", ["id > 1000", "day = '2020-01-01'", "upper(note) = 'X'", "1 = 0"])
+@pytest.mark.parametrize("where", ["id > 1000", "day = '2020-01-01'", "upper(note) = 'X'", "1 = 0", "null"])
 def test_nothing_is_committed_where_no_row_is_meant(
     spark: SparkSession, create: Callable[..., Table], where: str
 ) -> None:
@@ -146,6 +146,18 @@ def test_a_condition_may_be_a_column(spark: SparkSession, create: Callable[..., 
     assert ids(table) == left(7, 17)
 
 
+def test_a_function_of_python_s_is_refused_without_spark_s_notes_on_it(
+    spark: SparkSession, create: Callable[..., Table]
+) -> None:
+    from pyspark.sql import functions as f
+
+    create()
+    by_chance = f.udf(lambda number: number > 3, "boolean").asNondeterministic()
+    with pytest.raises(InvalidRequest, match="is not the same each time") as caught:
+        delete(spark, KEY, by_chance("id"))
+    assert "Origin" not in caught.value.message
+
+
 def test_conditions_that_spark_reads_otherwise_than_the_lake_lose_no_row(
     spark: SparkSession, create: Callable[..., Table]
 ) -> None:
@@ -164,6 +176,8 @@ def test_conditions_that_spark_reads_otherwise_than_the_lake_lose_no_row(
         ("nobody = 1", "nobody"),
         ("id = = 1", "cannot make sense"),
         ("id + 1", "cannot make sense"),
+        ("row_number() over (order by id) > 1", "made of one row each"),
+        ("max(id) > 1", "made of one row each"),
     ],
 )
 def test_what_is_no_condition_is_refused_before_a_job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,6 +199,52 @@ def test_changes_have_the_columns_of_the_last_version(spark: SparkSession, lake:
     table.append(pa.table({"id": [2], "note": ["n"]}))
     assert fed(spark, 0, 1) == [(1, "insert", 1)]
     assert fed(spark, 0) == [(1, None, "insert", 1), (2, "n", "insert", 3)]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "said"),
+    [
+        (pa.decimal128(10, 2), pa.int64(), r"'v' was of the type decimal\(10,2\), and is of the type long"),
+        (pa.date32(), pa.int32(), "'v' was of the type date, and is of the type integer"),
+        (pa.struct({"x": pa.int64()}), pa.struct({"x": pa.timestamp("us", "UTC")}), "'v.x' was of the type"),
+        (pa.list_(pa.string()), pa.list_(pa.binary()), "'v.element' was of the type string"),
+        (pa.int64(), None, "'v' is there no more"),
+    ],
+    ids=["decimal", "date", "in a struct", "in an array", "dropped"],
+)
+def test_rows_that_the_last_columns_would_show_as_others_are_refused(
+    spark: SparkSession, lake: Lake, older: Any, newer: Any, said: str
+) -> None:
+    table = lake.create_table("t", schema=pa.schema({"id": pa.int64(), "v": older}), properties=RECORDED)
+    table.append(pa.table({"id": [1], "v": pa.array([None], older)}))
+    (file,) = table.snapshot().files()
+    columns = {"id": pa.int64()} | ({} if newer is None else {"v": newer})
+    metadata = replace(table.snapshot().metadata, schema_string=write_schema(schema_of(pa.schema(columns))))
+    table.commit(2, [metadata, removal(file)])
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        changes(spark, "t", 0)
+    assert caught.value.message.endswith("Ask for the changes up to version 1.")
+    assert fed(spark, 0, 1) == [(1, None, "insert", 1)]
+    with pytest.raises(InvalidRequest, match=said):
+        changes(spark, "t", 2)
+
+
+def test_types_that_hold_all_older_values_show_them_as_they_were(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    root = tmp_path / "t"
+    narrow = pa.schema({"a": pa.int32(), "b": pa.float32(), "c": pa.decimal128(5, 2), "d": pa.int16()})
+    wide = pa.schema({"a": pa.int64(), "b": pa.float64(), "c": pa.decimal128(9, 4), "d": pa.float64()})
+    row = {"a": 7, "b": 0.5, "c": Decimal("12.30"), "d": 3}
+    file = put_file(root, "a.parquet", pa.Table.from_pylist([row], schema=narrow))
+    commits: list[list[Action]] = [
+        [protocol("changeDataFeed"), metadata_for(schema_of(narrow), (), RECORDED), file],
+        [metadata_for(schema_of(wide), (), RECORDED), removal(file)],
+    ]
+    adopted(lake, root, commits)
+    values = (7, 0.5, Decimal("12.3000"), 3.0)
+    assert fed(spark, 0) == [(*values, "delete", 1), (*values, "insert", 0)]
+    assert fed(spark, 1) == [(*values, "delete", 1)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -80,3 +81,14 @@ def test_only_the_partitions_that_get_rows_are_overwritten_if_that_is_said_in_wh
     assert not is_dynamic("Static")
     with pytest.raises(InvalidRequest, match="'static' or 'dynamic'"):
         is_dynamic("some")
+
+
+@pytest.mark.parametrize("ask", [mode_of, is_dynamic])
+def test_what_is_no_text_is_refused_as_any_other_name_that_is_none(ask: Callable[[Any], object]) -> None:
+    with pytest.raises(InvalidRequest, match="None"):
+        ask(None)
+
+
+def test_columns_to_partition_by_are_named() -> None:
+    with pytest.raises(InvalidRequest, match="'partition_by' names columns"):
+        check(order(partition_by=(3,)))

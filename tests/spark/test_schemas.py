@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,6 +75,23 @@ def test_a_table_without_columns_is_none(spark: SparkSession) -> None:
 def test_names_that_differ_in_case_alone_are_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidRequest, match="more than one column 'ID'"):
         schema_of(spark.sql("select 1 as id, 2 as ID").schema)
+
+
+def test_names_that_no_column_can_have_are_all_refused_before_a_job(spark: SparkSession, lake: Lake) -> None:
+    df = spark.sql("select 1 as a, 2 as b, struct(3 as c, 4 as d) as s").toDF("", "x\ny", "s")
+    with pytest.raises(InvalidRequest) as refused:
+        write(df, "demo.rows")
+    assert "a column without a name" in refused.value.message
+    assert r"the column 'x\ny' holds a control character" in refused.value.message
+    assert list(lake.at().entries()) == []
+    assert not any(Path(lake.warehouse).rglob("*"))
+
+
+def test_names_inside_of_columns_are_looked_at_too() -> None:
+    inside = StructType((field("", "long"), field("tab\t", "long")))
+    table, data = StructType((field("id", "long"),)), StructType((field("s", inside),))
+    with pytest.raises(InvalidRequest, match=r"without a name in 's'; .* 's\.tab\\t' holds a control"):
+        merged(table, data)
 
 
 def test_merging_adds_what_is_new_at_every_depth() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Barrier, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import pytest
 
 import penstock
 from penstock.errors import InvalidRequest, LakeNotFound
 from penstock.lake.lake import Lake
-from penstock.spark import jar, settings
+from penstock.spark import jar, settings, write
 from penstock.spark.sessions import configure, lake_of, session
 
 if TYPE_CHECKING:
@@ -96,6 +99,105 @@ def test_a_place_is_as_good_as_a_lake(started_spark: SparkSession, tmp_path: Pat
     with lake_of(spark) as opened:
         assert opened.url == str(tmp_path / "lake")
         assert session(tmp_path / "lake") is spark
+
+
+def test_a_session_is_made_for_a_lake_and_nothing_else(started_spark: SparkSession) -> None:
+    for wrong in (None, 3, started_spark):
+        with pytest.raises(InvalidRequest, match=r"as penstock\.open\('\./lake'\) returns it"):
+            session(wrong)  # type: ignore[arg-type]
+
+
+def test_a_lake_that_was_closed_gets_no_session(started_spark: SparkSession, tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "closed") as closed:
+        pass
+    with pytest.raises(InvalidRequest, match="was closed; open the lake anew"):
+        session(closed)
+
+
+@pytest.mark.parametrize("is_first_closed", [True, False])
+def test_of_two_objects_for_a_lake_the_one_that_is_open_serves_the_session(
+    spark: SparkSession, lake: Lake, is_first_closed: bool
+) -> None:
+    with penstock.open(lake.url) as twin:
+        assert session(twin) is spark
+        assert lake_of(spark) is twin
+        (lake if is_first_closed else twin).close()
+        assert lake_of(spark) is (twin if is_first_closed else lake)
+
+
+def test_an_object_for_a_lake_that_nobody_has_any_more_is_let_go(spark: SparkSession, lake: Lake) -> None:
+    twin = penstock.open(lake.url)
+    session(twin)
+    session(lake)
+    seen = ref(twin)
+    twin.close()
+    del twin
+    gc.collect()
+    assert seen() is None
+    assert lake_of(spark) is lake
+
+
+def test_a_lake_that_was_opened_by_its_address_and_closed_is_opened_again(
+    started_spark: SparkSession, tmp_path: Path
+) -> None:
+    with lake_of(session(tmp_path / "lake")) as first:
+        pass
+    with lake_of(session(tmp_path / "lake")) as second:
+        assert second is not first
+        assert second.about.id == first.id
+
+
+@pytest.fixture
+def log(spark: SparkSession) -> Iterator[Callable[[], str]]:
+    """What Spark's log says on the terminal from now on."""
+    java: Any = spark._jvm
+    core = java.org.apache.logging.log4j.core
+    root = java.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration().getRootLogger()
+    layout = core.layout.PatternLayout.newBuilder().withPattern("%c{1}: %m%n").build()
+    writer = java.java.io.StringWriter()
+    appender = core.appender.WriterAppender.createAppender(layout, None, writer, "test", False, True)
+    appender.start()
+    root.addAppender(appender, None, None)
+    yield writer.toString
+    root.removeAppender("test")
+    appender.stop()
+
+
+def test_what_a_job_fails_of_is_raised_and_not_told_in_the_log_too(
+    spark: SparkSession, log: Callable[[], str]
+) -> None:
+    from pyspark.errors import SparkRuntimeException
+
+    refused = spark.createDataFrame([(1, "__HIVE_DEFAULT_PARTITION__")], "id LONG, part STRING")
+    with pytest.raises(InvalidRequest, match="stands for null"):
+        write(refused, "demo.rows", partition_by="part")
+    fails = spark.range(1).selectExpr("id", "if(id = 0, raise_error('no'), 1) AS one")
+    with pytest.raises(SparkRuntimeException):
+        fails.collect()
+    kept = fails.persist()
+    with pytest.raises(SparkRuntimeException):
+        kept.collect()
+    kept.unpersist()
+    assert log() == ""
+
+
+@pytest.mark.parametrize(
+    ("logger", "message"),
+    [
+        ("scheduler.TaskSetManager", "Lost task 0.0 in stage 1.0 (TID 3) (10.0.0.7 executor 4): no space"),
+        ("scheduler.TaskSetManager", "Stage 3 contains a task of very large size (2000 KiB)."),
+        ("executor.Executor", "Issue communicating with driver in heartbeater"),
+        ("storage.BlockManager", "Persisting block rdd_1_0 to disk instead."),
+        ("util.Utils", "Uncaught exception in thread main"),
+        ("sql.execution.datasources.FileFormatWriter", "something else"),
+    ],
+)
+def test_what_is_raised_nowhere_is_told_in_the_log(
+    spark: SparkSession, log: Callable[[], str], logger: str, message: str
+) -> None:
+    java: Any = spark._jvm
+    java.org.apache.logging.log4j.LogManager.getLogger(f"org.apache.spark.{logger}").error(message)
+    assert log() == f"{logger.rpartition('.')[2]}: {message}\n"
 
 
 def test_writes_go_through_penstocks_protocol_where_there_is_the_jar(spark: SparkSession) -> None:

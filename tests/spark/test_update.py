@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import Field, StructType
+from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.changing import update
@@ -135,6 +135,9 @@ def test_a_row_for_which_the_condition_is_null_stays(
         ({"count": "1", "COUNT": "2"}, "assigned twice"),
         ({"place": "null", "place.town": "'Ulm'"}, "as a whole and in part"),
         ({"count": "nobody + 1"}, "nobody"),
+        ({"count": "max(count)"}, "made of one row each"),
+        ({"count": "max(count) over ()"}, "made of one row each"),
+        ({"count": "explode(array(1, 2))"}, "made of one row each"),
         ({}, "nothing is assigned"),
     ],
 )
@@ -199,3 +202,95 @@ def test_columns_may_have_names_that_sql_has_to_quote(spark: SparkSession, lake:
     upsert.when_matched_update_all().when_not_matched_insert_all().commit()
     rows = lake.table("odd").to_arrow().to_pylist()
     assert sorted((one["select"], one["x.y"]) for one in rows) == [(1, 1), (2, 20), (3, 7), (4, 8)]
+
+
+STRICT = StructType(
+    (
+        Field(name="id", type="long", nullable=False),
+        Field(
+            name="place",
+            type=StructType(
+                (
+                    Field(name="town", type="string", nullable=False),
+                    Field(name="shelf", type="integer", nullable=True),
+                )
+            ),
+            nullable=True,
+        ),
+        Field(name="sizes", type=ArrayType(element_type="long", contains_null=False), nullable=True),
+        Field(
+            name="notes",
+            type=MapType(key_type="string", value_type="long", value_contains_null=False),
+            nullable=True,
+        ),
+    )
+)
+STRICT_ROWS = [
+    {"id": 1, "place": {"town": "Ulm", "shelf": 1}, "sizes": [1], "notes": [("a", 1)]},
+    {"id": 2, "place": None, "sizes": None, "notes": None},
+]
+
+
+@pytest.fixture
+def strict(lake: Lake) -> Table:
+    """A table with columns that may be null, and whose parts may not."""
+    lake.delta.create(KEY, schema=STRICT)
+    table = lake.table(KEY)
+    kinds = {"id": pa.int64(), "place": PLACE, "sizes": pa.list_(pa.int64())}
+    schema = pa.schema({**kinds, "notes": pa.map_(pa.string(), pa.int64())})
+    table.append(pa.Table.from_pylist(STRICT_ROWS, schema=schema))
+    return table
+
+
+def rows_of(table: Table) -> list[dict[str, Any]]:
+    """By id, as the lake reads them: deltalake makes no Arrow of a null whose parts cannot be null."""
+    return sorted(table.to_arrow().to_pylist(), key=lambda one: one["id"])
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"place.shelf": "7"}, "'place' is null in a row, and 'place.town' is not nullable"),
+        ({"place": "named_struct('town', nullif(id, 2), 'shelf', 1)"}, "'place.town' is not nullable"),
+        ({"sizes": "array(1, nullif(id, 2))"}, "'sizes.element' is not nullable"),
+        ({"notes": "map('a', nullif(id, 2))"}, "'notes.value' is not nullable"),
+    ],
+    ids=["a part of a null", "in a struct", "in an array", "in a map"],
+)
+def test_no_null_gets_inside_of_a_value_where_none_may_be(
+    spark: SparkSession, strict: Table, values: dict[str, str], said: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        update(spark, KEY, values)
+    assert rows_of(strict) == STRICT_ROWS
+
+
+def test_values_whose_types_allow_nulls_are_taken_where_they_have_none(
+    spark: SparkSession, strict: Table
+) -> None:
+    news = {
+        "place": "named_struct('town', nullif('Bonn', ''), 'shelf', 2L)",
+        "sizes": "array(1, nullif(2, 3))",
+        "notes": "map('b', nullif(2L, 3L))",
+    }
+    update(spark, KEY, {**news, "id": "id"}, "id = 2")
+    second = {"id": 2, "place": {"town": "Bonn", "shelf": 2}, "sizes": [1, 2], "notes": [("b", 2)]}
+    assert rows_of(strict) == [STRICT_ROWS[0], second]
+    # A source hardly ever says that parts cannot be null.
+    columns = "id long, place struct<town: string, shelf: int>, sizes array<long>, notes map<string, long>"
+    source = spark.createDataFrame([(1, None, [5], {"c": 3}), (3, ("Hof", None), None, None)], columns)
+    upsert = merge(source, KEY, "target.id = source.id")
+    upsert.when_matched_update_all().when_not_matched_insert_all().commit()
+    assert rows_of(strict) == [
+        {"id": 1, "place": None, "sizes": [5], "notes": [("c", 3)]},
+        second,
+        {"id": 3, "place": {"town": "Hof", "shelf": None}, "sizes": None, "notes": None},
+    ]
+
+
+def test_a_row_is_not_inserted_with_a_part_missing_that_it_needs(spark: SparkSession, strict: Table) -> None:
+    source = spark.range(7, 8)
+    upsert = merge(source, KEY, "target.id = source.id")
+    with pytest.raises(InvalidRequest, match=r"'place\.town' of 'shop.stock' is not nullable; give it"):
+        upsert.when_not_matched_insert({"id": "source.id", "place.shelf": "1"}).commit()
+    assert strict.version == 1

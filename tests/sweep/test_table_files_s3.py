@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
+from penstock.formats.delta.log.scratch import note_creation
+from penstock.formats.delta.owner.ownership import own_place
 from penstock.lake.lake import Lake
 from penstock.storage import places
 from tests.servers.s3 import S3Place
@@ -59,3 +62,24 @@ def test_what_jobs_left_in_a_bucket_goes_and_what_is_committed_stays(
     assert not left & {one.key for one in place.entries()}
     assert ids(table) == list(range(len(DAYS)))
     assert ids(lake.table("orders", "dev")) == [*range(len(DAYS)), 100]
+
+
+def test_folders_of_tables_that_were_never_created_are_found_in_a_bucket(
+    lake: Lake, later: LateClock
+) -> None:
+    table = lake.create_table("orders", data=pa.table({"id": [1]}))
+    died = [lake.places.at(own_place(lake.warehouse, uuid4())) for _ in range(3)]
+    for place in died:
+        note_creation(place, lake.id)
+        for number in range(3):
+            place.put(f"part-{number}.parquet", b"data")
+    warehouse = lake.places.at(lake.warehouse)
+    for name in ("notes.txt", "notes/1.txt", "others/1.txt"):
+        warehouse.put(name, b"somebody's")
+    given = [one.rpartition("/")[2] for one in (table.location, *(place.url for place in died))]
+    assert [*warehouse.folders()] == sorted([*given, "notes", "others"])
+    later.days = 8
+    told = {one.location: one for one in lake.sweep_tables(remove_data=True)}
+    assert {(told[place.url].data_files, told[place.url].problem) for place in died} == {(3, "")}
+    assert [*warehouse.folders()] == sorted([given[0], "notes", "others"])
+    assert ids(table) == [1]

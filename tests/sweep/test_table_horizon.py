@@ -10,12 +10,11 @@ import pytest
 
 import penstock
 from penstock.errors import Damaged
-from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import KeptHeads, kept_heads
-from penstock.lake import delta_kept
+from penstock.lake.delta_kept import KeptTables
 from penstock.lake.lake import Lake
 from penstock.model.content import IcebergTable
+from penstock.model.encoding import ObjectId
 from tests.sweep.tables import LateClock, abandoned, ids, only, rows
 
 NONE = Settings(grace_s=0)
@@ -62,7 +61,8 @@ def test_a_process_with_expired_commits_in_memory_looks_after_tables(opening: Op
 
 def test_what_only_memory_has_of_expired_commits_does_not_keep_files(opening: Opening) -> None:
     before = opening(days=0).table("orders")
-    before.overwrite(rows(3))
+    for number in (3, 5):
+        before.overwrite(rows(number))
     before.backfill_to_version()
     lake = opening(days=400)
     table = lake.table("orders")
@@ -73,7 +73,7 @@ def test_what_only_memory_has_of_expired_commits_does_not_keep_files(opening: Op
     lake.sweep()
     assert len(lake.delta.clean("orders").names) > 0
     assert only(lake.sweep_tables(remove_data=True)).data_files == 3
-    assert ids(table) == [3, 4]
+    assert ids(table) == [4, 5]
 
 
 def test_history_that_expires_while_it_is_walked_is_no_damage(
@@ -82,21 +82,16 @@ def test_history_that_expires_while_it_is_walked_is_no_damage(
     lake, another = opening(), opening()
     swept = 0
 
-    def swept_meanwhile(kernel: Kernel) -> KeptHeads:
+    def expiring(kept: KeptTables) -> frozenset[ObjectId]:
         nonlocal swept
-        found = kept_heads(kernel)
+        found = expired(kept)
         if not swept:
             another.keep_history(max_commits=3)
             swept = another.sweep().removed
         return found
 
-    def unaware(kept: delta_kept.KeptTables) -> frozenset[bytes]:
-        return frozenset() if not swept_before.pop() else expired(kept)
-
-    expired = delta_kept.KeptTables._expired
-    swept_before = [True, True, True, True, False]
-    monkeypatch.setattr(delta_kept, "kept_heads", swept_meanwhile)
-    monkeypatch.setattr(delta_kept.KeptTables, "_expired", unaware)
+    expired = KeptTables._expired
+    monkeypatch.setattr(KeptTables, "_expired", expiring)
     assert only(lake.sweep_tables(remove_data=True)).data_files == 1
     assert swept > 0
     assert ids(lake.table("orders")) == [1, 2]

@@ -96,7 +96,8 @@ def _ratified(
 
 
 def append(table: Table, data: Any, *, said: Said, idempotency_key: str | None) -> Ratified:
-    """Add rows. Whatever else lands meanwhile, they are added, unless the table itself was changed."""
+    """Add rows. Whatever else lands meanwhile, they are added, unless the table itself was changed, or its
+    branch has another history by then."""
     branch = writable(table)
     return append_all(table.lake, [(table, data)], branch, said=said, idempotency_key=idempotency_key)
 

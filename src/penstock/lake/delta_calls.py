@@ -52,10 +52,9 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ActionsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Actions that are too many to be sent: a file that their writer put below the table's `_penstock/`.
+    """Actions that are too many to be sent: a file that their writer put into `_penstock/bodies/`.
 
-    It is put right before it is sent. In `_penstock/bodies/`, one that is a day old and that no commit names
-    is cleaned up.
+    It is put right before it is sent. One that is a day old and that no commit names is cleaned up.
     """
 
     name: str

@@ -38,6 +38,7 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     If that is refused, the files that were written for it are removed again, as far as possible; not if
     nobody knows whether it was done.
     """
+    from penstock.formats.delta.log.scratch import note_creation
     from penstock.formats.delta.rows.writing import write_files
 
     if (known := _done_before(lake, call)) is not None:
@@ -51,6 +52,8 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
         partition_columns=call.partition_by,
         configuration=call.properties,
     )
+    if call.location is None:
+        note_creation(place, lake.id)
     adds = write_files(place, metadata, rows, prefix=data_folder(lake, call.branch))
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
     with removed_if_refused(place, adds):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.storage.places import Place
 
 DAY_S: Final = 24 * 3600.0
+ASKED_EVERY_S: Final = 600.0
+"""How long a lake's word on its grace time holds. A server may be started anew with another."""
 
 
 class Began(msgspec.Struct, frozen=True):
@@ -36,7 +39,7 @@ class Began(msgspec.Struct, frozen=True):
     @classmethod
     def now(cls, lake: Lake) -> Began:
         """A job that is about to begin. Its files are younger than it."""
-        return cls(time.monotonic(), time.time(), lake.about.data_grace_days * DAY_S)
+        return cls(time.monotonic(), time.time(), _grace_s(lake))
 
     def check_in_time(self) -> None:
         """``InvalidRequest`` if the job took so long that a sweep may soon take its files for leftovers."""
@@ -47,6 +50,26 @@ class Began(msgspec.Struct, frozen=True):
                 f"after {self.grace_s / DAY_S:g}; nothing was committed. The setting 'data_grace_days' must "
                 "be more than twice as long as any job"
             )
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a lake said of its grace time, and when."""
+
+    grace_s: float
+    monotonic_s: float
+
+
+_TOLD: Final[WeakKeyDictionary[Lake, _Told]] = WeakKeyDictionary()
+
+
+def _grace_s(lake: Lake) -> float:
+    """A lake's grace time, asked once in a while: it stays as it is for as long as a process serves the lake,
+    and to ask before every append would be a round trip each."""
+    now_s = time.monotonic()
+    told = _TOLD.get(lake)
+    if told is None or now_s - told.monotonic_s > ASKED_EVERY_S:
+        told = _TOLD[lake] = _Told(lake.about.data_grace_days * DAY_S, now_s)
+    return told.grace_s
 
 
 def is_refusal(error: BaseException) -> bool:

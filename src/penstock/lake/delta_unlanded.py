@@ -43,15 +43,10 @@ FILES_MAX: Final = 100_000
 NAMES_MAX: Final = 100
 GOING: Final = (Fate.DATA, Fate.SCRATCH)
 NOT_NOTED: Final = (
-    "no commit of this lake has this table, and nothing in its folder says which lake it was written for: it "
-    "may be another's that shares the warehouse\n"
-    "  If it is of no use to any, remove the folder."
+    "{url} holds old files ({count}) of a table that no commit of this lake has, and nothing there says for "
+    "which lake they were written: it may be another that shares the warehouse\n"
+    "  If the folder is of no use to any, remove it."
 )
-
-
-def note_creation(place: Place, lake_id: str) -> None:
-    """Leave a note of the lake that a table is to be created in, before anything else is written there."""
-    place.put(CREATING + lake_id, b"")
 
 
 class Unlanded(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,20 +72,23 @@ class UnlandedTables:
 
     def sweep(self, most: int, *, remove: bool, dry_run: bool) -> Iterator[SweptTable]:
         """Remove some, or only tell of them."""
-        found = [*islice(self._found(), most)]
-        if not found:
-            return
-        self._known.look()
-        for one in found:
-            if not self._known.has(one.table):
+        for one in [*islice(self._found(), most)]:
+            self._known.look()
+            if self._known.has(one.table):
+                continue
+            if one.is_noted:
                 yield self._swept(one, remove=remove and not dry_run, dry_run=dry_run)
+            else:
+                problem = NOT_NOTED.format(url=one.place.url, count=len(one.entries))
+                yield _answer(one, (), problem, removed=False, dry_run=dry_run)
 
     def _found(self) -> Iterator[Unlanded]:
         for table in self._unknown():
             place = self._places.at(own_place(self._warehouse, table))
-            one = self._judged(table, place, [*islice(place.entries(), FILES_MAX + 1)])
-            if one is not None:
-                yield one
+            with suppress(Denied, Unavailable):  # the next sweep comes here again
+                one = self._judged(table, place, [*islice(place.entries(), FILES_MAX + 1)])
+                if one is not None:
+                    yield one
 
     def _unknown(self) -> Iterator[UUID]:
         """The ids of all tables for which the warehouse has a folder, and the lake has no table."""
@@ -116,30 +114,35 @@ class UnlandedTables:
         return Unlanded(table=table, place=place, entries=tuple(ordered), is_noted=bool(notes))
 
     def _swept(self, one: Unlanded, *, remove: bool, dry_run: bool) -> SweptTable:
-        problem = "" if one.is_noted else NOT_NOTED
-        if remove and one.is_noted:
+        *files, note = one.entries
+        problem = ""
+        if remove:
             try:
-                *files, note = [entry.key for entry in one.entries]
-                one.place.delete(files)
-                one.place.delete([note])
+                one.place.delete([entry.key for entry in files])
+                one.place.delete([note.key])
                 one.place.prune()
             except PenstockError as error:
                 problem = error.message
-        data = [entry for entry in one.entries if not entry.key.startswith(CREATING)]
-        return SweptTable(
-            key=Key(str(one.table)),
-            location=one.place.url,
-            data_files=len(data),
-            data_bytes=sum(entry.size for entry in data),
-            scratch_files=0,
-            scratch_bytes=0,
-            waiting=0,
-            kept=0,
-            names=tuple(entry.key for entry in data[:NAMES_MAX]),
-            problem=problem,
-            data_removed=remove and not problem,
-            dry_run=dry_run,
-        )
+        return _answer(one, files, problem, removed=remove and not problem, dry_run=dry_run)
+
+
+def _answer(
+    one: Unlanded, files: Sequence[Entry], problem: str, *, removed: bool, dry_run: bool
+) -> SweptTable:
+    return SweptTable(
+        key=Key(str(one.table)),
+        location=one.place.url,
+        data_files=len(files),
+        data_bytes=sum(entry.size for entry in files),
+        scratch_files=0,
+        scratch_bytes=0,
+        waiting=0,
+        kept=0,
+        names=tuple(entry.key for entry in files[:NAMES_MAX]),
+        problem=problem,
+        data_removed=removed,
+        dry_run=dry_run,
+    )
 
 
 class _KnownTables:

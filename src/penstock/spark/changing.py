@@ -10,6 +10,7 @@ from penstock.lake.calls import said
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_calls import Looked
 from penstock.model.keys import Key
+from penstock.spark.arguments import check_values
 from penstock.spark.job.tables import JobTable
 from penstock.spark.rewrites import rewriting
 from penstock.spark.rewrites.assigning import Values, assigned, old_of, row
@@ -75,6 +76,7 @@ def update(
     it was, anything else is itself. They become values of the column's type as in Spark's ``INSERT``. Rows
     whose partition columns change move. Conditions and conflicts are as in ``delete``.
     """
+    check_values(set)
     table = JobTable(lake_of(spark, lake), key, branch)
     if (done := rewriting.done_before(table, idempotency_key)) is not None:
         return done
@@ -127,7 +129,8 @@ def plan_update(
         name: f.when(matched, one).otherwise(old[name]) if name in changed else one
         for name, one in row(schema, old_of, new).items()
     }
-    df = rewriting.outcome_rows(touched.rows, old, became, f.when(matched, UPDATE).otherwise(KEEP))
+    with analysing():
+        df = rewriting.outcome_rows(touched.rows, old, became, f.when(matched, UPDATE).otherwise(KEEP))
     return touched.rewritten(df, "UPDATE", {"predicate": condition.told})
 
 

@@ -35,9 +35,11 @@ from penstock.lake.delta_snapshot import commits_of
 from penstock.lake.table import Table
 from penstock.model.clock import now_us, utc
 from penstock.model.keys import Key
+from penstock.spark.arguments import check_version
 from penstock.spark.scan import scans
 from penstock.spark.scan.columns import Columns
 from penstock.spark.scan.deletions import NONE, Words, with_deleted
+from penstock.spark.scan.older_schemas import unreadable
 from penstock.spark.scan.scans import Piece
 from penstock.spark.sessions import lake_of
 from penstock.storage.places import Place
@@ -73,19 +75,22 @@ def changes(
     ``_commit_version`` and ``_commit_timestamp`` beside them. ``ref`` says on which branch, at which tag or
     commit the table is looked at.
 
-    ``InvalidRequest`` if the table did not record its changes at one of the versions, ``VersionNotFound`` if
-    there is no such version, or if its commit or its data is there no more.
+    ``InvalidRequest`` if the table did not record its changes at one of the versions, or if its columns were
+    others there that the last one cannot show; ``VersionNotFound`` if there is no such version, or if its
+    commit or its data is there no more.
     """
     found = lake_of(spark, lake)
+    check_version(from_version, "from_version")
+    check_version(to_version, "to_version")
     table = found.at(ref).table(key)
     log = table.get_commits()
     wanted = _versions(log, from_version, to_version)
-    feed = _Feed(table, log, found.places.at(log.location))
+    metadata = table.snapshot(wanted[-1]).metadata
+    feed = _Feed(table, log, found.places.at(log.location), metadata)
     groups: dict[Group, list[Piece]] = {}
     for piece in feed.pieces(wanted):
         held = piece.file.partition_values or {}
         groups.setdefault((isinstance(piece.file, Cdc), frozenset(held)), []).append(piece)
-    metadata = table.snapshot(wanted[-1]).metadata
     parts = [
         scans.read(
             spark,
@@ -116,8 +121,10 @@ class _Commit(msgspec.Struct, frozen=True):
 class _Feed:
     """Reads what versions of a table did, and tells which rows of which files they changed."""
 
-    def __init__(self, table: Table, log: TableVersions, place: Place) -> None:
+    def __init__(self, table: Table, log: TableVersions, place: Place, shown: Metadata) -> None:
         self._table, self._log, self.place = table, log, place
+        self._shown = shown
+        """Its columns are those of all rows."""
 
     def pieces(self, versions: range) -> Iterator[Piece]:
         metadata = self._table.snapshot(versions[0]).metadata
@@ -125,6 +132,9 @@ class _Feed:
             stated = [one for one in commit.actions if isinstance(one, Metadata)]
             metadata = stated[-1] if stated else metadata
             self._check_recorded(metadata, commit.version)
+            if stated and commit.version == versions[0]:
+                self._check_removed(commit)
+            self._check_columns(metadata, commit.version, versions[-1])
             found = list(self._of(commit))
             self._check_there(metadata, commit, found)
             yield from found
@@ -206,6 +216,40 @@ class _Feed:
                 f"{CHANGE_DATA_FEED} was not 'true' there\n  Ask for versions in which it was.",
                 key=str(self._log.key),
                 version=version,
+            )
+
+    def _check_columns(self, metadata: Metadata, version: int, last: int) -> None:
+        """``InvalidRequest`` if rows of a version would not be what they were with the columns shown."""
+        problem = unreadable(metadata, self._shown)
+        if problem is None:
+            return
+        stated = (
+            commit.version
+            for commit in self._commits(range(version + 1, last + 1))
+            if any(isinstance(one, Metadata) and unreadable(metadata, one) for one in commit.actions)
+        )
+        up_to = next(stated) - 1
+        raise InvalidRequest(
+            f"the rows of version {version} of '{self._log.key}' cannot be shown with the columns of version "
+            f"{last}: {problem}\n  Ask for the changes up to version {up_to}.",
+            key=str(self._log.key),
+            version=version,
+            up_to=up_to,
+        )
+
+    def _check_removed(self, commit: _Commit) -> None:
+        """The same for what the first version removed. It was written with the columns of the one before."""
+        if not any(isinstance(one, Remove) and one.data_change for one in commit.actions):
+            return
+        before = commit.version - 1
+        problem = unreadable(self._table.snapshot(before).metadata, self._shown)
+        if problem is not None:
+            raise InvalidRequest(
+                f"version {commit.version} of '{self._log.key}' removed rows that cannot be shown with the "
+                f"columns of the last version asked for: {problem}\n  Read the table at version {before}, "
+                f"and the changes from version {commit.version + 1} on.",
+                key=str(self._log.key),
+                version=commit.version,
             )
 
     def _check_there(self, metadata: Metadata, commit: _Commit, pieces: Sequence[Piece]) -> None:

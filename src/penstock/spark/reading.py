@@ -18,7 +18,8 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add
 from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.model.keys import Key
-from penstock.spark.rewrites.choosing import analysing
+from penstock.spark.arguments import check_version
+from penstock.spark.rewrites.choosing import analysing, condition_of
 from penstock.spark.scan import scans
 from penstock.spark.scan.columns import quoted
 from penstock.spark.scan.conditions import means_the_same
@@ -52,11 +53,12 @@ def read(
     for what is no condition on its rows.
     """
     found = lake_of(spark, lake)
+    check_version(version)
     snapshot = found.at(ref).table(key).snapshot(version, timestamp)
     rows = scans.rows(spark, snapshot, _files(spark, snapshot, where))
     if where is not None:
         with analysing():
-            rows = rows.where(where)
+            rows = rows.where(condition_of(where).column)
             _ = rows.schema  # over Spark Connect, what is wrong with it comes out only here
     return rows if columns is None else rows.select(*_named(snapshot, columns))
 
@@ -101,9 +103,11 @@ def _files(spark: SparkSession, snapshot: TableSnapshot, where: str | None) -> I
 
 
 def _named(snapshot: TableSnapshot, columns: Sequence[str]) -> list[str]:
+    if not columns:
+        raise InvalidRequest("no columns are named; name at least one, or leave 'columns' out to have all")
     names = [snapshot.schema.field(one) for one in columns]
     absent = [one for one, found in zip(columns, names, strict=True) if found is None]
-    if absent or not columns:
+    if absent:
         known = ", ".join(one.name for one in snapshot.schema.fields)
         raise InvalidRequest(f"the table has no column {', '.join(map(repr, absent))}; there are {known}")
     return [quoted(one.name) for one in names if one is not None]

@@ -6,16 +6,17 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, PenstockError, TryAgainError
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.spark import jar, settings
+from penstock.spark.arguments import check_session
 from penstock.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ LOG_FILE: Final = Path(__file__).parent / "log4j2.properties"
 
 _LAKES: Final[dict[str, Lake]] = {}
 """The lakes that sessions of this process were made for, by id; and those opened for one, by address."""
+_TWINS: Final[dict[str, WeakSet[Lake]]] = {}
+"""By id, further objects for the same lakes, which another one took the place of, while somebody has them."""
 _OPENING: Final = Lock()
 _STARTING: Final = Lock()
 _BESIDE: Final[WeakValueDictionary[str, SparkSession]] = WeakValueDictionary()
@@ -46,20 +49,21 @@ def session(
 
     If Spark runs already in this process, that Spark is used, as it was started: settings that can no longer
     be made are named in a warning. The session is the running one, or a new one beside it if that one works
-    with another lake. ``InvalidRequest`` if pyspark or Java is missing.
+    with another lake. ``InvalidRequest`` if pyspark or Java is missing, or the lake was closed.
     """
     wanted = {name: _text(value) for name, value in (conf or {}).items()}
     if master is not None:
         wanted["spark.master"] = master
     builder = _spark_session().builder.config(map={"spark.app.name": app, **wanted})
+    opened = _opened(lake)
     with _STARTING:
         running = _running()
         if running is not None:
-            return _join(running, _opened(lake), wanted)
+            return _join(running, opened, wanted)
         # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning, r"pyspark\.testing\.")
         with _environment_kept():
-            return configure(builder, lake).getOrCreate()
+            return configure(builder, opened).getOrCreate()
 
 
 def configure(builder: SparkSession.Builder, lake: Lake | str | os.PathLike[str]) -> SparkSession.Builder:
@@ -69,11 +73,11 @@ def configure(builder: SparkSession.Builder, lake: Lake | str | os.PathLike[str]
     Spark would not find a Java otherwise: Spark reads them when the session is made. A builder for Spark
     Connect is only told of the lake and of how to write, for its Spark is somebody else's.
     """
+    of_lake = _of_lake(_opened(lake))
     told: dict[str, Any] = dict(builder._options)
     address = _connect_address(told)
     if address is None or address.startswith("local"):
         _prepare_environment()
-    of_lake = _of_lake(_opened(lake))
     settings.keep_errors_off_the_terminal()
     if address is not None:
         return builder.config(map={**settings.of_writes(told, has_classes=False), **of_lake})
@@ -90,13 +94,21 @@ def configure(builder: SparkSession.Builder, lake: Lake | str | os.PathLike[str]
 def lake_of(spark: SparkSession, lake: Lake | None = None) -> Lake:
     """The lake that a session works with, unless another one is given.
 
-    It is the very object that the session was made with; in another process, and for sessions that were only
-    given the lake's address (``spark.penstock.lake``), one that is opened once. ``InvalidRequest`` if the
-    session knows no lake.
+    It is the very object that the session was made with, the latest one that is not closed if there were
+    several; in another process, and for sessions that were only given the lake's address
+    (``spark.penstock.lake``), one that is opened once. ``InvalidRequest`` if the session knows no lake, if it
+    was stopped, and if it is none.
     """
-    if lake is not None:
+    check_session(spark)
+    if isinstance(lake, Lake):
         return lake
-    if (known := _LAKES.get(spark.conf.get(settings.LAKE_ID, None) or "")) is not None:
+    if lake is not None:
+        # An address is not shown: it may have a password.
+        raise InvalidRequest(
+            "'lake' is to be a lake, as penstock.open('./lake') returns it, and is of the type "
+            f"{type(lake).__name__}"
+        )
+    if (known := _known(spark.conf.get(settings.LAKE_ID, None) or "")) is not None:
         return known
     address = spark.conf.get(settings.LAKE, None)
     if not address:
@@ -108,15 +120,53 @@ def lake_of(spark: SparkSession, lake: Lake | None = None) -> Lake:
 
 
 def _opened(lake: Lake | str | os.PathLike[str]) -> Lake:
-    """The lake, known from now on to this process's sessions."""
+    """The lake, known from now on to this process's sessions. ``InvalidRequest`` if it was closed."""
+    if not isinstance(lake, Lake | str | os.PathLike):
+        raise InvalidRequest(
+            "a session is made for a lake, as penstock.open('./lake') returns it, or for its address, not "
+            f"for a {type(lake).__name__}"
+        )
     found = lake if isinstance(lake, Lake) else _opened_once(os.fspath(lake), create=True)
-    _LAKES[found.id] = found
+    with suppress(TryAgainError):  # whether it can be reached now is for those to find out who use it
+        _ = found.about
+    with _OPENING:
+        before = _LAKES.get(found.id)
+        if before is not None and before is not found:
+            _TWINS.setdefault(found.id, WeakSet()).add(before)
+        _LAKES[found.id] = found
     return found
+
+
+def _known(lake_id: str) -> Lake | None:
+    """The lake of an id. If it was closed, and another object for the same lake is open, that one.
+
+    Only where there are several is it worth a question to the lake whether it is open.
+    """
+    found = _LAKES.get(lake_id)
+    twins = list(_TWINS.get(lake_id, ()))
+    if found is None or not twins or not _is_closed(found):
+        return found
+    for twin in twins:
+        if twin is not found and not _is_closed(twin):
+            _LAKES[lake_id] = twin
+            return twin
+    return found
+
+
+def _is_closed(lake: Lake) -> bool:
+    try:
+        _ = lake.about
+    except InvalidRequest:
+        return True
+    except PenstockError:
+        return False  # it cannot answer now
+    return False
 
 
 def _opened_once(address: str, create: bool) -> Lake:
     with _OPENING:
-        if (found := _LAKES.get(address)) is None:
+        found = _LAKES.get(address)
+        if found is None or (create and _is_closed(found)):
             found = _LAKES[address] = open_lake(address, create=create)
         return found
 

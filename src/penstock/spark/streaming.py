@@ -65,7 +65,7 @@ def sink(
     checkpoint: batches are counted from 0 again, and those that the table has of that name are left out.
     """
     parsed = Key.parse(key)
-    if (chosen := MODES.get(mode.lower())) is None:
+    if (chosen := MODES.get(str(mode).lower())) is None:
         raise InvalidRequest(f"a stream's mode is one of {', '.join(MODES)}, not {mode!r}")
 
     def write_batch(rows: DataFrame, batch: int) -> None:

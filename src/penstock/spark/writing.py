@@ -17,6 +17,7 @@ from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_creating import EXISTS
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
+from penstock.spark.arguments import check_frame
 from penstock.spark.job.tables import JobTable
 from penstock.spark.sessions import lake_of
 from penstock.spark.writes import creating, filling
@@ -73,6 +74,7 @@ def write(
     under a condition on other than partition columns, if others changed rows that it is true for.
     ``OutcomeUnknown`` if it cannot be known whether it was done: asking again under the same key tells.
     """
+    check_frame(df)
     chosen = mode_of(mode)
     order = Order(
         mode=chosen,
@@ -83,7 +85,7 @@ def write(
         else is_dynamic(partition_overwrite),
         merge_schema=merge_schema,
         overwrite_schema=overwrite_schema,
-        properties=dict(properties or {}),
+        properties={name: _text(value) for name, value in (properties or {}).items()},
         description=description,
         options={name: _text(value) for name, value in (options or {}).items()},
         app_id=app_id,

@@ -173,7 +173,7 @@ class Place:
     def folders(self) -> Iterator[str]:
         """The names of the folders right below, in the order of their bytes; what lies in them is not
         listed, but for the first file of each in a bucket."""
-        if isinstance(self._bucket, LocalBucket):
+        if isinstance(self._bucket, LocalBucket) and not self._folder:
             yield from self._loop.run(self._bucket.folders())
             return
         cut, after = len(self._folder), self._folder
@@ -186,7 +186,7 @@ class Place:
     def prune(self) -> None:
         """Remove empty folders of a disk, and its own records; in a bucket there are none. Only where nobody
         writes any more: who has just made a folder would miss it."""
-        if isinstance(self._bucket, LocalBucket):
+        if isinstance(self._bucket, LocalBucket) and not self._folder:
             self._loop.run(self._bucket.prune())
 
     def create(self, name: str, data: bytes) -> bool:

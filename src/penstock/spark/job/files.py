@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 PREFIX_LENGTH_DEFAULT: Final = 2
+NAME_MAX_BYTES: Final = 255
+"""The longest name in a directory that file systems take."""
 
 
 def write_files(
@@ -56,7 +58,7 @@ def write_files(
         options=options,
     )
     with refusals_told():
-        files = jobs.run(named_for_directories(df, fields), target, uuid4())
+        files = jobs.run(named_for_directories(df, fields, _name_max_bytes(target)), target, uuid4())
     try:
         actions = file_actions(files, metadata)
     except PenstockError:
@@ -64,6 +66,11 @@ def write_files(
         raise
     remove_files(target.place, (one.name for one in files if not one.rows))
     return actions
+
+
+def _name_max_bytes(target: jobs.Target) -> int | None:
+    """How long the name of a partition's directory may be; ``None`` where none is made, or not on a disk."""
+    return None if target.prefix_length or "://" in target.place.url else NAME_MAX_BYTES
 
 
 def _prefix_length(properties: Mapping[str, str]) -> int:

@@ -17,12 +17,14 @@ from uuid import UUID
 
 import msgspec
 
+from penstock.errors import InvalidRequest
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 CHANGES: Final = "__is_cdc"
 """A column of booleans: whether a row is one of the change data feed. It comes before the partition
@@ -31,6 +33,13 @@ columns."""
 
 BOUND_MAX_BYTES: Final = 512
 """How much of a text is told as a bound: more than any statistics keep of it."""
+
+
+CALENDARS: Final = (
+    "spark.sql.parquet.datetimeRebaseModeInWrite",
+    "spark.sql.parquet.int96RebaseModeInWrite",
+)
+"""In which calendar a session counts the days that it writes."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +93,9 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
     """Write all rows, and return the files that hold them, each row once.
 
     ``job`` is new for every run. Whatever Spark raises comes through; no list is given then.
+    ``InvalidRequest`` where the session would write days that others read as other days.
     """
+    _check_calendar(df)
     if not jar.is_loaded(df.sparkSession):
         from penstock.spark.job import adopting
 
@@ -103,6 +114,36 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
         writer = writer.partitionBy(*by)
     writer.parquet(spark_address(target.place.url))
     return _taken(df.sparkSession, job)
+
+
+def _check_calendar(df: DataFrame) -> None:
+    """Spark has no option of a single write for this: what the session is told holds for all that it writes.
+
+    In the old calendar days before 1582 get other numbers. Only Spark counts these back again, and bounds of
+    files would be those of other days.
+    """
+    told = {name: str(df.sparkSession.conf.get(name)).upper() for name in CALENDARS}
+    old = [name for name, mode in told.items() if mode == "LEGACY"]
+    if old and _has_days(df.schema):
+        raise InvalidRequest(
+            f"the session writes days and times in a calendar that no table has: {old[0]} is LEGACY\n"
+            f"  Set it to CORRECTED: spark.conf.set('{old[0]}', 'CORRECTED').",
+            setting=old[0],
+        )
+
+
+def _has_days(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.StructType():
+            return any(_has_days(one.dataType) for one in kind.fields)
+        case t.ArrayType():
+            return _has_days(kind.elementType)
+        case t.MapType():
+            return _has_days(kind.keyType) or _has_days(kind.valueType)
+        case _:
+            return isinstance(kind, t.DateType | t.TimestampType)
 
 
 def _taken(spark: Any, job: UUID) -> list[WrittenFile]:

@@ -22,7 +22,11 @@ from penstock.spark.writes.refusals import refusal
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+SHOWN_MAX_CHARS: Final = 40
+"""How much of a value is told when it is refused."""
 _ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
+_ESCAPED: Final = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+"""The characters that Spark spells as such escapes; the pattern means the same to Java."""
 
 
 def partition_fields(schema: StructType, names: Sequence[str]) -> tuple[Field, ...]:
@@ -42,10 +46,13 @@ def partition_fields(schema: StructType, names: Sequence[str]) -> tuple[Field, .
     return tuple(found)
 
 
-def named_for_directories(df: DataFrame, fields: Sequence[Field]) -> DataFrame:
+def named_for_directories(
+    df: DataFrame, fields: Sequence[Field], name_max_bytes: int | None = None
+) -> DataFrame:
     """Rows whose partition columns Spark can turn into names of directories and nothing is lost.
 
-    The job fails at a row of which that is not possible: with the name that stands for null as a value.
+    The job fails at a row of which that is not possible: with the name that stands for null as a value, with
+    the character NUL in it, or one that makes a longer name than the storage takes.
     """
     from pyspark.sql import functions as f
 
@@ -54,8 +61,7 @@ def named_for_directories(df: DataFrame, fields: Sequence[Field]) -> DataFrame:
         if field.type == "timestamp":
             df = df.withColumn(field.name, _in_utc(column))
         elif field.type == "string":
-            said = f"the column '{field.name}' has the value {NULL_FOLDER}, which stands for null"
-            df = df.withColumn(field.name, f.when(column == NULL_FOLDER, refusal(said)).otherwise(column))
+            df = df.withColumn(field.name, _nameable(column, field.name, name_max_bytes))
     return df
 
 
@@ -74,6 +80,33 @@ def values_of(directory: str, fields: Sequence[Field]) -> Values:
 def fields_of(metadata: Metadata) -> tuple[Field, ...]:
     """The columns that a table is partitioned by."""
     return partition_fields(parse_schema(metadata.schema_string), metadata.partition_columns)
+
+
+def _nameable(column: Column, name: str, name_max_bytes: int | None) -> Column:
+    """Text that can be part of a directory's name; any other ends the job."""
+    from pyspark.sql import functions as f
+
+    is_null = refusal(f"the column '{name}' has the value {NULL_FOLDER}, which stands for null")
+    begins = f.replace(f.substring(column, 1, SHOWN_MAX_CHARS), f.lit("\0"), f.lit("\\0"))
+    has_nul = refusal(
+        f"the value '{{}}' of the column '{name}' holds the character NUL, which no name of a directory can; "
+        "the table is partitioned by that column",
+        begins,
+    )
+    found = f.when(column == NULL_FOLDER, is_null).when(f.contains(column, f.lit("\0")), has_nul)
+    if name_max_bytes is not None:
+        left_bytes = name_max_bytes - len(_ESCAPED.sub("%00", name).encode()) - 1
+        # Most values are so short that nobody needs to look which characters Spark escapes.
+        is_longer = (f.octet_length(column) * 3 > left_bytes) & (
+            f.octet_length(f.regexp_replace(column, _ESCAPED.pattern, "%00")) > left_bytes
+        )
+        too_long = refusal(
+            f"the value '{{}}…' of the column '{name}' is too long for the name of a directory, which has at "
+            f"most {name_max_bytes} bytes; partition the table by something shorter",
+            begins,
+        )
+        found = found.when(is_longer, too_long)
+    return found.otherwise(column)
 
 
 def _in_utc(column: Column) -> Column:

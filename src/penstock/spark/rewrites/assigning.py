@@ -8,12 +8,15 @@ else, and what does not fit ends the job.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import Field, StructType
-from penstock.spark.rewrites.choosing import analysing
+from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.formats.delta.rows.arrow_types import loosened
+from penstock.spark.rewrites.choosing import analysing, check_of_one_row
 from penstock.spark.scan.columns import quoted, spark_schema
 from penstock.spark.writes.refusals import refusal
 
@@ -34,11 +37,9 @@ def assigned(df: DataFrame, values: Values, table: StructType) -> dict[Path, Col
     """New values for columns of a table, each of its column's type; the expressions are over ``df``.
 
     ``InvalidRequest`` names a column that the table does not have or that is assigned twice, and a type that
-    cannot become the column's.
+    cannot become the column's. So are expressions that are not made of one row. A null where none may be, in
+    the column or inside of it, ends the job.
     """
-    from pyspark.sql import Column
-    from pyspark.sql import functions as f
-
     given: dict[Path, Column] = {}
     fields: dict[Path, Field] = {}
     for name, value in values.items():
@@ -51,15 +52,9 @@ def assigned(df: DataFrame, values: Values, table: StructType) -> dict[Path, Col
                     else f"'{name}' is assigned as a whole and in part",
                     column=name,
                 )
-        with analysing():
-            given[path] = (
-                f.expr(value)
-                if isinstance(value, str)
-                else value
-                if isinstance(value, Column)
-                else f.lit(value)
-            )
+        given[path] = expression(value)
         fields[path] = field
+    check_of_one_row(df, given.values())
     with analysing():
         there = df.select(*(one.alias(f"value{at}") for at, one in enumerate(given.values()))).schema.fields
     is_ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
@@ -70,18 +65,34 @@ def assigned(df: DataFrame, values: Values, table: StructType) -> dict[Path, Col
     return found
 
 
+def expression(value: Any) -> Column:
+    """A value as it may be given: see ``Values``."""
+    from pyspark.sql import Column
+    from pyspark.sql import functions as f
+
+    with analysing():
+        if isinstance(value, str):
+            return f.expr(value)
+        return value if isinstance(value, Column) else f.lit(value)
+
+
 def with_assigned(field: Field, old: Column, values: Mapping[Path, Column], path: Path = ()) -> Column:
     """A column with new values for it, or for parts of it; the others stay as they are.
 
-    A struct of which a part is assigned is there afterwards, even if it was null.
+    A struct of which a part is assigned is there afterwards, even if it was null. If it was, and another part
+    may not be null, the job ends with a refusal.
     """
     from pyspark.sql import functions as f
 
     path = (*path, field.name)
     if path in values:
         return values[path]
-    if not isinstance(field.type, StructType) or not any(one[: len(path)] == path for one in values):
-        return old
+    if not isinstance(field.type, StructType) or not _is_partly_in(values, path):
+        if field.nullable or len(path) == 1:
+            return old
+        name, whole = ".".join(path), ".".join(path[:-1])
+        said = f"'{whole}' is null in a row, and '{name}' is not nullable; assign '{name}' too"
+        return f.when(old.isNull(), refusal(said)).otherwise(old)
     return f.struct(
         *(
             with_assigned(one, old.getField(one.name), values, path).alias(one.name)
@@ -93,6 +104,22 @@ def with_assigned(field: Field, old: Column, values: Mapping[Path, Column], path
 def row(table: StructType, old: Callable[[str], Column], values: Mapping[Path, Column]) -> dict[str, Column]:
     """The columns of a row of the table after assignments."""
     return {one.name: with_assigned(one, old(one.name), values) for one in table.fields}
+
+
+def lacking(table: StructType, values: Collection[Path], path: Path = ()) -> Iterator[str]:
+    """What a new row needs that is given no value: columns, and parts of structs that are given in part."""
+    for field in table.fields:
+        inside = (*path, field.name)
+        if inside in values:
+            continue
+        if isinstance(field.type, StructType) and _is_partly_in(values, inside):
+            yield from lacking(field.type, values, inside)
+        elif not field.nullable:
+            yield ".".join(inside)
+
+
+def _is_partly_in(values: Collection[Path], path: Path) -> bool:
+    return any(one[: len(path)] == path for one in values)
 
 
 def _found(name: str, table: StructType) -> tuple[Path, Field]:
@@ -123,14 +150,17 @@ def _stored(column: Column, given: DataType, field: Field, name: str, is_ansi: b
     if given == wanted:
         return column
     is_nested = isinstance(wanted, t.StructType | t.ArrayType | t.MapType)
-    if not _may_store(given, wanted) or (is_nested and not is_ansi):
+    is_same = given.simpleString() == wanted.simpleString()  # which says nothing of nulls
+    needs_ansi = is_nested and not is_same and not isinstance(given, t.NullType)
+    if not _may_store(given, wanted) or (needs_ansi and not is_ansi):
         raise InvalidRequest(
             f"the column '{name}' is of the type {wanted.simpleString()}, and its new value is "
             f"{given.simpleString()}, which Spark does not store there; cast it",
             column=name,
         )
     if is_nested:
-        return column.cast(wanted)
+        loose = spark_schema(StructType((replace(field, type=loosened(field.type)),))).fields[0].dataType
+        return _without_nulls(column if is_same else column.cast(loose), field.type, name)
     tried = column.try_cast(wanted)
     said = refusal(f"the column '{name}' is of the type {wanted.simpleString()}, and cannot hold a new value")
     return f.when(column.isNotNull() & tried.isNull(), said).otherwise(tried)
@@ -162,6 +192,37 @@ def _may_store(given: DataType, wanted: DataType) -> bool:
             return True
         case _:
             return type(given) is type(wanted) and given.simpleString() == wanted.simpleString()
+
+
+def _without_nulls(value: Column, kind: Type, name: str) -> Column:
+    """A value of a type; the job ends with a refusal at the first null inside of it where none may be."""
+    from pyspark.sql import functions as f
+
+    def part(one: Column, of: Type, nullable: bool, path: str) -> Column:
+        checked = _without_nulls(one, of, path)
+        return checked if nullable else _not_null(checked, path)
+
+    if kind == loosened(kind):
+        return value
+    match kind:
+        case StructType():
+            parts = (
+                part(value.getField(one.name), one.type, one.nullable, f"{name}.{one.name}").alias(one.name)
+                for one in kind.fields
+            )
+            return f.when(value.isNotNull(), f.struct(*parts))
+        case ArrayType():
+            return f.transform(
+                value, lambda one: part(one, kind.element_type, kind.contains_null, f"{name}.element")
+            )
+        case MapType():
+            keyed = f.transform_keys(value, lambda key, _: part(key, kind.key_type, True, f"{name}.key"))
+            return f.transform_values(
+                keyed,
+                lambda _, one: part(one, kind.value_type, kind.value_contains_null, f"{name}.value"),
+            )
+        case _:
+            return value
 
 
 def _not_null(value: Column, name: str) -> Column:

@@ -9,8 +9,10 @@ than would be needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
@@ -40,6 +42,16 @@ _CAST: Final = re.compile(r"\bCAST\((-?[0-9]+) AS (?:BIGINT|INT|SMALLINT|TINYINT
 _UNCLEAR: Final = ('"', "\\", "''", "--", "/*")
 """Signs of texts that Spark takes apart in other ways than ``_WORDS``."""
 _PARTITION: Final = "__penstock_partition"
+_TREE: Final = "columnnodeexpression("
+"""How Spark begins to show what a function of Python's is given: by its own notes, not by the name."""
+_OF_SEVERAL_ROWS: Final = (
+    "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE",
+    "INVALID_WHERE_CONDITION",
+    "MISSING_GROUP_BY",
+    "UNSUPPORTED_EXPR_FOR_OPERATOR",
+    "UNSUPPORTED_GENERATOR",
+)
+"""What Spark calls the error of using windows, aggregates and generators where there is one row."""
 
 
 class Condition(NamedTuple):
@@ -60,21 +72,48 @@ def condition_of(where: str | Column | None) -> Condition:
         return Condition(f.lit(True), None, "true")
     if isinstance(where, str):
         with analysing():
-            return Condition(f.expr(where), where, where)
-    shown = re.fullmatch(r"Column<'(.*)'>", repr(where), re.DOTALL)
-    return Condition(where, None, shown[1] if shown else repr(where))
+            # To Spark the bare word has no type, and so is no condition.
+            return Condition(f.expr("boolean(null)" if _is_null(where) else where), where, where)
+    found = re.fullmatch(r"Column<'(.*)'>", repr(where), re.DOTALL)
+    shown, tree, _ = (found[1] if found else repr(where)).partition(_TREE)
+    return Condition(
+        f.expr("boolean(null)") if _is_null(shown) else where, None, shown + ("…" if tree else "")
+    )
+
+
+def _is_null(text: str) -> bool:
+    return text.strip().lower() == "null"
 
 
 @contextmanager
-def analysing() -> Iterator[None]:
-    """What Spark cannot make sense of is told as ``InvalidRequest``, without the plan that it stood in."""
-    from pyspark.errors import AnalysisException
+def analysing(place: str = "") -> Iterator[None]:
+    """What Spark cannot make sense of is told as ``InvalidRequest``, without the plan that it stood in.
+
+    ``place`` says what it is about, and begins the message.
+    """
+    from pyspark.errors import AnalysisException, ArithmeticException
 
     try:
         yield
-    except AnalysisException as problem:  # also what cannot be parsed
+    except (AnalysisException, ArithmeticException) as problem:  # also what cannot be parsed
+        if (problem.getCondition() or "").startswith(_OF_SEVERAL_ROWS):
+            raise InvalidRequest(
+                f"{place}conditions and new values are made of one row each, so there can be no window, "
+                "aggregate or generator in them; compute such values into a column first"
+            ) from None
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
-        raise InvalidRequest(f"Spark cannot make sense of it: {reason}") from None
+        raise InvalidRequest(f"{place}Spark cannot make sense of it: {reason}") from None
+
+
+def check_of_one_row(df: DataFrame, expressions: Iterable[Column], place: str = "") -> None:
+    """``InvalidRequest`` for expressions over what ``df`` does not have, or that are not made of one row.
+
+    In a selection Spark would take the others too, and evaluate them over whatever rows are there.
+    """
+    from pyspark.sql import functions as f
+
+    with analysing(place):
+        _ = df.where(reduce(and_, (one.isNotNull() for one in expressions), f.lit(True))).schema
 
 
 def check_deterministic(df: DataFrame, what: str) -> None:

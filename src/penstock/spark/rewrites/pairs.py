@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add
 from penstock.spark.rewrites import rewriting
-from penstock.spark.rewrites.assigning import Path, Values, assigned, row
+from penstock.spark.rewrites.assigning import Path, Values, assigned, expression, lacking, row
 from penstock.spark.rewrites.choosing import (
     Condition,
     analysing,
     check_deterministic,
+    check_of_one_row,
     condition_of,
     necessary_of_target,
     region,
@@ -47,6 +48,12 @@ _CURRENT_TIME: Final = re.compile(
     re.IGNORECASE,
 )
 """What Spark takes for the same as long as it evaluates one plan, and no longer."""
+_NAMED: Final = {
+    MATCHED: "the table's and the source's",
+    NOT_MATCHED: "the source's",
+    NOT_MATCHED_BY_SOURCE: "the table's",
+}
+"""Whose columns there are in rows of a kind."""
 
 
 class Clause(NamedTuple):
@@ -72,7 +79,7 @@ class Pairs:
         self._inserts = NOT_MATCHED in kinds
         # Rows outside of what the condition can be true for are matched by no source.
         self._looks_everywhere = NOT_MATCHED_BY_SOURCE in kinds
-        self._check()
+        self._check(source)
         needed = None
         if not self._looks_everywhere:
             needed = necessary_of_target(self._rows(()).crossJoin(self._source), on, table.schema)
@@ -87,7 +94,9 @@ class Pairs:
         joined = self._source.join(target, self._on.column, "left_anti")
         chosen = self._with_clause(joined).where(f.col(_CLAUSE).isNotNull())
         new = self._new(chosen, None)
-        actions = self._table.write(chosen.select(*(one.alias(name) for name, one in new.items())))
+        with analysing():
+            df = chosen.select(*(one.alias(name) for name, one in new.items()))
+        actions = self._table.write(df)
         if not actions:
             return None
         reads = rewriting.looked(self._region, None)
@@ -157,7 +166,9 @@ class Pairs:
             outcome = outcome.when(f.col(_CLAUSE) == number, clause.action)
         outcome = outcome.when(f.col(FILE).isNotNull(), KEEP)
         old = {one.name: _target(one.name) for one in self._table.schema.fields}
-        return rewriting.outcome_rows(joined, old, self._new(joined, old), outcome)
+        new = self._new(joined, old)
+        with analysing():
+            return rewriting.outcome_rows(joined, old, new, outcome)
 
     def _rows(self, files: Sequence[Add]) -> DataFrame:
         return rows(self._spark, self._table.snapshot, files, numbered=True).alias("target")
@@ -207,26 +218,35 @@ class Pairs:
         return {quoted(one.name): f.col(f"source.{quoted(one.name)}") for one in self._table.schema.fields}
 
     def _check_given(self, values: dict[Path, Column]) -> None:
-        given = {path[0] for path in values}
-        for field in self._table.schema.fields:
-            if not field.nullable and field.name not in given:
-                raise InvalidRequest(
-                    f"the column '{field.name}' of '{self._table.key}' is not nullable; give it a value "
-                    "where rows are inserted",
-                    column=field.name,
-                )
+        for name in lacking(self._table.schema, values):
+            raise InvalidRequest(
+                f"the column '{name}' of '{self._table.key}' is not nullable; give it a value where rows are "
+                "inserted",
+                column=name,
+            )
 
-    def _check(self) -> None:
+    def _check(self, source: DataFrame) -> None:
         """Refuse what Spark cannot make sense of, or what could be different at the second look."""
         if _CURRENT_TIME.search(self._on.told):
             raise InvalidRequest(
                 f"the condition {self._on.told!r} depends on the time at which it is evaluated, and a merge "
                 "evaluates it twice; write the time itself"
             )
+        # Without the columns that a merge puts beside them, which are nobody's to name.
+        target = rows(self._spark, self._table.snapshot, ()).alias("target")
+        source = source.alias("source")
         with analysing():
-            joined = self._rows(()).join(self._source, self._on.column, "inner")
-        check_deterministic(joined.select(FILE), f"the condition {self._on.told!r}")
-        check_deterministic(self._with_clause(joined).select(_CLAUSE), "a condition of a clause")
+            both = target.join(source, self._on.column, "inner")
+        check_deterministic(both, f"the condition {self._on.told!r}")
+        named = {MATCHED: both, NOT_MATCHED: source, NOT_MATCHED_BY_SOURCE: target}
+        for clause in self._clauses:
+            place = f"in a clause for rows that are {clause.kind}, with {_NAMED[clause.kind]} columns: "
+            condition = condition_of(clause.condition).column
+            values = (clause.values or {}).values()
+            check_of_one_row(named[clause.kind], (condition, *map(expression, values)), place)
+            with analysing(place):
+                chosen = named[clause.kind].where(condition)
+            check_deterministic(chosen, "a condition of a clause")
 
     def _only_deletes_matched(self) -> bool:
         matched = [one for one in self._clauses if one.kind == MATCHED]

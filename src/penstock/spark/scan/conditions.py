@@ -7,6 +7,7 @@ time zones, in how values of different types are compared, no file is left out.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -24,6 +25,10 @@ _OTHERWISE_QUOTED: Final = re.compile(r"\\|\"|''")
 _TYPED_LITERAL: Final = re.compile(r"\b(?:date|timestamp)\s*'", re.IGNORECASE)
 _REAL_OR_TEXT: Final = re.compile(r"[0-9.][eE][+-]?[0-9]|'")
 _DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,\s*[0-9]+\s*\)")
+_TEXT_OR_NAME: Final = re.compile(r"'[^']*'|`[^`]*`")
+_NUMBER: Final = re.compile(r"(?<![\w.])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DIGITS_MAX: Final = 38
+"""Spark refuses numbers with more digits than its decimals have, and real ones beyond the largest double."""
 _STEP: Final = r"(?:`[^`]*`|\w+)"
 _LIST_WITH_TEXT: Final = re.compile(
     rf"({_STEP}(?:\s*\.\s*{_STEP})*)\s*(?:\bnot\s+)?\bin\s*\([^()]*'", re.IGNORECASE
@@ -40,7 +45,7 @@ def means_the_same(where: str, schema: StructType, time_zone: str | None) -> boo
 
     Files are left out, and whole partitions replaced, by that: neither may be true where the other is not.
     """
-    if _OTHERWISE_QUOTED.search(where):
+    if _OTHERWISE_QUOTED.search(where) or not _has_numbers_of_spark(where):
         return False
     try:
         predicate = parse_predicate(where, schema)
@@ -51,6 +56,15 @@ def means_the_same(where: str, schema: StructType, time_zone: str | None) -> boo
         _is_compared_alike(one.kind, where, time_zone)
         and (one.kind in _ALIKE_AS_TEXT or str(one).lower() not in listed)
         for one in columns_of(predicate)
+    )
+
+
+def _has_numbers_of_spark(where: str) -> bool:
+    """Whether Spark reads every number of a condition. What it does not read must not be acted upon."""
+    found = _NUMBER.findall(_TEXT_OR_NAME.sub("''", where))
+    return not any(
+        math.isinf(float(one)) if "e" in one.lower() else sum(map(str.isdigit, one)) > _DIGITS_MAX
+        for one in found
     )
 
 

@@ -45,6 +45,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID
     version: int
     tip: str | None
+    """Which version that is, on whatever branch."""
     began_s: float
     """When the task began. Other machines have other monotonic clocks."""
 

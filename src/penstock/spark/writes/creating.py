@@ -8,6 +8,8 @@ from uuid import UUID, uuid4
 
 import msgspec
 
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.log.scratch import note_creation
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.schema import write_schema
 from penstock.lake.answers import Landing
@@ -17,6 +19,7 @@ from penstock.lake.delta_calls import CreateTable, TableCommit
 from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_outcomes import ratified
 from penstock.model.keys import Key
+from penstock.spark.arguments import check_new_key
 from penstock.spark.job.durable import make_root
 from penstock.spark.job.files import write_files
 from penstock.spark.writes.evolving import partition_names
@@ -37,6 +40,8 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
     ``CommitConflict`` if there is one when the commit has its turn. Whatever it is refused for, the files are
     removed again, as far as possible; if nobody knows whether it was done, they stay.
     """
+    check_new_key(key)
+    _check_has_warehouse(lake, key)
     began, identity = Began.now(lake), uuid4()
     schema = schema_of(df.schema)
     metadata = Metadata(
@@ -52,6 +57,7 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
     location = lake.delta.place_of(identity)
     place = lake.places.at(location)
     make_root(place)
+    note_creation(place, lake.id)
     actions = write_files(rows, lake, location, metadata, branch=branch, options=order.options)
     with removed_if_refused(place, actions):
         began.check_in_time()
@@ -73,6 +79,17 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
             )
         )
     return _answer(lake, made, branch, identity)
+
+
+def _check_has_warehouse(lake: Lake, key: Key) -> None:
+    """``InvalidRequest`` if there is no place for the table's files."""
+    if not lake.warehouse:
+        raise InvalidRequest(
+            f"'{key}' cannot be created: the lake {lake.url} has no warehouse, where its files would be\n"
+            "  Use a lake in a directory, as penstock.open('./lake') makes it, or one that "
+            "'penstock init --warehouse' has made.",
+            key=str(key),
+        )
 
 
 def _answer(lake: Lake, made: TableMade, branch: str, identity: UUID) -> Ratified:

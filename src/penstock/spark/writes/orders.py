@@ -81,7 +81,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 def mode_of(text: str) -> Mode:
     """The mode of a name, which may be Spark's own. ``InvalidRequest`` if there is none."""
-    name = text.lower()
+    name = str(text).lower()
     try:
         return Mode("error" if name in _SPARKS_ERROR else name)
     except ValueError:
@@ -90,9 +90,10 @@ def mode_of(text: str) -> Mode:
 
 def is_dynamic(text: str) -> bool:
     """Whether only partitions that get new rows are overwritten."""
-    if text.lower() not in {"static", "dynamic"}:
+    name = str(text).lower()
+    if name not in {"static", "dynamic"}:
         raise InvalidRequest(f"'partition_overwrite' is 'static' or 'dynamic', not {text!r}")
-    return text.lower() == "dynamic"
+    return name == "dynamic"
 
 
 def is_dynamic_to(spark: SparkSession, mode: Mode, replace_where: str | None) -> bool:
@@ -121,13 +122,19 @@ def check(order: Order) -> None:
         raise InvalidRequest(f"'{chosen[0]}' and '{chosen[1]}' do not go together")
     if (order.app_id is None) != (order.batch is None):
         raise InvalidRequest("'app_id' and 'batch' go together")
+    for column in order.partition_by or ():
+        if not isinstance(column, str):
+            raise InvalidRequest(
+                f"'partition_by' names columns, as in partition_by='day', and is given a "
+                f"{type(column).__name__}"
+            )
     for name in order.options:
         _check_option(name)
 
 
 def _check_option(name: str) -> None:
     """``InvalidRequest`` for an option that Spark's Parquet writer would pass over, or that is Penstock's."""
-    small = name.lower()
+    small = str(name).lower()
     if (argument := _ARGUMENTS.get(small)) is not None:
         raise InvalidRequest(
             f"'{name}' is none of the options of Spark's Parquet writer; give it as the argument '{argument}'"

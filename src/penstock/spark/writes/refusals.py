@@ -14,11 +14,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def refusal(message: str) -> Column:
-    """A value that nothing can become: whoever evaluates it ends the job, with ``InvalidRequest``."""
+def refusal(message: str, shown: Column | None = None) -> Column:
+    """A value that nothing can become: whoever evaluates it ends the job, with ``InvalidRequest``.
+
+    The text of ``shown`` in that row takes the place of the first ``{}`` of the message.
+    """
     from pyspark.sql import functions as f
 
-    return f.raise_error(f.lit(MARK + encode_error(InvalidRequest(message), "").decode()))
+    line = MARK + encode_error(InvalidRequest(message), "").decode()
+    if shown is None:
+        return f.raise_error(f.lit(line))
+    before, _, after = line.partition("{}")
+    spelled = f.to_json(f.array(shown))  # as JSON has it, but in brackets and quotes
+    inside = f.substring(spelled, f.lit(3), f.length(spelled) - 4)
+    return f.raise_error(f.concat(f.lit(before), inside, f.lit(after)))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,9 @@ PLAIN: Final = frozenset({
 _OTHERS_RULES: Final = ("__", "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.")
 """What Spark or Delta note at a column for their own use. Rows that are copied take none of it along."""
 
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_NAMELESS: Final = "there is a column without a name"
+
 _OF_FEED: Final = frozenset({CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
 _OF_JOBS: Final = ("__is_cdc", "__penstock_")
 """How the names of columns begin that jobs put beside a table's own."""
@@ -34,7 +38,8 @@ _OF_JOBS: Final = ("__is_cdc", "__penstock_")
 def schema_of(schema: SparkSchema) -> StructType:
     """The schema of a table that can hold rows of a DataFrame. All columns may be null, as Spark has it.
 
-    ``InvalidRequest`` lists the columns of types that no table has, and those that differ in case alone.
+    ``InvalidRequest`` lists the columns of types that no table has, those that differ in case alone, and
+    names that cannot be.
     """
     found = described(schema)
     refuse(_problems(found, "") if found.fields else ["there are no columns"])
@@ -136,8 +141,8 @@ def _type_of(kind: DataType) -> Type:
 
 
 def _problems(kind: Type, path: str) -> Iterator[str]:
-    """What keeps a type from being one of a table's: types that no table has, and names that are not
-    apart."""
+    """What keeps a type from being one of a table's: types that no table has, and names that are not apart,
+    or none."""
     match kind:
         case StructType():
             seen: set[str] = set()
@@ -146,6 +151,10 @@ def _problems(kind: Type, path: str) -> Iterator[str]:
                 if field.name.lower() in seen:
                     yield f"there is more than one column '{name}', as far as case does not count"
                 seen.add(field.name.lower())
+                if not field.name:
+                    yield f"there is a column without a name in '{path}'" if path else _NAMELESS
+                elif _CONTROL.search(field.name):
+                    yield f"the name of the column {name!r} holds a control character"
                 yield from _problems(field.type, name)
         case ArrayType():
             yield from _problems(kind.element_type, f"{path}.element")

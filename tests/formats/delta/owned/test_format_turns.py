@@ -227,8 +227,8 @@ def test_actions_in_a_file_of_the_writer_are_committed_from_there(owner: Owner, 
     content = owner.create(partition_by=["day"])
     data = write_commit(large("big", "x"))
     place = owner.places.at(content.location)
-    place.create("_penstock/job/actions.json", data)
-    body = FileBody("_penstock/job/actions.json", len(data), hashlib.sha256(data).digest())
+    place.create("_penstock/bodies/actions.json", data)
+    body = FileBody("_penstock/bodies/actions.json", len(data), hashlib.sha256(data).digest())
     assert rounds(owner, lambda: other.commit([add("b", "x")]), lambda: owner.commit(body)) == 1
     assert owner.data(2).endswith(data)
     assert len(list(owner.published().files())) == 1001
@@ -345,10 +345,10 @@ def test_a_body_that_its_writer_changes_after_it_was_ratified_is_found_out(
 ) -> None:
     content = owner.create(partition_by=["day"])
     data = write_commit([add("good", "x")])
-    owner.places.at(content.location).create("_penstock/mine.json", data)
-    owner.commit(FileBody("_penstock/mine.json", len(data), hashlib.sha256(data).digest()))
-    (Path(content.location) / "_penstock/mine.json").write_bytes(data.replace(b"good", b"evil"))
-    with pytest.raises(InvalidLog, match=r"_penstock/mine\.json .* has other bytes"):
+    owner.places.at(content.location).create("_penstock/bodies/mine.json", data)
+    owner.commit(FileBody("_penstock/bodies/mine.json", len(data), hashlib.sha256(data).digest()))
+    (Path(content.location) / "_penstock/bodies/mine.json").write_bytes(data.replace(b"good", b"evil"))
+    with pytest.raises(InvalidLog, match=r"_penstock/bodies/mine\.json .* has other bytes"):
         other.paths()
 
 

@@ -22,7 +22,7 @@ NAME = "delta"
 
 
 class FileBody(msgspec.Struct, frozen=True, array_like=True):
-    """Actions that are too many to be sent: a file that its writer put below the table's ``_penstock/``."""
+    """Actions that are too many to be sent: a file that its writer put into ``_penstock/bodies/``."""
 
     name: str
     """Relative to the table's root."""

@@ -73,6 +73,15 @@ def beside(version: int, entry: Entry) -> tuple[str, ...]:
     return (*own, entry.body) if entry.body else own
 
 
+def note_creation(place: Place, lake_id: str) -> None:
+    """Leave a note of the lake that a table is to be created in, before any other file is written there.
+
+    By it a sweep knows whose the files are if it never comes to that. ``OutcomeUnknown`` if it may be there
+    or not.
+    """
+    place.put(CREATING + lake_id, b"")
+
+
 def is_scratch(name: str) -> bool:
     """Whether a name is one that the lake gives to a file beside the log."""
     return _OURS.fullmatch(name) is not None

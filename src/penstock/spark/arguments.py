@@ -1,0 +1,88 @@
+"""Arguments of another kind than they should be: told in a sentence, before the lake or Spark is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import InvalidKey, InvalidRequest
+from penstock.model.keys import Key
+from penstock.spark import jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NOT_IN_NEW_KEYS: Final = frozenset("/\\`")
+
+
+def check_session(spark: Any) -> None:
+    """``InvalidRequest`` for what is no Spark session, and for one that was stopped."""
+    if not _is_sparks(spark, "SparkSession"):
+        raise InvalidRequest(
+            "the first argument is to be a Spark session, as penstock.spark.session(lake) returns it, and is "
+            f"{_shown(spark)}"
+        )
+    if _is_stopped(spark):
+        raise InvalidRequest(
+            "this Spark session was stopped; make a new one by penstock.spark.session(lake), and the "
+            "DataFrames with it"
+        )
+
+
+def check_frame(df: Any) -> None:
+    """``InvalidRequest`` for what is no DataFrame of Spark's, and for one whose session was stopped."""
+    if not _is_sparks(df, "DataFrame"):
+        raise InvalidRequest(
+            f"the first argument is to be a DataFrame of Spark's, and is {_shown(df)}\n"
+            "  Make one of it by spark.createDataFrame(…). Rows of Arrow or pandas can be written without "
+            "Spark, by lake.table(key).append(…)."
+        )
+    check_session(df.sparkSession)
+
+
+def check_version(version: Any, name: str = "version") -> None:
+    """``InvalidRequest`` for what is given as a table's version and is no whole number. None is none."""
+    if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+        raise InvalidRequest(f"'{name}' is to be a whole number, such as 3, and is {_shown(version)}")
+
+
+def check_values(values: Any) -> None:
+    """``InvalidRequest`` for what is to be assigned and does not say to which columns."""
+    if not isinstance(values, Mapping):
+        raise InvalidRequest(
+            "'set' is to have new values by the names of columns, such as {'amount': 'amount * 2'}, and is "
+            f"{_shown(values)}"
+        )
+
+
+def check_new_key(key: Key) -> None:
+    """``InvalidKey`` for a table that is to be created and whose key looks like a path, or quoted for SQL."""
+    if any(_NOT_IN_NEW_KEYS & set(one) for one in key):
+        raise InvalidKey(
+            f"no table is created with the key {str(key)!r}: a key is the table's name in the lake, such as "
+            "'sales.orders', without backquotes, and no path\n"
+            "  The lake decides where the files are."
+        )
+
+
+def _is_sparks(value: Any, name: str) -> bool:
+    """Whether it is of a class of PySpark's. Over Spark Connect there is another of the same name."""
+    return any(
+        one.__name__ == name and one.__module__.startswith("pyspark.sql.") for one in type(value).__mro__
+    )
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    if jar.is_classic(spark):
+        return spark.sparkContext._jsc is None
+    return bool(getattr(spark, "is_stopped", False))
+
+
+def _shown(value: Any) -> str:
+    """What somebody gave, briefly."""
+    if value is None or isinstance(value, str | int | float):
+        text = repr(value)
+        return text if len(text) <= 60 else f"{text[:57]}…"
+    kind = type(value)
+    origin = "" if kind.__module__ == "builtins" else f" of {kind.__module__.partition('.')[0]}"
+    return f"of the type {kind.__name__}{origin}"

@@ -1,0 +1,78 @@
+"""Files of an older version of a table, read with the columns of a newer one.
+
+A Parquet file says how its values lie there, and hardly what they mean: told that days are numbers, or that
+12.00 is one without a fraction, Spark reads 18262 and 1200. So it is told so only where a value of the old
+type is the same value of the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.schema import ArrayType, MapType, StructType, Type, parse_schema
+from penstock.formats.delta.rows.arrow_types import DECIMAL
+from penstock.formats.delta.rows.mapping import Mapping, mapping_of
+
+_WIDER: Final = {
+    "byte": frozenset({"short", "integer", "long", "double"}),
+    "short": frozenset({"integer", "long", "double"}),
+    "integer": frozenset({"long", "double"}),
+    "float": frozenset({"double"}),
+}
+"""As which types Spark reads values of others from files, and takes each for what it is."""
+
+
+def unreadable(older: Metadata, newer: Metadata) -> str | None:
+    """Why files of a version cannot be read with the columns of a newer one; ``None`` if they can.
+
+    The newer one may have further columns, and types that hold all values of the older ones.
+    """
+    if older.schema_string == newer.schema_string:
+        return None
+    names = _Names(mapping_of(older), mapping_of(newer))
+    was, is_ = parse_schema(older.schema_string), parse_schema(newer.schema_string)
+    return next(_problems(was, is_, names, ""), None)
+
+
+class _Names(NamedTuple):
+    """How the columns of the two are called in files."""
+
+    older: Mapping
+    newer: Mapping
+
+
+def _problems(older: Type, newer: Type, names: _Names, path: str) -> Iterator[str]:
+    match older, newer:
+        case StructType(), StructType():
+            there = {names.newer.physical(one): one for one in newer.fields}
+            for field in older.fields:
+                name = f"{path}.{field.name}" if path else field.name
+                found = there.get(names.older.physical(field))
+                if found is None:
+                    yield f"'{name}' is there no more"
+                else:
+                    yield from _problems(field.type, found.type, names, name)
+        case ArrayType(), ArrayType():
+            yield from _problems(older.element_type, newer.element_type, names, f"{path}.element")
+        case MapType(), MapType():
+            yield from _problems(older.key_type, newer.key_type, names, f"{path}.key")
+            yield from _problems(older.value_type, newer.value_type, names, f"{path}.value")
+        case str(), str():
+            if not _holds(newer, older):
+                yield f"'{path}' was of the type {older}, and is of the type {newer}"
+        case _:
+            yield f"'{path}' is of another kind"
+
+
+def _holds(newer: str, older: str) -> bool:
+    """Whether every value of the older type is the same value of the newer one."""
+    newer, older = newer.replace(" ", ""), older.replace(" ", "")
+    if newer == older or older == "void" or newer in _WIDER.get(older, ()):
+        return True
+    room, there = DECIMAL.fullmatch(newer), DECIMAL.fullmatch(older)
+    if room is None or there is None:
+        return False
+    scale, scale_before = int(room[2]), int(there[2])
+    return scale >= scale_before and int(room[1]) - scale >= int(there[1]) - scale_before
