@@ -23,7 +23,7 @@ from penstock.errors import (
 )
 from penstock.kernel.reachable import silent
 from penstock.kernel.settings import Settings
-from penstock.lake import delta_jobs
+from penstock.lake import calls, delta_jobs
 from penstock.lake.call import Call
 from penstock.lake.delta_calls import CommitTables, CreateTable
 from penstock.lake.delta_jobs import DAY_S, Began
@@ -149,3 +149,24 @@ def test_commits_are_found_in_the_log_or_where_the_lake_says_and_nowhere_else(la
     assert None not in list(place.read(["_delta_log/00000000000000000002.json"]))
     with pytest.raises(VersionNotFound, match="no version 2: the newest one is 1"):
         commits_of(log, place, range(3))
+
+
+def test_a_lake_is_asked_once_in_a_while_how_long_files_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with penstock.open(tmp_path / "lake") as lake:
+        asked: list[object] = []
+        do = lake.catalogue.do
+
+        def counted(call: Any, *more: Any) -> Any:
+            asked.append(call)
+            return do(call, *more)
+
+        monkeypatch.setattr(lake.catalogue, "do", counted)
+        lake.delta.create("demo.rows", data=pa.table({"id": [1]}))
+        for number in range(3):
+            lake.table("demo.rows").append(pa.table({"id": [number]}))
+        assert sum(isinstance(one, calls.GetAbout) for one in asked) == 1
+        monkeypatch.setattr(delta_jobs, "ASKED_EVERY_S", -1.0)
+        Began.now(lake)
+        assert sum(isinstance(one, calls.GetAbout) for one in asked) == 2

@@ -12,6 +12,7 @@ from penstock.lake.calls import said
 from penstock.lake.delta_answers import Ratified
 from penstock.model.keys import Key
 from penstock.spark import jar
+from penstock.spark.arguments import check_frame
 from penstock.spark.job.tables import JobTable
 from penstock.spark.rewrites import rewriting
 from penstock.spark.rewrites.assigning import Values
@@ -43,6 +44,7 @@ def merge(
     nothing. Expressions name columns as ``target.x`` and ``source.x``. Of several clauses for a kind of rows,
     the first applies whose condition is true; only the last may be without one.
     """
+    check_frame(source)
     opened = lake_of(source.sparkSession, lake)
     return Merge(source, opened, Key.parse(key), branch, on, message, author, idempotency_key)
 

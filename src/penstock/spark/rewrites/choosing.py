@@ -73,16 +73,11 @@ def condition_of(where: str | Column | None) -> Condition:
     if isinstance(where, str):
         with analysing():
             # To Spark the bare word has no type, and so is no condition.
-            return Condition(f.expr("boolean(null)" if _is_null(where) else where), where, where)
+            is_null = where.strip().lower() == "null"
+            return Condition(f.expr("boolean(null)" if is_null else where), where, where)
     found = re.fullmatch(r"Column<'(.*)'>", repr(where), re.DOTALL)
     shown, tree, _ = (found[1] if found else repr(where)).partition(_TREE)
-    return Condition(
-        f.expr("boolean(null)") if _is_null(shown) else where, None, shown + ("…" if tree else "")
-    )
-
-
-def _is_null(text: str) -> bool:
-    return text.strip().lower() == "null"
+    return Condition(where, None, shown + ("…" if tree else ""))
 
 
 @contextmanager

@@ -188,7 +188,7 @@ def own_place(warehouse: str, table_id: UUID) -> str:
     if not warehouse:
         raise InvalidRequest(
             "the table has no place: the lake has no warehouse\n"
-            "  Give the table a location, or open the lake with a warehouse."
+            "  Give the table a location, or make the lake with one: penstock init ADDRESS --warehouse PLACE."
         )
     return normalise(f"{warehouse.rstrip('/')}/{table_id}")
 
