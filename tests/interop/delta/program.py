@@ -12,9 +12,9 @@ import json
 import os
 import sys
 
-from py4j.protocol import Py4JError  # type: ignore[import-not-found]
-from pyspark.errors import PySparkException  # type: ignore[import-not-found]
-from pyspark.sql import SparkSession  # type: ignore[import-not-found]
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 SETTINGS = {
     "spark.driver.memory": "512m",
