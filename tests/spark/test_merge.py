@@ -154,6 +154,17 @@ def test_the_source_gives_the_same_rows_at_both_looks(
     assert not news.is_cached
 
 
+def test_a_source_that_is_not_the_same_twice_may_be_inserted_because_it_is_looked_at_once(
+    spark: SparkSession, create: Callable[..., Table]
+) -> None:
+    table = create([(1, "a", 0)])
+    firsts = (
+        spark.range(1, 4).selectExpr("id as k", "'a' as p", "1 as v").groupBy("k", "p").agg({"v": "first"})
+    )
+    merge(firsts.toDF("k", "p", "v"), KEY, "target.k = source.k").when_not_matched_insert_all().commit()
+    assert sorted(k for k, _, _ in found(table)) == [1, 2, 3]
+
+
 def test_what_a_condition_says_of_the_target_alone_leaves_out_files(
     create: Callable[..., Table], source: Callable[..., DataFrame], lake: Lake
 ) -> None:

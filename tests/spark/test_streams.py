@@ -89,6 +89,7 @@ def test_a_query_that_is_interrupted_in_a_batch_goes_on_with_every_row_once(
     assert ids(lake) == [10, 20, 30, 40, 50]
 
 
+@pytest.mark.reliability
 def test_a_driver_that_is_killed_after_a_commit_leaves_a_query_that_goes_on_with_every_row_once(
     spark: SparkSession, lake: Lake, checkpoint: Path
 ) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.lake.calls import Rebase, Said, Write
 from penstock.model.encoding import encode, object_id
+
+AFTER_DOUBT: Final = "after_doubt"
+"""In an error's ``details``: it is of a later try, and nobody heard what came of the one before."""
 
 
 def asked(call: Write[Any]) -> bytes:

@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.errors import ConflictError, InvalidRequest, PenstockError, RequestError
 from penstock.formats.delta.protocol.actions import Add, Cdc, decode_path
+from penstock.lake.asked import AFTER_DOUBT
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -75,9 +76,11 @@ def _grace_s(lake: Lake) -> float:
 def is_refusal(error: BaseException) -> bool:
     """Whether a commit that raised this was not carried out, and never will be.
 
-    Whatever else it raises, it may have been done, or may be done yet if somebody sends it again.
+    Whatever else it raises, it may have been done, or may be done yet if somebody sends it again. A refusal
+    that came after a lost answer is not trusted with files: what is asked of a branch tells nothing of one
+    that had its name before, on which the first try may have landed.
     """
-    return isinstance(error, RequestError | ConflictError)
+    return isinstance(error, RequestError | ConflictError) and AFTER_DOUBT not in error.details
 
 
 @contextmanager

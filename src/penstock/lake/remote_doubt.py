@@ -45,6 +45,7 @@ from penstock.lake.calls import (
     Transplant,
     Write,
 )
+from penstock.lake.delta_answers import Ratified, TableMade
 from penstock.lake.delta_calls import AdoptTable, CommitTables, CreateTable, ReleaseTable
 from penstock.lake.delta_outcomes import made, ratified
 from penstock.model.commits import Commit
@@ -95,12 +96,23 @@ def applied(ask: Ask, call: Write[Any], landing: Landing) -> Any:
         return landing.commit or _commit(ask, call, landing.head)
     if isinstance(call, Bring):
         return MergeResult(commits=landing.commits, head=landing.head, applied=True)
-    if isinstance(call, CommitTables):
-        return ratified(ask, call.tables, landing, _branch(ask, call))
-    if isinstance(call, CreateTable | AdoptTable | ReleaseTable):
-        return made(ask, call.key, landing, _branch(ask, call))
+    if isinstance(call, CommitTables | CreateTable | AdoptTable | ReleaseTable):
+        return _tables(ask, call, landing)
     assert isinstance(call, CreateReference | AssignReference | DeleteReference)
     return _reference(ask, call, bytes.fromhex(landing.head))
+
+
+def _tables(
+    ask: Ask, call: CommitTables | CreateTable | AdoptTable | ReleaseTable, landing: Landing
+) -> Ratified | TableMade:
+    """What became of tables. Raises as ``_commit``: any other error would be taken for a refusal."""
+    try:
+        branch = _branch(ask, call)
+        if isinstance(call, CommitTables):
+            return ratified(ask, call.tables, landing, branch)
+        return made(ask, call.key, landing, branch)
+    except PenstockError as problem:
+        raise _unreadable(call, landing.head, problem) from None
 
 
 def _branch(ask: Ask, call: Write[Any]) -> str:
@@ -121,12 +133,16 @@ def _commit(ask: Ask, call: CommitOperations, head: str) -> Commit:
     try:
         found: Commit = ask(GetCommit(revision=head, via=_branch(ask, call)))
     except PenstockError as problem:
-        raise OutcomeUnknown(
-            f"the request was applied as commit {head}, which cannot be read now: {problem.message}",
-            commit=head,
-            **_request(call),
-        ) from None
+        raise _unreadable(call, head, problem) from None
     return found
+
+
+def _unreadable(call: Write[Any], head: str, problem: PenstockError) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the request was applied as commit {head}, which cannot be read now: {problem.message}",
+        commit=head,
+        **_request(call),
+    )
 
 
 def _reference(ask: Ask, call: CreateReference | AssignReference | DeleteReference, head: bytes) -> Reference:

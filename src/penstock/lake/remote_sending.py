@@ -24,7 +24,7 @@ from penstock.errors import (
 )
 from penstock.kernel.reachable import Progress
 from penstock.lake.answers import Landing
-from penstock.lake.asked import asked
+from penstock.lake.asked import AFTER_DOUBT, asked
 from penstock.lake.calls import Call, GetOutcome, Write
 from penstock.lake.remote_connection import Connection, Lost, NotSent, Reply
 from penstock.lake.remote_doubt import (
@@ -133,6 +133,7 @@ class Sending:
             return done_already(self._ask, call, error, seen)
         landing = self._settled(call, error, self._doubt)
         if landing is None:
+            error.details[AFTER_DOUBT] = True
             raise error
         return applied(self._ask, call, landing)
 

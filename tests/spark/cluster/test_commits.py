@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
 
 from tests.spark.cluster.drivers import Driver
 from tests.spark.cluster.jobs import Job
@@ -26,6 +27,7 @@ def test_a_commit_whose_answer_is_lost_happens_once_and_is_found_again(spark: Dr
     assert scene.ids() == list(job.ids)
 
 
+@pytest.mark.reliability
 def test_a_commit_that_is_answered_late_happens_once(spark: Driver, scene: Scene) -> None:
     late = threading.Event()
     scene.door.before = once(lambda: late.wait(LATE_S))

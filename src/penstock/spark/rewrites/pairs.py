@@ -226,8 +226,9 @@ class Pairs:
             )
 
     def _check(self, source: DataFrame) -> None:
-        """Refuse what Spark cannot make sense of, or what could be different at the second look."""
-        if _CURRENT_TIME.search(self._on.told):
+        """Refuse what Spark cannot make sense of, or what could be different at the second look, if any."""
+        looks_once = all(one.kind == NOT_MATCHED for one in self._clauses)
+        if not looks_once and _CURRENT_TIME.search(self._on.told):
             raise InvalidRequest(
                 f"the condition {self._on.told!r} depends on the time at which it is evaluated, and a merge "
                 "evaluates it twice; write the time itself"
@@ -237,7 +238,8 @@ class Pairs:
         source = source.alias("source")
         with analysing():
             both = target.join(source, self._on.column, "inner")
-        check_deterministic(both, f"the condition {self._on.told!r}")
+        if not looks_once:
+            check_deterministic(both, f"the condition {self._on.told!r}")
         named = {MATCHED: both, NOT_MATCHED: source, NOT_MATCHED_BY_SOURCE: target}
         for clause in self._clauses:
             place = f"in a clause for rows that are {clause.kind}, with {_NAMED[clause.kind]} columns: "
@@ -246,7 +248,8 @@ class Pairs:
             check_of_one_row(named[clause.kind], (condition, *map(expression, values)), place)
             with analysing(place):
                 chosen = named[clause.kind].where(condition)
-            check_deterministic(chosen, "a condition of a clause")
+            if not looks_once:
+                check_deterministic(chosen, "a condition of a clause")
 
     def _only_deletes_matched(self) -> bool:
         matched = [one for one in self._clauses if one.kind == MATCHED]

@@ -119,7 +119,8 @@ def check(order: Order) -> None:
     if order.merge_schema and order.overwrite_schema:
         chosen = ["merge_schema", "overwrite_schema"]
     if len(chosen) > 1:
-        raise InvalidRequest(f"'{chosen[0]}' and '{chosen[1]}' do not go together")
+        named = f" ({OVERWRITE_SETTING} of the session counts, too)" if order.is_dynamic else ""
+        raise InvalidRequest(f"'{chosen[0]}' and '{chosen[1]}' do not go together{named}")
     if (order.app_id is None) != (order.batch is None):
         raise InvalidRequest("'app_id' and 'batch' go together")
     for column in order.partition_by or ():
