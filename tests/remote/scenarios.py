@@ -172,6 +172,7 @@ READS: dict[str, Scenario] = {
     "revert dry run": lambda lake: lake.revert("main~1", dry_run=True),
     "rebase dry run": lambda lake: lake.rebase("dev/x", dry_run=True),
     "sweep dry run": lambda lake: lake.sweep(dry_run=True),
+    "sweep of tables": lambda lake: list(lake.sweep_tables(dry_run=True)),
     "fsck": lambda lake: lake.fsck(),
     "tokens": lambda lake: lake.tokens(),
 }
