@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import CommitNotFound, OutcomeUnknown, TableConflict
+from penstock.errors import CommitNotFound, OutcomeUnknown
 from penstock.lake.answers import Landing
 from penstock.lake.asked import AFTER_DOUBT
 from penstock.lake.delta_calls import CommitTables, CreateTable, TableCommit
@@ -36,7 +36,7 @@ def test_what_landed_and_cannot_be_read_any_more_is_not_known_to_be_refused(call
 
 
 def test_a_refusal_after_a_lost_answer_is_not_trusted_with_files() -> None:
-    refused = TableConflict("somebody was faster")
+    refused = CommitNotFound("the branch is gone")
     assert is_refusal(refused)
     refused.details[AFTER_DOUBT] = True
     assert not is_refusal(refused)
