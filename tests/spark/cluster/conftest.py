@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from penstock import Settings
+from penstock.spark import jar
 from tests.remote.serving import serving
 from tests.servers.process import Missing
 from tests.servers.proxy import Proxy
@@ -23,6 +24,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.int32())])
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if jar.path() is None:
+        pytest.skip(f"jobs of a cluster need the jar: {jar.lack_of_package().reason}")
     try:
         faults = clusters.compiled(tmp_path_factory.mktemp("cluster"))
     except Missing as missing:
