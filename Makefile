@@ -55,7 +55,7 @@ reliability: setup servers ## Run the long tests that hunt for rare failures
 bench: setup servers ## Run every benchmark and write its numbers
 	$(BIN)/python -m benchmarks
 
-demo: setup ## See a lake, a branch and a merge at work
+demo: setup ## See a pipeline of Spark land on main at one instant
 	@$(BIN)/penstock demo
 
 docs: setup ## Regenerate the generated reference pages

@@ -51,7 +51,7 @@ def session(
     be made are named in a warning. The session is the running one, or a new one beside it if that one works
     with another lake. ``InvalidRequest`` if pyspark or Java is missing, or the lake was closed.
     """
-    wanted = {name: _text(value) for name, value in (conf or {}).items()}
+    wanted = {name: settings.as_text(value) for name, value in (conf or {}).items()}
     if master is not None:
         wanted["spark.master"] = master
     builder = _spark_session().builder.config(map={"spark.app.name": app, **wanted})
@@ -283,7 +283,3 @@ def _environment_kept() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

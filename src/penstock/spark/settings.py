@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from penstock.spark.jar import COMMIT_PROTOCOL, COMMIT_PROTOCOL_SETTING
 
@@ -60,6 +60,11 @@ def of_start(given: Mapping[str, str], jar: Path | None, log_file: Path | None) 
     if log_file is not None and _LOG_FILE not in options:
         found[_DRIVER_OPTIONS] = f"{options} -D{_LOG_FILE}={log_file.as_uri()}".strip()
     return found
+
+
+def as_text(value: Any) -> str:
+    """A value as Spark's settings and options spell it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def keep_errors_off_the_terminal() -> None:

@@ -20,6 +20,7 @@ from penstock.model.keys import Key
 from penstock.spark.arguments import check_frame
 from penstock.spark.job.tables import JobTable
 from penstock.spark.sessions import lake_of
+from penstock.spark.settings import as_text
 from penstock.spark.writes import creating, filling
 from penstock.spark.writes.orders import Mode, Order, check, is_dynamic, is_dynamic_to, mode_of
 
@@ -85,9 +86,9 @@ def write(
         else is_dynamic(partition_overwrite),
         merge_schema=merge_schema,
         overwrite_schema=overwrite_schema,
-        properties={name: _text(value) for name, value in (properties or {}).items()},
+        properties={name: as_text(value) for name, value in (properties or {}).items()},
         description=description,
-        options={name: _text(value) for name, value in (options or {}).items()},
+        options={name: as_text(value) for name, value in (options or {}).items()},
         app_id=app_id,
         batch=batch,
         said=calls.said(message, author),
@@ -147,7 +148,3 @@ def _found(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
 
 def _tuple(names: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -27,6 +27,7 @@ from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import durable
 from penstock.spark.job.jobs import BOUND_MAX_BYTES, CHANGES, Column, Target, WrittenFile
+from penstock.spark.scan.tails import tail
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
 
@@ -40,8 +41,6 @@ COMMITTER: Final = {
 }
 READERS: Final = 8
 """How many footers are read at once."""
-TAIL_BYTES: Final = 64 * 1024
-"""How much of a file's end is read first: more than most footers need."""
 
 _SAYS: Final = (
     "files are written through Spark's own committer, and each is renamed once, in a bucket by a copy, "
@@ -120,7 +119,10 @@ def _is_data(name: str) -> bool:
 
 
 def _file(place: Place, folder: str, entry: Entry, target: Target, is_change: bool) -> WrittenFile:
-    footer = pq.read_metadata(pa.BufferReader(_tail(place, entry)))
+    data = tail(place, entry.key, entry.size)
+    if data is None:
+        raise Unavailable(f"{place.url}/{entry.key} was written and cannot be read; nothing was committed")
+    footer = pq.read_metadata(pa.BufferReader(data))
     return WrittenFile(
         name=entry.key,
         partition=entry.key.removeprefix(f"{folder}/").rpartition("/")[0],
@@ -130,21 +132,6 @@ def _file(place: Place, folder: str, entry: Entry, target: Target, is_change: bo
         rows=footer.num_rows,
         columns=_columns(footer, target.columns),
     )
-
-
-def _tail(place: Place, entry: Entry) -> bytes:
-    """The end of a Parquet file, from before its footer on."""
-    length = min(entry.size, TAIL_BYTES)
-    while True:
-        data = place.read_range(entry.key, entry.size - length, length)
-        if data is None or len(data) < min(length, 12):
-            raise Unavailable(
-                f"{place.url}/{entry.key} was written and cannot be read; nothing was committed"
-            )
-        needed = int.from_bytes(data[-8:-4], "little") + 12
-        if needed <= length or length == entry.size:
-            return bytes(data)
-        length = min(entry.size, needed)
 
 
 # -- footers -----------------------------------------------------------------------------------------------
