@@ -318,3 +318,8 @@ def _commands_of(name: str, block: Block) -> list[Command]:
 
 def _shown(title: str, text: str) -> str:
     return f"{title}:\n{textwrap.indent(text.rstrip(), '    ')}\n"
+
+
+if __name__ == "__main__":
+    document, place = map(Path, sys.argv[1:])
+    run_document(str(document), document.read_text("utf-8"), place)

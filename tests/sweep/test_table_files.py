@@ -52,7 +52,18 @@ def lake(opening: Opening) -> Lake:
 
 @pytest.fixture
 def table(lake: Lake) -> Table:
-    return lake.create_table("orders", data=rows(1))
+    """A table that has been swept since it was created."""
+    created = lake.create_table("orders", data=rows(1))
+    shutil.rmtree(root_of(created) / "_penstock" / "creating")
+    return created
+
+
+def test_the_note_of_a_creation_goes_when_the_table_is_there(lake: Lake, later: LateClock) -> None:
+    note = root_of(lake.create_table("orders", data=rows(1))) / "_penstock" / "creating" / lake.id
+    assert note.is_file()
+    later.days = 8
+    assert only(lake.sweep_tables()).scratch_files == 1
+    assert not note.exists()
 
 
 def test_what_a_job_did_not_commit_goes_when_it_is_older_than_the_grace_time(
