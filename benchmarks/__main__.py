@@ -21,6 +21,7 @@ WORK = HERE / ".work"
 
 NAMES = (
     "commit_cost",
+    "committer",
     "delta",
     "delta_cost",
     "delta_loading",

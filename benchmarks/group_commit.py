@@ -53,7 +53,7 @@ def _naively(kernel: Kernel, operation: Put) -> None:
     while True:
         head = kernel.references.get(MAIN).head
         try:
-            kernel.commit(MAIN, [operation], META, expected_head=head)
+            kernel.commit(MAIN, [operation], META, if_head=head)
             return
         except ReferenceChanged:
             time.sleep(random.uniform(0, wait_ms) / 1000)

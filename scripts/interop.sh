@@ -57,6 +57,7 @@ install_python spark || missing "Spark"
 install_java tests/interop/spark/pom.xml "$interop/jars" || missing "Iceberg for Spark"
 install_java tests/interop/delta/pom.xml "$interop/delta" || missing "Delta for Spark"
 install_java tests/interop/s3a/pom.xml "$interop/s3a" || missing "S3 for Spark"
+install_java tests/interop/avro/pom.xml "$interop/avro" || missing "Avro for Spark"
 
 # Without this mark the next `make test` tries again.
 if [ "$complete" = yes ]; then

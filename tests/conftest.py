@@ -21,8 +21,9 @@ from tests.servers.fixtures import (
     s3_bucket,
     s3_place,
 )
+from tests.spark.starting import started_spark
 
-# The servers' fixtures are every test's.
+# The servers' fixtures are every test's, and so is Spark: a process has one only.
 __all__ = [
     "dynamodb_place",
     "dynamodb_server",
@@ -34,6 +35,7 @@ __all__ = [
     "postgres_url",
     "s3_bucket",
     "s3_place",
+    "started_spark",
 ]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

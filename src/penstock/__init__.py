@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import errors
 
 if TYPE_CHECKING:
+    from penstock.kernel.checks import Vetoed
     from penstock.kernel.settings import Settings
     from penstock.lake.copy import copy_lake as copy
     from penstock.lake.lake import Lake
@@ -53,6 +54,7 @@ _HOMES = {
     "Udf": "penstock.model.content",
     "Unchanged": "penstock.model.operations",
     "Unknown": "penstock.model.content",
+    "Vetoed": "penstock.kernel.checks",
     "copy": "penstock.lake.copy:copy_lake",
     "init": "penstock.lake.opening:init_lake",
     "open": "penstock.lake.opening:open_lake",
@@ -81,6 +83,7 @@ __all__ = [  # noqa: RUF022 - in the order in which a reader needs them
     "Commit",
     "KeyMerge",
     "MergeMode",
+    "Vetoed",
     "Settings",
     "errors",
 ]

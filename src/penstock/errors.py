@@ -24,6 +24,8 @@
     │       ├── CommitNotFound
     │       ├── KeyNotFound
     │       ├── TokenNotFound
+    │       ├── JobNotFound         no such job, or not any more
+    │       ├── FileMissing         a table of files has none at that path
     │       ├── RouteNotFound       the server has no such address
     │       ├── TableNotFound       there is no table at that place
     │       ├── VersionNotFound     the table has no such version, or no longer
@@ -32,6 +34,8 @@
     │   ├── CommitConflict          keys changed since the base the writer read
     │   │   ├── MergeConflict       both sides changed the same keys
     │   │   └── TableConflict       a table has newer versions than its writer read
+    │   ├── CommitVetoed            a check of the branch does not want it published
+    │   ├── JobOver                 a job that was aborted, superseded or timed out cannot commit
     │   ├── ReferenceExists
     │   ├── ReferenceChanged        a reference is not where the caller expected it
     │   └── LakeExists
@@ -228,6 +232,18 @@ class TokenNotFound(NotFound):
     code = "token_not_found"
 
 
+class JobNotFound(NotFound):
+    """There is no job with that id, or not any more."""
+
+    code = "job_not_found"
+
+
+class FileMissing(NotFound):
+    """A table of files has no file at a path."""
+
+    code = "file_not_found"
+
+
 class RouteNotFound(NotFound):
     """The server has no such address."""
 
@@ -298,6 +314,18 @@ class TableConflict(CommitConflict):
     def __init__(self, conflicts: Sequence[Conflict], message: str | None = None, **details: Any) -> None:
         super().__init__(conflicts, message)
         self.details |= details
+
+
+class CommitVetoed(ConflictError):
+    """A check of the branch (``details["check"]``) does not want this published: ``details["reason"]``."""
+
+    code = "commit_vetoed"
+
+
+class JobOver(ConflictError):
+    """A job was aborted, superseded by a newer attempt, or timed out: it cannot commit any more."""
+
+    code = "job_over"
 
 
 class ReferenceExists(ConflictError):

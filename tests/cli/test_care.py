@@ -11,9 +11,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
+from penstock.kernel.jobs import Jobs
 from penstock.model.clock import now_us
 from penstock.model.content import IcebergTable
 from tests.cli.conftest import Terminal
+from tests.sweep.pool import Pool
 
 
 def change_database(place: Path, statement: str) -> int:
@@ -58,8 +60,8 @@ def test_a_sweep_counts_first_and_removes_then(forked: Terminal) -> None:
     before = forked.json("fsck")["objects"]
     found = forked.json("sweep", *told)
     assert sorted(found) == [
-        "dry_run", "kept", "kept_bytes", "receipts", "removed", "removed_bytes", "tables", "tombstones",
-        "waiting",
+        "dry_run", "files", "kept", "kept_bytes", "receipts", "removed", "removed_bytes", "tables",
+        "tombstones", "waiting",
     ]  # fmt: skip
     assert (found["dry_run"], found["tombstones"]) == (False, 1)
     assert found["removed"] > 0
@@ -77,6 +79,39 @@ def test_what_is_young_is_not_swept(forked: Terminal) -> None:
     assert found["removed"] == 0
     assert found["waiting"] > 0
     assert forked("sweep").lines[2].startswith("too young")
+
+
+def test_a_sweep_tells_of_tables_of_files_and_of_jobs(forked: Terminal) -> None:
+    with penstock.open(forked.place) as lake:
+        pool = Pool(lake)
+        pool.write("raw.events", "a")
+        folder = pool.folder(days=30)
+        pool.put(folder, "part-0", "part-1", days=30)
+        begun = pool.begin("raw.events", own_branch=True)
+        Jobs(lake.kernel.store, lake.kernel.settings, lake.kernel.clock).abort(begun.job.id, "by a test")
+    would = forked("sweep", "--dry-run").lines
+    assert would[-4:] == [
+        "tables of files, 0 old files needed",
+        "  would remove  2 files  12 bytes",
+        "would drop 1 branch of a job",
+        "  'penstock sweep --remove-data' removes data files.",
+    ]
+    assert forked("sweep").lines[-2] == "dropped 1 branch of a job"
+    found = forked.json("sweep", "--remove-data")["files"]
+    assert (found["data_files"], found["data_removed"], found["problem"]) == (2, True, "")
+    assert found["names"] == [f"{folder}part-0", f"{folder}part-1"]
+    assert not any(line.startswith("tables of files") for line in forked("sweep").lines)
+
+
+def test_a_sweep_tells_of_files_that_are_missing(forked: Terminal) -> None:
+    with penstock.open(forked.place) as lake:
+        pool = Pool(lake)
+        folder = pool.folder(days=30)
+        pool.put(pool.folder(days=30), "x", days=30)
+        pool.land_late("raw", folder, "lost")
+    lines = forked("sweep", "--remove-data").lines
+    assert lines[-2] == "of tables of files nothing more is removed:"
+    assert f"{folder.rstrip('/')} does not have all files that commits name: 1 are missing" in lines[-1]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import click
 import msgspec
 import pytest
 
-from penstock.cli import shapes
+from penstock.cli import files_shapes, shapes
 from penstock.cli.declaration import SHARED, Declared
 from penstock.cli.root import COMMANDS, SECTIONS, penstock
 from tests.cli.conftest import Terminal
@@ -37,6 +37,7 @@ def test_there_are_the_commands_that_are_promised() -> None:
         "init", "branch", "tag", "log", "show", "tables", "diff", "merge", "transplant", "revert", "rebase",
         "reflog", "namespace", "put", "delete", "outcome", "horizon", "sweep", "fsck", "doctor", "demo",
         "completion", "bench", "copy", "serve", "token", "root", "delta",
+        "files", "jobs",
     }  # fmt: skip
     for group in ("branch", "tag"):
         assert [path[1] for path, _ in ALL if path[0] == group and len(path) > 1] == [
@@ -63,7 +64,8 @@ def test_a_command_has_help_with_examples(path: tuple[str, ...], command: Declar
 
 @each_command
 def test_a_command_names_the_object_that_it_prints(path: tuple[str, ...], command: Declared) -> None:
-    assert issubclass(getattr(shapes, command.prints), msgspec.Struct)
+    found = getattr(shapes, command.prints, None) or getattr(files_shapes, command.prints)
+    assert issubclass(found, msgspec.Struct)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -62,7 +62,14 @@ def test_an_error_in_json_has_code_message_and_details(kind: type[PenstockError]
     error = json.loads(result.stderr)["error"]
     assert (error["code"], error["message"]) == (kind.code, an(kind).message)
     if issubclass(kind, errors.CommitConflict):
-        expected = {"kind": "VALUE_DIFFERS", "key": "a.b", "expected": "x", "found": "y", "why": ""}
+        expected = {
+            "kind": "VALUE_DIFFERS",
+            "key": "a.b",
+            "expected": "x",
+            "found": "y",
+            "why": "",
+            "path": "",
+        }
         assert error["details"] == {"conflicts": [expected]}
     else:
         assert error["details"] == {"name": "a.b"}

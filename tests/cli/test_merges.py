@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from tests.cli.conftest import Terminal, anywhere
 from tests.cli.test_history import blurred
+from tests.formats.files.lakes import address, paths, write
 
 MERGE_FIELDS = ["applied", "base", "commits", "dry_run", "head", "keys", "source", "target"]
 DRY_RUN = [
@@ -161,12 +163,12 @@ def test_a_namespace_that_the_target_lacks_can_be_created_as_printed(forked: Ter
 
 @anywhere
 def test_a_merge_can_expect_the_target_and_be_repeated(forked: Terminal) -> None:
-    refused = forked("merge", "dev", "--expected-head", "main~1", "--default", "force", status=3)
+    refused = forked("merge", "dev", "--if-head", "main~1", "--default", "force", status=3)
     assert "main" in refused.err
     arguments = [
         "merge",
         "dev",
-        "--expected-head",
+        "--if-head",
         forked.json("show")["id"],
         "--default",
         "force",
@@ -337,3 +339,86 @@ def test_a_revert_is_known_again_by_its_key_though_its_revision_names_another_co
 ) -> None:
     first = forked.json("revert", "main", "--key", "undo")["commits"]
     assert forked.json("revert", "main", "--key", "undo")["commits"] == first
+
+
+# -- tables of files ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forked_files(terminal: Terminal) -> Terminal:
+    """Two branches that both changed a file in each of two folders."""
+    with penstock.open(terminal.place) as lake:
+        write(lake, "day=1/a", "day=2/a")
+        lake.branch("dev").create()
+        for branch in ("dev", "main"):
+            write(lake, f"day=3/{branch}", branch=branch, put=["day=1/a", "day=2/a"])
+    return terminal
+
+
+@anywhere
+def test_a_conflict_is_told_by_path(forked_files: Terminal) -> None:
+    lines = forked_files("merge", "dev", status=3).lines
+    assert lines[1].split("  ")[1:] == [
+        "~ raw.events",
+        "was changed on both sides at day=1/a",
+        "conflict",
+    ]
+    assert lines[2] == "      and was changed on both sides at day=2/a"
+    folder = "raw.events/day=1/"
+    assert f"      To take one side of a folder: --ours {folder} or --theirs {folder}." in lines
+    (found,) = forked_files.json("merge", "dev", "--dry-run", status=3)["keys"]
+    assert [one["path"] for one in found["conflicts"]] == ["day=1/a", "day=2/a"]
+    told = forked_files("merge", "dev", "--json", status=3).error["details"]["conflicts"]
+    assert [(one["key"], one["path"]) for one in told] == [
+        ("raw.events", "day=1/a"),
+        ("raw.events", "day=2/a"),
+    ]
+
+
+@anywhere
+def test_many_conflicts_of_a_table_are_cut_short_for_people(terminal: Terminal) -> None:
+    names = [f"day=1/{number:02}" for number in range(15)]
+    with penstock.open(terminal.place) as lake:
+        write(lake, "day=1/a")
+        lake.branch("dev").create()
+        write(lake, *names, branch="dev")
+        write(lake, *names)
+    lines = terminal("merge", "dev", status=3).lines
+    assert sum("was changed on both sides at day=1/" in line for line in lines) == 10
+    assert "      and 5 more; --json tells them all" in lines
+
+
+@anywhere
+@pytest.mark.parametrize("command", ["merge", "transplant", "rebase"])
+def test_a_side_is_taken_below_a_folder(command: str, forked_files: Terminal) -> None:
+    with penstock.open(forked_files.place) as lake:
+        before = {ref: [address(lake, f"day={day}/a", ref) for day in (1, 2)] for ref in ("main", "dev")}
+    forked_files(command, "dev", "--theirs", "raw.events/day=1/", "--ours", "raw.events/day=2/")
+    with penstock.open(forked_files.place) as lake:
+        ref = "dev" if command == "rebase" else "main"
+        assert paths(lake, ref) == ["day=1/a", "day=2/a", "day=3/dev", "day=3/main"]
+        assert address(lake, "day=1/a", ref) == before["dev"][0]
+        assert address(lake, "day=2/a", ref) == before["main"][1]
+
+
+def test_a_side_is_taken_of_a_whole_table(forked_files: Terminal) -> None:
+    head = forked_files.json("show")["id"]
+    forked_files("merge", "dev", "--theirs", "raw.events", "--if-head", head)
+    with penstock.open(forked_files.place) as lake:
+        assert paths(lake) == ["day=1/a", "day=2/a", "day=3/dev"]
+    refused = forked_files("merge", "dev", "--if-head", head, status=3)
+    assert "not at" in refused.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--theirs", "raw.events", "--ours", "raw.events"],
+        ["--theirs", "raw.events", "--ours", "raw.events/day=1/"],
+        ["--theirs", "raw.events/day=1/", "--ours", "raw.events/day=1/"],
+        ["--take", "dev=raw.events", "--ours", "raw.events/day=1/"],
+    ],
+)
+def test_a_table_that_is_settled_twice_is_a_usage_error(options: list[str], forked_files: Terminal) -> None:
+    refused = forked_files("merge", "dev", *options, status=2)
+    assert "'raw.events' is settled by another option already" in refused.err

@@ -56,9 +56,9 @@ def test_an_empty_branch_says_so(terminal: Terminal) -> None:
 def test_a_branch_is_created_assigned_and_deleted(forked: Terminal) -> None:
     created = forked.json("branch", "create", "old", "--at", "main~1")
     assert created["head"] == forked.json("show", "main~1")["id"]
-    assigned = forked.json("branch", "assign", "old", "--to", "dev", "--expected-head", "main~1")
+    assigned = forked.json("branch", "assign", "old", "--to", "dev", "--if-head", "main~1")
     assert assigned["head"] == forked.json("show", "dev")["id"]
-    refused = forked("branch", "assign", "old", "--to", "main", "--expected-head", "main~1", status=3)
+    refused = forked("branch", "assign", "old", "--to", "main", "--if-head", "main~1", status=3)
     assert "'old' is at" in refused.err
     assert "penstock reflog old" in refused.err
     assert forked.json("branch", "delete", "old") == {"name": "old", "deleted": True}

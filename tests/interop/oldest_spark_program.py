@@ -14,6 +14,8 @@ from typing import Any
 
 import penstock
 import penstock.spark
+from penstock.lake.files_calls import ListFiles
+from penstock.model.keys import Key
 from penstock.spark import changes, delete, merge, read, sink, stream, update, write
 from penstock.spark.jar import COMMIT_PROTOCOL_SETTING as PROTOCOL
 from penstock.spark.jar import is_loaded
@@ -80,7 +82,22 @@ def story(spark: Any, lake: Any, directory: str) -> dict[str, Any]:
         "changes": sorted([one[0], one[1], one[2]] for one in told),
         "streamed": read(spark, "sales.copy").count(),
         "plain": read_plain.count(),
+        "by_session": files_by_session(spark, lake, directory),
     }
+
+
+def files_by_session(spark: Any, lake: Any, directory: str) -> list[str]:
+    """The folders of a table of files that code wrote which knows only its session; none without the jar."""
+    if not is_loaded(spark):
+        return []
+    rows = spark.range(0, 2, 1, 1).selectExpr("id", "id AS p")
+    writer = rows.write.option("penstock.table", "raw.files").partitionBy("p")
+    writer.mode("append").parquet(f"{directory}/nowhere")
+    rows.where("id = 1").write.option("penstock.table", "raw.files").option(
+        "partitionOverwriteMode", "dynamic"
+    ).partitionBy("p").mode("overwrite").parquet(f"{directory}/nowhere")
+    found = lake.do(ListFiles(key=Key.parse("raw.files")))
+    return [one.path.partition("/")[0] for one in found]
 
 
 if __name__ == "__main__":

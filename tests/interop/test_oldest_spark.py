@@ -58,6 +58,7 @@ def test_tables_are_written_changed_and_read_as_on_the_newest(tmp_path: Path) ->
         ],
         "streamed": 11,
         "plain": 12,
+        "by_session": ["p=0", "p=1"] if jar.path() is not None else [],
     }
     with penstock.open(lake) as opened:
         read_here = opened.table("sales.orders").to_arrow().select(["id", "number", "kind"]).to_pylist()

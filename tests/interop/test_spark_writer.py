@@ -16,12 +16,12 @@ import penstock.spark
 from penstock.lake.lake import Lake
 from tests.interop.delta.session import DeltaSpark
 from tests.servers.process import Missing
-from tests.spark.conftest import lake, spark, started_spark
+from tests.spark.conftest import lake, spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["lake", "spark", "started_spark"]  # fixtures
+__all__ = ["lake", "spark"]  # fixtures
 
 KEY = "sales.orders"
 KINDS = ("plain", "a b", "ü/%=:?#&", "100%", "%20", "quo'te", 'dou"ble', "new\nline", "_x.y", "", None)

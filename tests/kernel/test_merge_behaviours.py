@@ -207,17 +207,17 @@ def test_a_way_to_merge_a_key_that_is_not_part_of_the_merge_is_refused() -> None
     assert stored(kernel.store) == before
 
 
-def test_an_expected_head_refuses_a_target_that_moved() -> None:
+def test_an_if_head_refuses_a_target_that_moved() -> None:
     kernel = _parted()
     seen = head(kernel)
     commit(kernel, "main", puts(moved=1))
     before = stored(kernel.store)
     for dry_run in (True, False):
         with pytest.raises(ReferenceChanged) as refused:
-            _merge(kernel, default=MergeMode.FORCE, expected_head=seen, dry_run=dry_run)
+            _merge(kernel, default=MergeMode.FORCE, if_head=seen, dry_run=dry_run)
         assert refused.value.details["expected"] == seen.hex()
     assert stored(kernel.store) == before
-    assert _merge(kernel, default=MergeMode.FORCE, expected_head=head(kernel)).commits
+    assert _merge(kernel, default=MergeMode.FORCE, if_head=head(kernel)).commits
 
 
 def test_namespaces_made_on_both_sides_are_one_with_the_properties_of_both() -> None:

@@ -130,7 +130,7 @@ def test_a_branch_that_stands_on_the_new_base_already_stays_as_it_is() -> None:
     assert stored(kernel.store) == before
 
 
-def test_a_rebase_with_an_expected_head_refuses_a_branch_that_moved() -> None:
+def test_a_rebase_with_an_if_head_refuses_a_branch_that_moved() -> None:
     kernel = new_kernel()
     branch(kernel, "dev")
     seen = commit(kernel, "dev", puts(a=1))
@@ -139,7 +139,7 @@ def test_a_rebase_with_an_expected_head_refuses_a_branch_that_moved() -> None:
     before = stored(kernel.store)
     for dry_run in (True, False):
         with pytest.raises(ReferenceChanged):
-            kernel.rebase("dev", head(kernel), META, expected_head=seen, dry_run=dry_run)
+            kernel.rebase("dev", head(kernel), META, if_head=seen, dry_run=dry_run)
     assert stored(kernel.store) == before
 
 

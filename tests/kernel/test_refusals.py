@@ -168,12 +168,12 @@ def test_a_base_from_before_a_branch_was_assigned_elsewhere_is_refused(kernel: K
     _refused(kernel, CommitNotFound, lambda: commit(kernel, "dev", puts(t=2), base=seen))
 
 
-def test_an_expected_head_refuses_a_branch_that_moved(kernel: Kernel) -> None:
+def test_an_if_head_refuses_a_branch_that_moved(kernel: Kernel) -> None:
     seen = head(kernel)
     commit(kernel, "main", puts(t=2))
 
     def write() -> object:
-        return kernel.commit("main", puts(u=1), CommitMeta(), expected_head=seen)
+        return kernel.commit("main", puts(u=1), CommitMeta(), if_head=seen)
 
     error = _refused(kernel, ReferenceChanged, write)
     assert error.details["expected"] == seen.hex()

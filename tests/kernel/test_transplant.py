@@ -203,15 +203,15 @@ def test_commits_to_transplant_follow_one_another() -> None:
     assert stored(kernel.store) == before
 
 
-def test_a_transplant_with_an_expected_head_refuses_a_target_that_moved() -> None:
+def test_a_transplant_with_an_if_head_refuses_a_target_that_moved() -> None:
     kernel = new_kernel()
     branch(kernel, "dev")
     own = [commit(kernel, "dev", puts(a=1))]
     commit(kernel, "main", puts(b=1))
     for dry_run in (True, False):
         with pytest.raises(ReferenceChanged):
-            kernel.transplant(own, "main", META, expected_head=NO_COMMIT, dry_run=dry_run)
-    assert kernel.transplant(own, "main", META, expected_head=head(kernel)).commits
+            kernel.transplant(own, "main", META, if_head=NO_COMMIT, dry_run=dry_run)
+    assert kernel.transplant(own, "main", META, if_head=head(kernel)).commits
 
 
 def test_a_repeated_transplant_is_answered_by_what_the_first_one_did() -> None:

@@ -163,7 +163,7 @@ REQUESTS: dict[str, Case] = {
         "'sales.orders' changed meanwhile",
     ),
     "another head": (
-        lambda lake: lake.branch().put("x", table(), expected_head="main~1"),
+        lambda lake: lake.branch().put("x", table(), if_head="main~1"),
         ReferenceChanged,
         "'main'",
     ),
@@ -248,7 +248,7 @@ MERGES: dict[str, Case] = {
         "",
     ),
     "with another head": (
-        lambda lake: lake.merge("dev", "main", default="force", expected_head="main~1"),
+        lambda lake: lake.merge("dev", "main", default="force", if_head="main~1"),
         ReferenceChanged,
         "'main'",
     ),

@@ -161,7 +161,7 @@ def test_a_swap_that_is_refused_by_the_store_is_answered_and_those_behind_it_lan
 def test_a_refusal_because_of_a_swap_in_flight_waits_for_it_to_land() -> None:
     airport = Airport(lands)
     seen = head(Kernel(airport.data))
-    late = Caller(lambda: put(airport.kernel, "second", expected_head=seen))
+    late = Caller(lambda: put(airport.kernel, "second", if_head=seen))
     wait_until(lambda: airport.kernel._queue("main")._leader is not None)
     assert late.is_alive()
     airport.go_on()
@@ -176,7 +176,7 @@ def test_a_refusal_because_of_a_swap_in_flight_that_fails_is_none() -> None:
 
     airport = Airport(refuse)
     seen = head(Kernel(airport.data))
-    late = Caller(lambda: put(airport.kernel, "second", expected_head=seen))
+    late = Caller(lambda: put(airport.kernel, "second", if_head=seen))
     wait_until(lambda: airport.kernel._queue("main")._leader is not None)
     airport.go_on()
     assert isinstance(airport.first.error, Denied)
@@ -360,7 +360,7 @@ def test_a_crowd_that_never_rests_is_served_to_the_last() -> None:
         for turn in range(40):
             with suppress(ReferenceChanged):
                 expected = head(kernel) if turn % 8 == 0 else None
-                put(kernel, f"t{number}-{turn}", expected_head=expected)
+                put(kernel, f"t{number}-{turn}", if_head=expected)
                 landed += 1
         return landed
 

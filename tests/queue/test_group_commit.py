@@ -142,15 +142,15 @@ def test_a_batch_of_refusals_only_makes_no_swap(store: HookedStore) -> None:
     assert store.advances == 0
 
 
-def test_an_expected_head_is_met_by_the_first_of_a_batch_only(store: HookedStore) -> None:
+def test_an_if_head_is_met_by_the_first_of_a_batch_only(store: HookedStore) -> None:
     kernel = new_kernel(store)
     put(kernel, "base")
     expected = head(kernel)
     callers = gather(
         kernel,
         store,
-        lambda: put(kernel, "a", expected_head=expected),
-        lambda: put(kernel, "b", expected_head=expected),
+        lambda: put(kernel, "a", if_head=expected),
+        lambda: put(kernel, "b", if_head=expected),
         lambda: put(kernel, "c"),
     )
     callers[0].result()
@@ -160,7 +160,7 @@ def test_an_expected_head_is_met_by_the_first_of_a_batch_only(store: HookedStore
     assert messages(kernel) == ["base", "a", "c"]
 
 
-def test_a_refusal_for_an_expected_head_does_not_hide_behind_a_refused_request(store: HookedStore) -> None:
+def test_a_refusal_for_an_if_head_does_not_hide_behind_a_refused_request(store: HookedStore) -> None:
     kernel = new_kernel(store)
     put(kernel, "base")
     expected = head(kernel)
@@ -168,7 +168,7 @@ def test_a_refusal_for_an_expected_head_does_not_hide_behind_a_refused_request(s
         kernel,
         store,
         lambda: kernel.commit("main", [Delete(Key("absent"))]),
-        lambda: put(kernel, "b", expected_head=expected),
+        lambda: put(kernel, "b", if_head=expected),
     )
     assert isinstance(callers[0].error, CommitConflict)
     callers[1].result()

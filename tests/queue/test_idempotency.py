@@ -75,7 +75,7 @@ def test_a_repetition_is_answered_even_if_it_could_not_be_applied_again(
     put(kernel, "there")
     base = head(kernel)
     expected = base if is_expecting_head else None
-    commit = partial(kernel.commit, "main", _operations(kind), base=base, expected_head=expected, key="k")
+    commit = partial(kernel.commit, "main", _operations(kind), base=base, if_head=expected, key="k")
     first = commit()
     put(kernel, "there", message="somebody else")
     assert commit().commits == first.commits

@@ -108,11 +108,11 @@ def test_an_acceptance_that_rested_on_an_unlanded_request_is_decided_anew(
     assert len(history(kernel)) == 2
 
 
-def test_an_expected_head_does_not_survive_a_lost_swap(mine: HookedStore, theirs: Kernel) -> None:
+def test_an_if_head_does_not_survive_a_lost_swap(mine: HookedStore, theirs: Kernel) -> None:
     kernel = new_kernel(mine)
     _loses_to(mine, lambda: put(theirs, "theirs"))
     with pytest.raises(ReferenceChanged):
-        put(kernel, "mine", expected_head=head(kernel))
+        put(kernel, "mine", if_head=head(kernel))
     assert messages(kernel) == ["theirs"]
 
 

@@ -63,17 +63,17 @@ def test_what_another_process_landed_is_found_by_the_lost_swap(kernel: Kernel, t
     assert messages(kernel) == ["first", "theirs", "mine"]
 
 
-def test_an_expected_head_that_another_process_made_is_not_refused(kernel: Kernel, theirs: Kernel) -> None:
+def test_an_if_head_that_another_process_made_is_not_refused(kernel: Kernel, theirs: Kernel) -> None:
     seen = put(theirs, "theirs").head
-    put(kernel, "mine", expected_head=seen)
+    put(kernel, "mine", if_head=seen)
     assert messages(kernel) == ["first", "theirs", "mine"]
 
 
-def test_an_expected_head_that_is_only_remembered_is_refused(kernel: Kernel, theirs: Kernel) -> None:
+def test_an_if_head_that_is_only_remembered_is_refused(kernel: Kernel, theirs: Kernel) -> None:
     seen = head(kernel)
     put(theirs, "theirs")
     with pytest.raises(ReferenceChanged):
-        put(kernel, "mine", expected_head=seen)
+        put(kernel, "mine", if_head=seen)
     assert messages(kernel) == ["first", "theirs"]
 
 
@@ -128,7 +128,7 @@ def test_the_kernel_tells_a_meter_what_it_does(shared: MemoryStore) -> None:
     put(theirs, "b")
     put(kernel, "c")
     with pytest.raises(ReferenceChanged):
-        put(kernel, "d", expected_head=NO_COMMIT)
+        put(kernel, "d", if_head=NO_COMMIT)
     kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
     seen = meter.snapshot()
     assert seen.count(metrics.REQUESTS, branch="main", kind="commit", outcome="ok") == 2

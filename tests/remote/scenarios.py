@@ -38,7 +38,7 @@ CONTENTS: dict[str, AnyContent] = {
     "all.udf": Udf(metadata_location="s3://b/u.json", sql_text="x -> x", dialect="trino"),
     "all.delta": DeltaTable(metadata_location_history=("s3://b/d/1",), last_checkpoint="s3://b/d/c"),
     "all.lance": LanceTable(state=b"\x00\x01\xff"),
-    "all.files": FilesTable(state=b"files"),
+    "all.files": FilesTable(),
     "all.unknown": Unknown(type_name="MYSTERY", payload=bytes(range(256))),
 }
 
@@ -173,8 +173,15 @@ READS: dict[str, Scenario] = {
     "rebase dry run": lambda lake: lake.rebase("dev/x", dry_run=True),
     "sweep dry run": lambda lake: lake.sweep(dry_run=True),
     "sweep of tables": lambda lake: list(lake.sweep_tables(dry_run=True)),
+    "sweep of files": lambda lake: lake.sweep_files(dry_run=True),
     "fsck": lambda lake: lake.fsck(),
     "tokens": lambda lake: lake.tokens(),
+    "files of another table": lambda lake: lake.table("all.iceberg").files.about(),
+    "files that are only pointed at": lambda lake: lake.table("all.files").files.list(),
+    "files of nothing": lambda lake: lake.table("all.nothing", "dev/x").files.list(),
+    "files at nobody": lambda lake: lake.table("all.files", "nobody").files.total(),
+    "jobs": lambda lake: (lake.jobs(), lake.jobs("all.files", "main", all=True)),
+    "jobs of a bad key": lambda lake: lake.jobs("a..b"),
 }
 
 
@@ -195,8 +202,8 @@ def committing(lake: Lake) -> list[Any]:
         told(lambda: main.commit([Unchanged(Key("a", "c")), Put(Key("z"), table(5))], base=first.id)),
         told(lambda: main.commit([Put(Key("z"), table(1)), Put(Key("z"), table(2))])),
         told(lambda: main.commit([])),
-        told(lambda: main.commit([Put(Key("z"), table(6))], expected_head=first.id)),
-        told(lambda: main.commit([Put(Key("z"), table(6))], expected_head=main.head)),
+        told(lambda: main.commit([Put(Key("z"), table(6))], if_head=first.id)),
+        told(lambda: main.commit([Put(Key("z"), table(6))], if_head=main.head)),
         told(lambda: main.commit([Put(Key("z"), table(7))], incarnation=b"\x00" * 16)),
         told(lambda: main.commit([Put(Key("z"), table(7))], incarnation=main.reference.incarnation)),
         told(lambda: lake.commit([Put(Key("z"), table(8))], branch="nobody")),
@@ -268,7 +275,7 @@ def merging(lake: Lake) -> list[Any]:
     return [
         told(lambda: lake.merge("dev")),
         told(lambda: lake.merge("dev", default="sideways")),
-        told(lambda: lake.merge("dev", keys={"a": "drop"}, expected_head=dev.head)),
+        told(lambda: lake.merge("dev", keys={"a": "drop"}, if_head=dev.head)),
         told(lambda: lake.merge("dev", keys={"a": KeyMerge(expect_absent=True)})),
         told(
             lambda: lake.merge("dev", keys={"a": given}, message="given", author="ann", idempotency_key="m")
@@ -301,7 +308,7 @@ def moving(lake: Lake) -> list[Any]:
         told(lambda: lake.revert("main", message="undo", author="bob")),
         told(lambda: lake.revert("main~1", keys={"d": "force"})),
         told(lambda: lake.revert("nobody")),
-        told(lambda: lake.revert("dev", expected_head=base)),
+        told(lambda: lake.revert("dev", if_head=base)),
         told(lambda: dev.rebase(idempotency_key="r")),
         told(lambda: dev.rebase("main", default="force")),
         told(lambda: lake.rebase("main")),
@@ -364,10 +371,24 @@ def letting_in(lake: Lake) -> list[Any]:
     ]
 
 
+def keeping_files(lake: Lake) -> list[Any]:
+    """Without a place for files; ``tests/files`` has one."""
+    files = lake.table("raw.events").files
+    return [
+        told(lambda: files.put("a", b"1")),
+        told(lambda: files.delete("a")),
+        told(lambda: files.put("../a", b"1")),
+        told(files.write),
+        told(lambda: lake.abort_job("0" * 32)),
+        told(lambda: lake.abort_job("nobody")),
+        lake.log(),
+    ]
+
+
 WRITES: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
-        committing, repeating, referring, merging, moving, changing, caring, letting_in,
+        committing, repeating, referring, merging, moving, changing, caring, letting_in, keeping_files,
     )
 }  # fmt: skip
 

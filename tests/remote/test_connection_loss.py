@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import OutcomeUnknown, Unavailable
-from penstock.lake import delta_calls
+from penstock.lake import delta_calls, files_calls
 from penstock.lake.calls import (
     CALLS,
     AssignReference,
@@ -55,7 +55,7 @@ def far(embedded: Lake, proxy: Proxy) -> Iterator[Lake]:
 WRITES: dict[str, Write[Any]] = {
     "commit": CommitOperations(operations=(Put(Key("a"), table(9)),)),
     "commit with a base": CommitOperations(operations=(Put(Key("a"), table(9)),), base="main"),
-    "commit at a head": CommitOperations(operations=(Put(Key("a"), table(9)),), expected_head="main"),
+    "commit at a head": CommitOperations(operations=(Put(Key("a"), table(9)),), if_head="main"),
     "create": CreateReference(name="new", at="main~1"),
     "create a tag": CreateReference(name="v1", kind=Kind.TAG),
     "assign": AssignReference(name="dev", to="main", expected="dev"),
@@ -63,11 +63,11 @@ WRITES: dict[str, Write[Any]] = {
     "delete": DeleteReference(name="dev"),
     "delete if it is there": DeleteReference(name="dev", expected="dev"),
     "merge": Merge(source="dev"),
-    "merge to a head": Merge(source="dev", into="main", expected_head="main"),
+    "merge to a head": Merge(source="dev", into="main", if_head="main"),
     "transplant": Transplant(commits=("dev~1..dev",)),
     "revert": Revert(commit="main"),
     "rebase": Rebase(branch="dev"),
-    "rebase a head": Rebase(branch="dev", expected_head="dev"),
+    "rebase a head": Rebase(branch="dev", if_head="dev"),
 }
 CUTS: dict[str, Callable[[Proxy], Cut]] = {
     "before the request was sent": lambda proxy: proxy.cut_after("to_server", 0),
@@ -79,8 +79,9 @@ CUTS: dict[str, Callable[[Proxy], Cut]] = {
 
 def test_every_write_is_tried() -> None:
     writes = {kind for kind in CALLS if issubclass(kind, Write)}
-    of_delta_tables = set(delta_calls.CALLS)  # which take files: ``test_delta_loss`` tries every one of them
-    assert {type(call) for call in WRITES.values()} == writes - of_delta_tables
+    # Those of tables take files: ``test_delta_loss`` and ``tests/files`` try every one of them.
+    of_tables = {*delta_calls.CALLS, *files_calls.CALLS}
+    assert {type(call) for call in WRITES.values()} == writes - of_tables
 
 
 @pytest.mark.parametrize("cut", CUTS)

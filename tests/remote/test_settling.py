@@ -15,6 +15,7 @@ from penstock.errors import (
     CommitConflict,
     IdempotencyKeyReused,
     InvalidName,
+    JobOver,
     MergeConflict,
     PenstockError,
     ReferenceChanged,
@@ -37,6 +38,7 @@ from penstock.lake.calls import (
     Transplant,
     Write,
 )
+from penstock.lake.files_calls import CopiedFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.remote import SETTLE_S, Patience, Remote
@@ -137,7 +139,7 @@ COMMIT = "ab" * 32
 
 CERTAIN: list[tuple[Write[Any], PenstockError]] = [
     (Merge(source=COMMIT), MergeConflict((), "c")),
-    (Merge(source=COMMIT, expected_head=COMMIT), MergeConflict((), "c")),
+    (Merge(source=COMMIT, if_head=COMMIT), MergeConflict((), "c")),
     (Transplant(commits=(COMMIT, COMMIT)), MergeConflict((), "c")),
     (Revert(commit=COMMIT), MergeConflict((), "c")),
     (Rebase(branch="dev", onto=COMMIT), MergeConflict((), "c")),
@@ -147,12 +149,17 @@ CERTAIN: list[tuple[Write[Any], PenstockError]] = [
     (AssignReference(name="dev", to=COMMIT, expected=COMMIT), ReferenceChanged("c")),
     (DeleteReference(name="dev", expected=COMMIT), ReferenceChanged("c")),
     (Merge(source="a b"), InvalidName("c")),
+    (WriteFiles(key=Key("t"), expected={"x": None}), CommitConflict((), "c")),
+    (
+        WriteFiles(key=Key("t"), copied=(CopiedFile(path="x", source="y", at=COMMIT),)),
+        CommitConflict((), "c"),
+    ),
 ]
 
 OF_THE_MOMENT: list[tuple[Write[Any], PenstockError]] = [
     (Merge(source="dev"), MergeConflict((), "c")),
     (Merge(source=COMMIT[:8]), MergeConflict((), "c")),
-    (Merge(source=COMMIT, expected_head="main"), MergeConflict((), "c")),
+    (Merge(source=COMMIT, if_head="main"), MergeConflict((), "c")),
     (Transplant(commits=(COMMIT, "dev")), MergeConflict((), "c")),
     (Transplant(commits=("dev~2..dev",)), MergeConflict((), "c")),
     (Revert(commit="main"), MergeConflict((), "c")),
@@ -161,6 +168,8 @@ OF_THE_MOMENT: list[tuple[Write[Any], PenstockError]] = [
     (AssignReference(name="dev", to="main", expected=COMMIT), ReferenceChanged("c")),
     (DeleteReference(name="dev", expected="main~1"), ReferenceChanged("c")),
     (Merge(source=COMMIT), ReferenceNotFound("c")),
+    (WriteFiles(key=Key("t"), copied=(CopiedFile(path="x", source="y"),)), CommitConflict((), "c")),
+    (WriteFiles(key=Key("t"), job="0" * 32, fence="1" * 32), JobOver("c")),
 ]
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import CommitNotFound, Denied, PenstockError, ReferenceChanged
-from penstock.lake import calls, delta_calls
+from penstock.lake import calls, delta_calls, files_calls, files_care_calls
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
@@ -56,6 +56,17 @@ TOKEN: dict[str, Any] = {
     "secret_hash": bytes(32),
     "grants": caller("read").grants,
 }
+
+
+def copied(**source: Any) -> files_calls.WriteFiles:
+    """A file of some table at another path of the orders of ``dev/etl``."""
+    one = files_calls.CopiedFile(path="x", source="y", **source)
+    return files_calls.WriteFiles(key=ORDERS, branch="dev/etl", copied=(one,))
+
+
+def begun(key: Key, **how: Any) -> files_calls.BeginJob:
+    return files_calls.BeginJob(id="0" * 32, fence="1" * 32, key=key, **how)
+
 
 CASES: list[tuple[Make, set[str]]] = [
     (always(calls.GetAbout()), EVERYBODY),
@@ -203,6 +214,34 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(delta_calls.CompactLog(key=ORDERS)), ALL_WRITERS),
     (always(delta_calls.CleanLog(key=ORDERS)), {"admin"}),
     (always(delta_calls.CleanLog(key=ORDERS, dry_run=True)), {"admin"}),
+    # tables of files, and jobs
+    (always(files_calls.ListFiles(key=ORDERS)), MAIN_READERS),
+    (always(files_calls.ListFiles(key=PAY)), ALL_READERS | {"dev_writer"}),
+    (always(files_calls.ListFiles(key=ORDERS, at="secret")), SECRET_READERS),
+    (at_id(lambda one: files_calls.ListFiles(key=ORDERS, at=one, via="secret")), SECRET_READERS),
+    (always(files_calls.GetFiles(key=PAY, file=("x",))), ALL_READERS | {"dev_writer"}),
+    (always(files_calls.GetFiles(key=ORDERS, at="secret")), SECRET_READERS),
+    (always(files_calls.SumFiles(key=PAY)), ALL_READERS | {"dev_writer"}),
+    (at_id(lambda one: files_calls.SumFiles(key=ORDERS, at=one)), SECRET_READERS),
+    (always(files_calls.GetFilesTable(key=PAY)), ALL_READERS | {"dev_writer"}),
+    (always(files_calls.GetFilesTable(key=ORDERS, at="dev/etl")), DEV_READERS),
+    (always(files_calls.WriteFiles(key=ORDERS)), ALL_WRITERS),
+    (always(files_calls.WriteFiles(key=ORDERS, branch="dev/etl")), DEV_WRITERS),
+    (always(files_calls.WriteFiles(key=PAY, branch="dev/etl")), WHOLE_DEV_WRITERS),
+    (always(files_calls.WriteFiles(key=Key("new", "x"), branch="dev/etl")), WHOLE_DEV_WRITERS),
+    (always(copied()), DEV_WRITERS),
+    (always(copied(key=PAY)), WHOLE_DEV_WRITERS),
+    (always(copied(at="main")), DEV_WRITERS),
+    (always(copied(at="secret")), ALL_WRITERS),
+    (at_id(lambda one: copied(at=one)), ALL_WRITERS),
+    (always(begun(ORDERS)), ALL_WRITERS),
+    (always(begun(ORDERS, branch="dev/etl")), DEV_WRITERS),
+    (always(begun(PAY, branch="dev/etl")), WHOLE_DEV_WRITERS),
+    (always(begun(ORDERS, branch="dev/etl", own_branch=True)), WHOLE_DEV_WRITERS),
+    (always(files_calls.AbortJob(id="0" * 32)), EVERYBODY),
+    (always(files_calls.ListJobs()), EVERYBODY),
+    (always(files_care_calls.SweepFiles()), {"admin"}),
+    (always(files_care_calls.SweepFiles(dry_run=True)), {"admin"}),
 ]
 
 
@@ -247,6 +286,7 @@ def is_expected(error: PenstockError) -> bool:
     texts = [
         *("is not in the history", "does not come after", "cannot merge", "has no commits yet"),
         *("is no Delta table", "has no warehouse", "lies outside the lake's roots", "not a table that"),
+        *("is no table whose files", "there is no job"),
     ]
     return any(text in error.message for text in texts)
 
@@ -368,15 +408,15 @@ def test_revisions_to_compare_with_tell_nothing_about_other_references() -> None
         with pytest.raises(Denied):
             commit(base=named)
         with pytest.raises(Denied):
-            commit(expected_head=named)
+            commit(if_head=named)
     for digits in (hidden[:8], hidden + "~1", hidden[:63]):
         with pytest.raises(CommitNotFound):
             commit(base=digits)
         with pytest.raises(CommitNotFound):
-            commit(expected_head=digits)
+            commit(if_head=digits)
     with pytest.raises(ReferenceChanged):
-        commit(expected_head=hidden)
-    commit(base=own, expected_head=own)
+        commit(if_head=hidden)
+    commit(base=own, if_head=own)
 
 
 def test_pages_of_a_log_go_on_after_a_commit_of_that_log_only() -> None:

@@ -247,7 +247,7 @@ def any_call(ids: list[str]) -> st.SearchStrategy[calls.Call[Any]]:
         table_keys.map(str), st.builds(KeyMerge, mode=st.sampled_from(list(MergeMode))), max_size=1
     )
     bring: dict[str, Any] = {
-        "dry_run": dry_run, "expected_head": rarely, "keys": keys, "default": st.sampled_from(list(MergeMode))
+        "dry_run": dry_run, "if_head": rarely, "keys": keys, "default": st.sampled_from(list(MergeMode))
     }  # fmt: skip
     return st.one_of(
         st.builds(calls.GetContents, at=maybe, via=via, key=st.lists(table_keys, max_size=3).map(tuple)),
@@ -281,7 +281,7 @@ def any_call(ids: list[str]) -> st.SearchStrategy[calls.Call[Any]]:
             operations=operations(),
             branch=names,
             base=maybe,
-            expected_head=rarely,
+            if_head=rarely,
             create_namespaces=st.booleans(),
         ),
         st.builds(calls.Merge, source=revision, into=names, **bring),

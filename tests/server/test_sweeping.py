@@ -17,6 +17,7 @@ from penstock.lake.lake import Lake
 from penstock.server.logs import Level, Log
 from penstock.server.sweeping import LEASE, NOTE, Sweeping
 from penstock.storage.places import Place
+from tests.sweep.pool import Pool
 from tests.sweep.tables import LateClock, abandoned, data_files, ids, root_of, rows
 
 
@@ -71,6 +72,25 @@ def test_data_files_go_only_if_the_server_was_told_so(
     assert (left & data_files(root_of(table)) == set()) is remove_data
     assert (b"--remove-data" in said.getvalue()) is not remove_data
     assert ids(table) == [1]
+
+
+@pytest.mark.parametrize("remove_data", [False, True])
+def test_files_of_tables_of_files_are_swept_as_well(
+    lake: Lake, later: LateClock, said: io.BytesIO, remove_data: bool
+) -> None:
+    pool = Pool(lake)
+    folder = pool.write("events", "a")
+    pool.put(folder, "x")
+    one = sweeping(lake, said, remove_data=remove_data)
+    one.look()
+    later.days = 8
+    assert one.look()
+    assert (pool.files() == {f"{folder}a"}) is remove_data
+    assert (b"--remove-data" in said.getvalue()) is not remove_data
+    (pool.root / folder / "a").unlink()
+    later.days = 10
+    assert one.look()
+    assert b"the files of tables were not all swept: " in said.getvalue()
 
 
 def test_while_one_sweeps_no_other_does(

@@ -42,7 +42,7 @@ def test_rows_that_are_no_dataframe_of_sparks_are_refused_with_the_ways_to_write
 
 def test_arguments_in_the_wrong_order_are_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidRequest, match=r"to be a DataFrame of Spark's, and is 'demo\.rows'"):
-        write("demo.rows", spark.range(1))  # type: ignore[arg-type]
+        write("demo.rows", spark.range(1))  # type: ignore[call-overload]
     with pytest.raises(InvalidRequest, match=r"to be a Spark session, .* and is 'demo\.rows'"):
         read("demo.rows", spark)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match=r"a Spark session, as penstock\.spark\.session\(lake\)"):

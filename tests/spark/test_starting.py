@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.spark import jar
-from tests.spark.conftest import QUICK_JVM
+from tests.spark.starting import QUICK_JVM
 
 SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 ABSENT = "Penstock's jar is not in this Spark session"

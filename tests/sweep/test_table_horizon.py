@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import penstock
 from penstock.errors import Damaged
 from penstock.kernel.settings import Settings
-from penstock.lake.delta_kept import KeptTables
+from penstock.lake.kept import KeptHistory
 from penstock.lake.lake import Lake
 from penstock.model.content import IcebergTable
 from penstock.model.encoding import ObjectId
@@ -82,7 +83,7 @@ def test_history_that_expires_while_it_is_walked_is_no_damage(
     lake, another = opening(), opening()
     swept = 0
 
-    def expiring(kept: KeptTables) -> frozenset[ObjectId]:
+    def expiring(kept: KeptHistory[Any]) -> frozenset[ObjectId]:
         nonlocal swept
         found = expired(kept)
         if not swept:
@@ -90,8 +91,8 @@ def test_history_that_expires_while_it_is_walked_is_no_damage(
             swept = another.sweep().removed
         return found
 
-    expired = KeptTables._expired
-    monkeypatch.setattr(KeptTables, "_expired", expiring)
+    expired = KeptHistory._expired
+    monkeypatch.setattr(KeptHistory, "_expired", expiring)
     assert only(lake.sweep_tables(remove_data=True)).data_files == 1
     assert swept > 0
     assert ids(lake.table("orders")) == [1, 2]

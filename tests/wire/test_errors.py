@@ -86,6 +86,7 @@ def test_the_body_of_an_error_has_the_form_that_is_promised() -> None:
                 "expected": "v1",
                 "found": "v2",
                 "why": "",
+                "path": "",
             }
         ]
     }

@@ -99,6 +99,10 @@ class Bringing:
         if keys:
             text = f"To take one side: --take {self.target}={keys[0]} or --take {self.source}={keys[0]}"
             ways.append(f"{text}." if len(keys) == 1 else f"{text}, and so on for the others.")
+        by_path = [one for one in result.conflicts if "/" in one.path]
+        if by_path:
+            folder = shlex.quote(f"{by_path[0].key}/{by_path[0].path.rpartition('/')[0]}/")
+            ways.append(f"To take one side of a folder: --ours {folder} or --theirs {folder}.")
         return ways + [
             f"To have it there: penstock namespace create {shlex.quote(str(one.key))} --branch {self.target}"
             for one in result.conflicts

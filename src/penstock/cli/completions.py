@@ -29,7 +29,7 @@ def _lake(ctx: click.Context) -> Iterator[Lake]:
         lake.close()
 
 
-def _offering(names: Callable[[Lake, str], list[str]]) -> Complete:
+def offering(names: Callable[[Lake, str], list[str]]) -> Complete:
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         try:
             with _lake(ctx) as lake:
@@ -55,7 +55,7 @@ def _keys(lake: Lake, start: str) -> list[str]:
     return [key for key, _ in zip(matching, range(OFFERED_MAX), strict=False)]
 
 
-complete_branch = _offering(_branches)
-complete_tag = _offering(_tags)
-complete_revision = _offering(lambda lake, start: _branches(lake, start) + _tags(lake, start))
-complete_key = _offering(_keys)
+complete_branch = offering(_branches)
+complete_tag = offering(_tags)
+complete_revision = offering(lambda lake, start: _branches(lake, start) + _tags(lake, start))
+complete_key = offering(_keys)

@@ -177,9 +177,9 @@ def key_option(f: F) -> F:
     )(f)
 
 
-def expected_head_option(what: str) -> Callable[[F], F]:
+def if_head_option(what: str) -> Callable[[F], F]:
     return click.option(
-        "--expected-head",
+        "--if-head",
         metavar="REVISION",
         shell_complete=complete_revision,
         help=f"Refuse unless {what} is at this commit.",

@@ -33,6 +33,8 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "delete": ("tables", "Let a key hold nothing."),
         "namespace": ("namespaces", "List, create and delete namespaces."),
         "delta": ("delta", "Create, adopt, read, publish and look after Delta tables."),
+        "files": ("files", "List, read, write and copy files of tables."),
+        "jobs": ("jobs", "List and abort jobs that write tables of files."),
     },
     "Branch and merge": {
         "branch": ("references", "List, create, assign and delete branches."),

@@ -18,6 +18,7 @@ from penstock.kernel.copy import Copied
 from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
+from penstock.lake import answers
 from penstock.lake.answers import About, Difference, LogLine, SweptTable
 from penstock.lake.delta_answers import TableMade, TableStatus
 from penstock.model.clock import utc
@@ -290,6 +291,8 @@ class Conflict(Shape, frozen=True, kw_only=True):
     """What is there, in words."""
     why: str
     """A table format's reason, if it is one that refuses."""
+    path: str
+    """Where in a table of files, if it is about one file."""
 
     @classmethod
     def of(cls, conflict: ModelConflict) -> Conflict:
@@ -299,6 +302,7 @@ class Conflict(Shape, frozen=True, kw_only=True):
             expected=conflict.expected,
             found=conflict.found,
             why=conflict.why,
+            path=conflict.path,
         )
 
 
@@ -568,6 +572,35 @@ class SweptFiles(Shape, frozen=True, kw_only=True):
     """Why nothing more was removed of this table; empty if nothing is wrong."""
 
 
+class SweptPool(Shape, frozen=True, kw_only=True):
+    """What a sweep found among the files of tables of files, and the jobs that write them."""
+
+    data_removed: bool
+    """Whether files were removed, and not only counted."""
+    data_files: int
+    """Files that no kept commit names: removed, or to be removed."""
+    data_bytes: int
+    """Their size."""
+    waiting: int
+    """Files that no commit names, but too young to be removed, or of a job that may yet commit."""
+    kept: int
+    """Files that are needed, of those that were looked at: what is written lately is not even listed."""
+    forked: int
+    """Files that stay because a fork of the lake may need them."""
+    missing: int
+    """Files that commits name, and that are not there."""
+    names: tuple[str, ...]
+    """The first hundred of the files that were removed, or would be, below the lake's pool."""
+    jobs_settled: int
+    """Jobs that were about to commit when their process ended: their branch told what came of them."""
+    jobs_forgotten: int
+    """Jobs that ended long ago."""
+    branches: int
+    """Branches of jobs that are over, which were dropped."""
+    problem: str
+    """Why nothing more was removed; empty if nothing is wrong."""
+
+
 class Sweep(Shape, frozen=True, kw_only=True):
     """What a sweep found and did."""
 
@@ -589,11 +622,16 @@ class Sweep(Shape, frozen=True, kw_only=True):
     """Logs of deleted branches and tags that expired."""
     tables: tuple[SweptFiles, ...]
     """The Delta tables that the lake owns, with what was found among their files."""
+    files: SweptPool
+    """What was found of tables of files."""
 
     @classmethod
-    def of(cls, swept: Swept, tables: Iterable[SweptTable]) -> Sweep:
-        counts = {name: getattr(swept, name) for name in cls.__struct_fields__ if name != "tables"}
-        return cls(**counts, tables=tuple(map(cls._files, tables)))
+    def of(cls, swept: Swept, tables: Iterable[SweptTable], files: answers.SweptFiles) -> Sweep:
+        counts = {
+            name: getattr(swept, name) for name in cls.__struct_fields__ if name not in ("tables", "files")
+        }
+        pool = SweptPool(**{name: getattr(files, name) for name in SweptPool.__struct_fields__})
+        return cls(**counts, tables=tuple(map(cls._files, tables)), files=pool)
 
     @staticmethod
     def _files(table: SweptTable) -> SweptFiles:

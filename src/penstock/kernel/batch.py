@@ -18,6 +18,7 @@ import msgspec
 from penstock.errors import (
     Damaged,
     InvalidRequest,
+    JobOver,
     OutcomeUnknown,
     PenstockError,
     ReferenceNotFound,
@@ -225,8 +226,7 @@ class Batch:
                 continue
             found = self._log.find(reference, ticket.request.key, since)
             if found is not None:
-                known = outcome_of(self._queue.objects, found[1], ticket.request.key)
-                ticket.outcome = known._replace(repeated=not ticket.was_sent)
+                self._settle(ticket, found[1], repeated=not ticket.was_sent)
             if reference.position > ticket.tried_at:
                 ticket.may_have_landed = False  # others moved the branch, so that this cannot any more
             ticket.in_doubt_from = reference.position
@@ -255,7 +255,7 @@ class Batch:
                 continue  # the same request twice: once the first has landed, the second finds it
             try:
                 request.check_reference(reference, chain)
-                drafts = request.apply(chain, reference)
+                drafts = request.drafts(chain, reference)
             except NextBatch:
                 continue
             except Unavailable:
@@ -386,9 +386,17 @@ class Batch:
             return
         found = self._log.find(reference, key, known.position, known.time_us + RECEIPT_WINDOW_US)
         if found is not None:
-            ticket.outcome = outcome_of(self._queue.objects, found[1], key)._replace(repeated=True)
+            self._settle(ticket, found[1], repeated=True)
         else:
             ticket.receipt_number += 1  # that try came to nothing; this one gets a receipt of its own
+
+    def _settle(self, ticket: Ticket, entry: LogEntry, *, repeated: bool) -> None:
+        """Answer a request by the log entry that names it."""
+        key = ticket.request.key
+        if is_called_off(entry, key):
+            ticket.error = JobOver(f"request {key} was called off before it landed", key=key)
+        else:
+            ticket.outcome = outcome_of(self._queue.objects, entry, key)._replace(repeated=repeated)
 
     def _answer(self) -> None:
         for ticket, answer in self._answers:
@@ -408,6 +416,11 @@ def _restore(doubts: list[tuple[Ticket, bool]]) -> None:
     """This try surely came to nothing; what is not known of earlier ones is still not known."""
     for ticket, may_have_landed in doubts:
         ticket.may_have_landed = may_have_landed
+
+
+def is_called_off(entry: LogEntry, key: str) -> bool:
+    """Whether a log entry names a request only to say that it will never land (see ``kernel.attempts``)."""
+    return any(landed.key == key and landed.count == 0 for landed in entry.landed)
 
 
 def outcome_of(objects: Objects, entry: LogEntry, key: str) -> Outcome:

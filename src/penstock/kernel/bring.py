@@ -19,7 +19,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.kernel.conflict import compare, content_of
 from penstock.kernel.edit import Edit, Occasion
-from penstock.kernel.format import Format, Formats, Refused
+from penstock.kernel.format import Crossed, Format, Formats, Refused
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.objects import Objects
@@ -47,6 +47,9 @@ class MergeOptions(NamedTuple):
     def check(self) -> MergeOptions:
         """Return ``self`` if it can be carried out."""
         self.wish()
+        for key, how in self.keys.items():
+            if how.paths and (how.mode is not MergeMode.NORMAL or how.content is not None):
+                raise InvalidRequest(f"'{key}' is to be merged as a whole, and by its paths; one of both")
         return self
 
     def of(self, key: Key) -> KeyMerge:
@@ -63,7 +66,8 @@ class MergeOptions(NamedTuple):
 
 def _key_wish(how: KeyMerge) -> list[object]:
     contents = [None if one is None else encode_content(one) for one in (how.content, how.expected)]
-    return [how.mode.value, *contents, how.expect_absent]
+    paths = [sorted((path, mode.value) for path, mode in how.paths.items())] if how.paths else []
+    return [how.mode.value, *contents, how.expect_absent, *paths]
 
 
 class BringRequest(Request):
@@ -81,11 +85,11 @@ class BringRequest(Request):
         meta: CommitMeta,
         key: str,
         options: MergeOptions,
-        expected_head: ObjectId | None,
+        if_head: ObjectId | None,
     ) -> None:
         self._history, self._formats = history, formats
         self._meta, self.key, self._options = meta.check(), key, options.check()
-        self.expected_head = expected_head
+        self.if_head = if_head
         self.author = meta.authors[0] if meta.authors else meta.committer
         self.notes: dict[Any, Any] = {}
         self.results: list[MergedKey] = []
@@ -129,6 +133,7 @@ class Meeting(NamedTuple):
     intents: list[bytes] | None
     is_ambiguous: bool
     """The common ancestors do not agree on where the sides parted."""
+    crossed: Crossed | None = None
 
 
 class Bringing:
@@ -139,25 +144,35 @@ class Bringing:
         self._options = options
         self.results: dict[Key, MergedKey] = {}
 
-    def bring(self, changes: Difference, intents: Intents, ambiguous: frozenset[bytes] = frozenset()) -> None:
+    def bring(
+        self,
+        changes: Difference,
+        intents: Intents,
+        ambiguous: frozenset[bytes] = frozenset(),
+        crossed: Mapping[bytes, Crossed] = MappingProxyType({}),
+    ) -> None:
         """Bring every key of a difference; conflicts are collected in the edit."""
         for stored, (was, wanted) in changes.items():
             now = self._edit.view.get(stored)
             replayed = intents.get(stored, [])
-            self._bring(Meeting(Key.decode(stored), stored, was, wanted, now, replayed, stored in ambiguous))
+            is_ambiguous, met = stored in ambiguous, crossed.get(stored)
+            self._bring(Meeting(Key.decode(stored), stored, was, wanted, now, replayed, is_ambiguous, met))
 
     def _bring(self, meeting: Meeting) -> None:
         met = len(self._edit.conflicts)
         how = self._options.of(meeting.key)
-        if self._is_as_expected(meeting, how) and how.mode is not MergeMode.DROP:
-            if how.content is not None:
-                self._take(meeting, how.content)
-            elif meeting.now == meeting.wanted:
-                pass
-            elif how.mode is MergeMode.FORCE:
-                self._restore(meeting, self._content(meeting.wanted))
-            else:
-                self._merge(meeting)
+        if not self._is_as_expected(meeting, how):
+            pass
+        elif how.mode is MergeMode.DROP:
+            self._leave(meeting)
+        elif how.content is not None:
+            self._take(meeting, how.content)
+        elif meeting.now == meeting.wanted:
+            pass
+        elif how.mode is MergeMode.FORCE:
+            self._restore(meeting, self._content(meeting.wanted))
+        else:
+            self._merge(meeting)
         self.results[meeting.key] = MergedKey(
             key=meeting.key,
             mode=how.mode,
@@ -165,6 +180,12 @@ class Bringing:
             after=self._edit.content(meeting.stored),
             conflicts=tuple(self._edit.conflicts[met:]),
         )
+
+    def _leave(self, meeting: Meeting) -> None:
+        """Leave a key as it is, and remember that if its format says so."""
+        managing = self._formats.managing(self._content(meeting.now))
+        if managing is not None and managing.is_beyond_difference(meeting.intents):
+            self._edit.add_opaque(meeting.stored, managing)
 
     def _take(self, meeting: Meeting, given: AnyContent) -> None:
         """Bring a key into a state that the request gives, if it may.
@@ -198,6 +219,8 @@ class Bringing:
     def _merge(self, meeting: Meeting) -> None:
         base, source, target = map(self._content, (meeting.was, meeting.wanted, meeting.now))
         managing = self._formats.managing(source or target or base)
+        if self._options.of(meeting.key).paths and (managing is None or not managing.has_paths):
+            raise InvalidRequest(f"'{meeting.key}' is no table of files, and has no paths to merge")
         if managing is not None and not meeting.is_ambiguous:
             self._merge_managed(managing, meeting)
         elif meeting.now == meeting.was and not meeting.is_ambiguous:
@@ -211,13 +234,22 @@ class Bringing:
     def _merge_managed(self, managing: Format, meeting: Meeting) -> None:
         """The table's format decides how the two sides meet."""
         base, source, target = map(self._content, (meeting.was, meeting.wanted, meeting.now))
-        table = self._edit.table(meeting.key, target, source)
+        is_other = source is not None and target is not None and source.id != target.id
+        table = self._edit.table(meeting.key, target, source)._replace(
+            paths=self._options.of(meeting.key).paths,
+            crossed=meeting.crossed,
+            is_strange=is_other and source is not None and self._edit.is_strange(source.id),
+        )
         try:
             applied = managing.merge(table, base, source, meeting.intents)
         except Refused as refused:
             self._edit.refuse(meeting.key, refused)
-        else:
-            self._edit.put_applied(meeting.stored, applied)
+            return
+        self._edit.put_applied(meeting.stored, applied)
+        if applied.is_opaque:
+            self._edit.add_opaque(meeting.stored, managing)
+        elif applied.intent is not None:
+            self._edit.add_intent(meeting.stored, managing.name, applied.intent)
 
     def _restore(self, meeting: Meeting, wanted: AnyContent | None) -> None:
         """Bring a key into a given state, by its format if it has one."""

@@ -17,7 +17,7 @@ from penstock.kernel import skips, tree
 from penstock.kernel.objects import Objects, Pending, split_value
 from penstock.kernel.state import Overlay, TreeView
 from penstock.model.commits import CommitMeta
-from penstock.model.encoding import ObjectId, encode
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode
 from penstock.model.objects import CommitObject, Intent, Large, Segment, Value
 
 FOLD_OPERATIONS: Final = 512
@@ -117,6 +117,13 @@ class Chain:
     def contains(self, commit: ObjectId) -> bool:
         """Whether a commit is known to be part of this chain; ``False`` says nothing."""
         return commit in self._window
+
+    def has_grown_from(self, commit: ObjectId) -> bool:
+        """Whether a commit leads here by first parents. One that is not kept any more counts as if it did."""
+        if commit in (NO_COMMIT, self.tip) or commit in self._window:
+            return True
+        goal = self._link(commit)
+        return goal is None or skips.back_to_depth(self._link, self.tip, goal.depth)[0] == commit
 
     def unchanged_since(self, commit: ObjectId, key: bytes) -> bool:
         """Whether a key is known not to have changed since a commit; ``False`` says nothing."""

@@ -48,7 +48,7 @@ class CommitRequest(Request):
         key: str,
         *,
         base: ObjectId | None = None,
-        expected_head: ObjectId | None = None,
+        if_head: ObjectId | None = None,
         incarnation: bytes | None = None,
         create_namespaces: bool = False,
     ) -> None:
@@ -56,7 +56,7 @@ class CommitRequest(Request):
         self._operations = tuple(operations)
         self._meta = meta.check()
         self.key, self._base, self.incarnation = key, base, incarnation
-        self.expected_head = expected_head
+        self.if_head = if_head
         self._create_namespaces = create_namespaces
         self.author = meta.authors[0] if meta.authors else meta.committer
         self._checked = _check_operations(self._operations, base)
@@ -76,7 +76,7 @@ class CommitRequest(Request):
     @property
     def wish(self) -> bytes:
         about = (self._meta.message, self._meta.properties)  # who asks again does not matter
-        how = (self._base, self.expected_head, self._create_namespaces)
+        how = (self._base, self.if_head, self._create_namespaces)
         return object_id(encode(("commit", self._checked, how, about)))
 
     @property

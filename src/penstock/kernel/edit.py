@@ -7,9 +7,10 @@ that comes out is added to a chain.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import ChainMap
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID, uuid4
 
 import msgspec
@@ -18,8 +19,8 @@ from penstock.errors import Damaged, InvalidContent
 from penstock.kernel.chain import Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Applied, Format, Formats, Refused, Table
-from penstock.kernel.ledger import Ledger, TableChange, last_content
-from penstock.kernel.objects import Objects, check_object, split_value
+from penstock.kernel.ledger import Ledger, TableChange, last_content, whereabouts
+from penstock.kernel.objects import Objects, Pending, check_object, split_value
 from penstock.kernel.state import Overlay, View, prefix_end
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -59,6 +60,7 @@ class Edit:
         self._changes: dict[bytes, Value | None] = {}
         self._blobs: dict[ObjectId, bytes] = {}
         self._intents: list[Intent] = []
+        self._seen = Pending(objects, ChainMap(self._blobs, cast("dict[ObjectId, bytes]", earlier)))
         self.view = Overlay(below, self._changes)
         self.conflicts: list[Conflict] = []
         self.tables: dict[Key, TableChange] = {}
@@ -91,7 +93,12 @@ class Edit:
             may_read=may_read,
             notes=notes,
             is_repeated=is_repeated,
+            objects=self._seen,
         )
+
+    def is_strange(self, identity: UUID | None) -> bool:
+        """Whether the branch never had a table of this id."""
+        return identity is not None and whereabouts(self.content, identity) is None
 
     def _read(self, one: ObjectId) -> bytes:
         data = self._blobs.get(one) or self._earlier.get(one)
@@ -142,9 +149,15 @@ class Edit:
         self._intents.append(Intent(key, managing.name, b"", True))
 
     def refuse(self, key: Key, refused: Refused) -> None:
-        self.conflicts.append(
-            Conflict(ConflictKind.FORMAT, key, refused.expected, refused.found, refused.why)
-        )
+        if not refused.clashes:
+            self.conflicts.append(
+                Conflict(ConflictKind.FORMAT, key, refused.expected, refused.found, refused.why)
+            )
+        for path, expected, found in refused.clashes:
+            self.conflicts.append(Conflict(ConflictKind.FORMAT, key, expected, found, refused.why, path))
+        if refused.more:
+            why = f"{refused.why} at {refused.more} further paths"
+            self.conflicts.append(Conflict(ConflictKind.FORMAT, key, why=why))
 
     def create_namespaces(self, key: Key) -> None:
         """Create the namespaces above a key that do not exist."""

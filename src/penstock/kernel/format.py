@@ -16,26 +16,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidContent
+from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
+from penstock.model.merges import MergeMode
 from penstock.model.objects import OBJECT_MAX_BYTES, Blob, Holder, decode_object
 from penstock.model.operations import Change
 
+CLASHES_MAX: Final = 100
+"""How many paths a refusal names."""
+
+
+class PathClash(NamedTuple):
+    """A path inside a table that two sides changed: what the one expected there, and what is there."""
+
+    path: str
+    expected: str
+    found: str
+
 
 class Refused(Exception):
-    """A format does not allow a change. ``why`` continues a sentence that begins with the table's name."""
+    """A format does not allow a change. ``why`` continues a sentence that begins with the table's name.
 
-    def __init__(self, why: str, *, expected: str = "", found: str = "") -> None:
+    ``clashes`` are the paths inside the table at which it cannot be, where the format knows of any. Each of
+    the first ``CLASHES_MAX`` becomes a conflict of its own, and ``more`` are those that are not named.
+    """
+
+    def __init__(
+        self, why: str, *, expected: str = "", found: str = "", clashes: Sequence[PathClash] = ()
+    ) -> None:
         super().__init__(why)
         self.why, self.expected, self.found = why, expected, found
+        self.clashes = tuple(clashes[:CLASHES_MAX])
+        self.more = len(clashes) - len(self.clashes)
 
 
 class PrepareAgain(Exception):
     """Too much landed since ``prepare`` to decide without I/O: the request goes round once more."""
+
+
+class Crossed(NamedTuple):
+    """What happened to a key on two sides that met after the source had begun to change it.
+
+    Such a source has changes from before it took in the state at which the sides parted last. They are part
+    of what it has, but the target's changes since then came after them.
+    """
+
+    earlier: tuple[bytes, ...]
+    """Of the source's intents those that may be older than the state at which the sides parted."""
+    target: tuple[bytes, ...] | None
+    """The intents of the target that the source does not have; ``None`` if not all of them are known."""
 
 
 class _Facts(NamedTuple):
@@ -49,6 +83,10 @@ class _Facts(NamedTuple):
     may_read: bool
     notes: dict[Any, Any]
     is_repeated: bool
+    objects: Objects | None
+    paths: Mapping[str, MergeMode]
+    crossed: Crossed | None
+    is_strange: bool
 
 
 class Table(_Facts):
@@ -60,7 +98,10 @@ class Table(_Facts):
     whether table storage may be read; where it may not, what is not known is a reason for ``PrepareAgain``.
     ``notes`` are one request's, from its preparation to its last turn, for what was read. ``is_repeated``
     tells ``merge`` that a commit is transplanted or rebased: what is between base and source is to come on
-    top of what is here, and nothing else that the source has.
+    top of what is here, and nothing else that the source has. ``objects`` are those that ``read`` reads, for
+    a format that keeps a tree of its own. ``paths`` tell ``merge`` how to treat what is below a path inside
+    the table. ``crossed`` is there if the sides of a merge met before. ``is_strange`` tells ``merge`` that
+    the source has a table of another id, which this branch never had.
     """
 
     __slots__ = ()
@@ -77,10 +118,28 @@ class Table(_Facts):
         may_read: bool = True,
         notes: dict[Any, Any] | None = None,
         is_repeated: bool = False,
+        objects: Objects | None = None,
+        paths: Mapping[str, MergeMode] = MappingProxyType({}),
+        crossed: Crossed | None = None,
+        is_strange: bool = False,
     ) -> Table:
         notes = {} if notes is None else notes  # never one that is shared by all that give none
         return super().__new__(
-            cls, key, content, read, branch, is_default, incarnation, last, may_read, notes, is_repeated
+            cls,
+            key,
+            content,
+            read,
+            branch,
+            is_default,
+            incarnation,
+            last,
+            may_read,
+            notes,
+            is_repeated,
+            objects,
+            paths,
+            crossed,
+            is_strange,
         )
 
 
@@ -100,12 +159,14 @@ class Applied(NamedTuple):
 
     ``blobs`` are bytes that the kernel is to carry, as ``blob`` makes them; the content's ``held``, or that
     of an object it names, names their ids. ``intent`` is stored for a merge to replay instead of the one
-    that the change came with, where a shorter one will do.
+    that the change came with, where a shorter one will do; or beside those that were merged. ``is_opaque``
+    tells of a merge that the table cannot be replayed from what was merged.
     """
 
     content: AnyContent | None
     blobs: Mapping[ObjectId, bytes] = MappingProxyType({})
     intent: bytes | None = None
+    is_opaque: bool = False
 
 
 class Format:
@@ -113,6 +174,8 @@ class Format:
 
     name: str
     """As ``Change.format`` names it."""
+    has_paths: bool = False
+    """Whether a merge can treat paths inside its tables differently."""
 
     def manages(self, content: AnyContent) -> bool:
         """Whether a content is a table of this format."""
@@ -157,9 +220,28 @@ class Format:
             applied = Applied(step.content, {**applied.blobs, **step.blobs})
         return applied
 
+    def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:  # noqa: ARG002
+        """Whether intents ask for more than the difference of the states that they led from and to.
+
+        A merge that leaves them out remembers it then, or the next one would carry them out.
+        """
+        return False
+
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:  # noqa: ARG002
         """The table brought back to a wanted state: by a revert, a forced merge or a given content."""
         return Applied(wanted)
+
+    def revert(
+        self,
+        table: Table,  # noqa: ARG002
+        was: AnyContent | None,  # noqa: ARG002
+        wanted: AnyContent | None,  # noqa: ARG002
+    ) -> Applied | None:
+        """The table without a change that made ``was`` of ``wanted``, where others came after it.
+
+        ``None`` if that cannot be told, which is a conflict.
+        """
+        return None
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         """Allow a raw ``Put`` or ``Delete`` of a managed table, or raise ``Refused``."""

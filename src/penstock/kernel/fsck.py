@@ -1,27 +1,47 @@
-"""Checking a lake: its rows and logs, every reachable object's hash and shape, and what is damaged."""
+"""Checking a lake: its rows and logs, every reachable object's hash and shape, and what is damaged.
+
+Tables of files have trees of their own, which are checked as the lake's own map is. What their entries mean
+is for their format to say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.kernel.description import read_description
+from penstock.kernel.jobs import decoded_job, job_rows
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.shapes import Trees, flaws
 from penstock.kernel.skips import Link
 from penstock.kernel.tokens import decoded_token, token_rows
+from penstock.model.content import AnyContent, FilesTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
-from penstock.model.objects import BEGINNING, EMPTY_ROOT, AnyObject, CommitObject, LogEntry, Segment
+from penstock.model.keys import RESERVED, Key
+from penstock.model.objects import (
+    BEGINNING,
+    EMPTY_ROOT,
+    AnyObject,
+    CommitObject,
+    Leaf,
+    LogEntry,
+    Segment,
+    Value,
+)
 from penstock.model.references import Event, Kind, Reference
 from penstock.stores.port import Row
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
+
+
+Inspect: TypeAlias = Callable[[str, AnyContent], Iterable[tuple[str, str]]]
+"""What is wrong with the table at a key, by its format: of what, and what."""
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -43,19 +63,26 @@ class Checked(msgspec.Struct, frozen=True):
     damages: tuple[Damage, ...]
 
 
-def fsck(kernel: Kernel, progress: Progress = silent) -> Checked:
-    """Check everything that the lake's references lead to, and that whatever else is stored can be read."""
-    return _Checking(kernel, progress).run()
+def fsck(
+    kernel: Kernel, progress: Progress = silent, inspect: Inspect = lambda _key, _content: ()
+) -> Checked:
+    """Check everything that the lake's references lead to, and that whatever else is stored can be read.
+
+    ``inspect`` is asked about every state that a table of files is found in.
+    """
+    return _Checking(kernel, progress, inspect).run()
 
 
 class _Checking:
-    def __init__(self, kernel: Kernel, progress: Progress) -> None:
-        self._kernel, self._progress = kernel, progress
+    def __init__(self, kernel: Kernel, progress: Progress, inspect: Inspect) -> None:
+        self._kernel, self._progress, self._inspect = kernel, progress, inspect
         self._damages: dict[Damage, None] = {}
         self._commits: dict[ObjectId, CommitObject] = {}
         self._entries: dict[ObjectId, LogEntry] = {}
         self._segments: dict[ObjectId, int] = {}
         """How many changes each has."""
+        self._tables: dict[Value, bytes] = {}
+        """The states of tables of files, and a key that each was found at."""
         self._read = 0
 
     def run(self) -> Checked:
@@ -77,9 +104,11 @@ class _Checking:
         for root in {commit.root for commit in self._commits.values()}:
             for one, what in trees.flaws(root):
                 self._damage(one.hex(), what)
+        self._check_tables(trees)
         commits, objects = len(self._commits), len(reach.seen - {NO_COMMIT, EMPTY_ROOT})
         self._check_rest(reach.seen)
         self._check_tokens()
+        self._check_jobs()
         return Checked(len(references), commits, objects, tuple(self._damages))
 
     def _damage(self, name: str, what: str) -> None:
@@ -122,6 +151,10 @@ class _Checking:
             self._entries[one] = decoded
         if isinstance(decoded, Segment):
             self._segments[one] = len(decoded.keys)
+        if isinstance(decoded, Leaf | Segment):
+            for key, value in zip(decoded.keys, decoded.values, strict=False):
+                if value is not None and not key.startswith(RESERVED) and _may_be_table(value):
+                    self._tables[value] = key
 
     def _check_rest(self, seen: set[ObjectId]) -> None:
         """What nothing leads to can be read: receipts, and what a commit may store again as it is."""
@@ -131,6 +164,27 @@ class _Checking:
             self._fetch([stored.id for stored in page if stored.id not in seen])
             if not token:
                 return
+
+    def _check_tables(self, trees: Trees) -> None:
+        """Tables of files: their trees, and what their format says of them."""
+        for value, stored in self._tables.items():
+            try:
+                content, key = decode_content(self._kernel.objects.read(value)), str(Key.decode(stored))
+            except (Damaged, msgspec.MsgspecError, ValueError):
+                continue  # reported by whoever follows it
+            if isinstance(content, FilesTable):
+                for root in content.held:
+                    for one, what in trees.flaws(root):
+                        self._damage(one.hex(), what)
+                for name, what in self._inspect(key, content):
+                    self._damage(name, what)
+
+    def _check_jobs(self) -> None:
+        for row in job_rows(self._kernel.store):
+            try:
+                decoded_job(row)
+            except Damaged as damaged:
+                self._damage(row.name, damaged.message)
 
     def _check_tokens(self) -> None:
         for row in token_rows(self._kernel.store):
@@ -196,6 +250,14 @@ class _Checking:
 
     def _entry(self, one: ObjectId) -> CommitObject | LogEntry | None:
         return BEGINNING if one == NO_COMMIT else self._entries.get(one)
+
+
+_FILES_TAG = msgspec.msgpack.encode(FilesTable.__struct_config__.tag)
+
+
+def _may_be_table(value: Value) -> bool:
+    """Whether a value may be a table of files: it is too large to be in place, or an array with its tag."""
+    return not isinstance(value, bytes) or value[1 : 1 + len(_FILES_TAG)] == _FILES_TAG
 
 
 def _jumps_astray(read: Callable[[ObjectId], Link | None], link: Link) -> bool:

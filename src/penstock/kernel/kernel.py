@@ -21,9 +21,10 @@ from penstock.errors import (
     ReferenceNotFound,
     RequestError,
 )
-from penstock.kernel.batch import Outcome, outcome_of
+from penstock.kernel.batch import Outcome, is_called_off, outcome_of
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain
+from penstock.kernel.checks import Checks, submit_checked
 from penstock.kernel.commit import CommitRequest
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import (
@@ -88,6 +89,7 @@ class Kernel:
         self.formats = Formats(formats, default_branch)
         self.objects = Objects(store, self.settings.cache_max_bytes)
         self.history = History(self.objects, self._expired)
+        self.checks = Checks()
         self._queues: dict[str, BranchQueue] = {}
         self._queues_lock = Lock()
         self.references = References(
@@ -200,13 +202,19 @@ class Kernel:
         meta: CommitMeta | None = None,
         *,
         base: ObjectId | None = None,
-        expected_head: ObjectId | None = None,
+        if_head: ObjectId | None = None,
+        grown_from: ObjectId | None = None,
         incarnation: bytes | None = None,
         create_namespaces: bool = False,
+        doubt_from: int | None = None,
         key: str | None = None,
         asked: Callable[[], bytes] | None = None,
     ) -> Outcome:
-        """Carry out operations on a branch, all or none; ``CommitConflict`` names everything in the way."""
+        """Carry out operations on a branch, all or none; ``CommitConflict`` names everything in the way.
+
+        ``grown_from`` refuses a branch that was moved away from a commit, ``incarnation`` one that was made
+        anew. ``doubt_from`` is the position of the log from where the key may be found in it.
+        """
         request = CommitRequest(
             self.history,
             self.formats,
@@ -214,11 +222,12 @@ class Kernel:
             meta or CommitMeta(),
             request_key(key),
             base=base,
-            expected_head=expected_head,
+            if_head=if_head,
             incarnation=incarnation,
             create_namespaces=create_namespaces,
         )
         request.key_is_given, request.asked = key is not None, asked
+        request.grown_from, request.doubt_from = grown_from, doubt_from
         return self.submit(branch, request)
 
     def submit(self, branch: str, request: Request) -> Outcome:
@@ -230,7 +239,7 @@ class Kernel:
         with measured(self.meter, branch, request.event.value):
             outcome = self._landed_before(branch, request) or self._tried(branch, request)
         if not outcome.commits:
-            outcome = self._known(branch, request) or outcome
+            outcome = self.known(branch, request) or outcome
         if outcome.repeated:
             self._follow_again(branch, outcome.commits)
         elif outcome.commits:
@@ -241,20 +250,26 @@ class Kernel:
         try:
             return self._submit(branch, request)
         except (ConflictError, RequestError):
-            known = self._known(branch, request)
+            known = self.known(branch, request)
             if known is None:
                 raise
             return known
 
     def _submit(self, branch: str, request: Request) -> Outcome:
+        if self.checks.of(branch):
+            return submit_checked(self, branch, request)
         tries = Tries(self.settings)
         while True:
             if request.needs_preparation:
                 request.prepare(self.branch(branch))
             try:
-                return self._queue(branch).submit(request)
+                return self.enqueue(branch, request)
             except PrepareAgain:
                 tries.again(f"too much landed on '{branch}' since the request was prepared")
+
+    def enqueue(self, branch: str, request: Request) -> Outcome:
+        """Queue a request that is prepared; ``PrepareAgain`` if that is not enough any more."""
+        return self._queue(branch).submit(request)
 
     def _landed_before(self, branch: str, request: Request) -> Outcome | None:
         """What a request came to under a key that Penstock made; from now on, the queue looks."""
@@ -267,9 +282,9 @@ class Kernel:
                 raise InvalidRequest(
                     f"idempotency key '{request.key}' was not made for '{branch}' as it is", name=branch
                 )
-        return self._known(branch, request)
+        return self.known(branch, request)
 
-    def _known(self, branch: str, request: Request) -> Outcome | None:
+    def known(self, branch: str, request: Request) -> Outcome | None:
         """What a repeated request came to before."""
         if not request.key_is_given:
             return None
@@ -346,7 +361,7 @@ class Kernel:
         scopes = {False: reference.incarnation, True: name.encode()}
         for scope in scopes.values() if about_itself is None else (scopes[about_itself],):
             found, _ = made_before(self.store, log, reference, scope, key, digest)
-            if found is not None:
+            if found is not None and not is_called_off(found[1], key):
                 return outcome_of(self.objects, found[1], key)._replace(repeated=True)
         return None
 
@@ -357,20 +372,25 @@ class Kernel:
         meta: CommitMeta,
         options: MergeOptions = MergeOptions(),
         *,
-        expected_head: ObjectId | None = None,
+        if_head: ObjectId | None = None,
+        grown_from: ObjectId | None = None,
+        incarnation: bytes | None = None,
         dry_run: bool = False,
+        doubt_from: int | None = None,
         key: str | None = None,
         asked: Callable[[], bytes] | None = None,
     ) -> MergeResult:
         """Bring what ``source`` has and a branch has not, as one commit that records it as a parent.
 
-        Raises ``MergeConflict``; a dry run reports the conflicts in its result instead.
+        ``grown_from`` refuses a branch that was moved away from a commit, ``incarnation`` one that was made
+        anew. ``doubt_from`` is the position of the log from where the key may be found in it. Raises
+        ``MergeConflict``; a dry run reports the conflicts in its result instead.
         """
         self.references.require_kept(source)
-        request = MergeRequest(
-            self.history, self.formats, source, meta, request_key(key), options, expected_head
-        )
+        request = MergeRequest(self.history, self.formats, source, meta, request_key(key), options, if_head)
         request.key_is_given, request.asked = key is not None, asked
+        request.grown_from, request.incarnation = grown_from, incarnation
+        request.doubt_from = doubt_from
         result = self._bring(into, request, dry_run)
         if request.is_repeated:  # by now the source may be another commit, and so may the ancestor
             landed = self.history.commit(bytes.fromhex(result.head)).further_parents
@@ -385,7 +405,7 @@ class Kernel:
         meta: CommitMeta,
         options: MergeOptions = MergeOptions(),
         *,
-        expected_head: ObjectId | None = None,
+        if_head: ObjectId | None = None,
         dry_run: bool = False,
         key: str | None = None,
         asked: Callable[[], bytes] | None = None,
@@ -394,7 +414,7 @@ class Kernel:
         for one in commits[:1]:  # those after it are nearer to whatever keeps it
             self.references.require_kept(one)
         request = TransplantRequest(
-            self.history, self.formats, commits, meta, request_key(key), options, expected_head
+            self.history, self.formats, commits, meta, request_key(key), options, if_head
         )
         request.key_is_given, request.asked = key is not None, asked
         return self._bring(onto, request, dry_run)
@@ -406,16 +426,14 @@ class Kernel:
         meta: CommitMeta,
         options: MergeOptions = MergeOptions(),
         *,
-        expected_head: ObjectId | None = None,
+        if_head: ObjectId | None = None,
         dry_run: bool = False,
         key: str | None = None,
         asked: Callable[[], bytes] | None = None,
     ) -> MergeResult:
         """Undo on a branch what one of its commits did."""
         self.references.require_kept(self.history.commit(commit).parent)
-        request = RevertRequest(
-            self.history, self.formats, commit, meta, request_key(key), options, expected_head
-        )
+        request = RevertRequest(self.history, self.formats, commit, meta, request_key(key), options, if_head)
         request.key_is_given, request.asked = key is not None, asked
         return self._bring(on, request, dry_run)
 
@@ -449,7 +467,7 @@ class Kernel:
         meta: CommitMeta,
         options: MergeOptions = MergeOptions(),
         *,
-        expected_head: ObjectId | None = None,
+        if_head: ObjectId | None = None,
         dry_run: bool = False,
         key: str | None = None,
         asked: Callable[[], bytes] | None = None,
@@ -457,12 +475,12 @@ class Kernel:
         """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
         self.references.require_kept(onto)
         key_is_given, key = key is not None, request_key(key) or uuid4().hex
-        rebase = Rebase(self, branch, onto, meta, options, key, expected_head)
+        rebase = Rebase(self, branch, onto, meta, options, key, if_head)
         if dry_run:
             return rebase.preview()
         request: bytes | None = None
         if key_is_given:
-            wish = ("rebase", branch, onto, expected_head, options.wish())
+            wish = ("rebase", branch, onto, if_head, options.wish())
             request = asked() if asked is not None else object_id(encode(wish))
         return rebase.run(request)
 

@@ -23,7 +23,14 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.kernel.format import Format, Formats
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import AnyContent, ManagedTable, Unknown, content_bytes, decode_content
+from penstock.model.content import (
+    AnyContent,
+    FilesTable,
+    ManagedTable,
+    Unknown,
+    content_bytes,
+    decode_content,
+)
 from penstock.model.encoding import ObjectId, decoder, digest, encode
 from penstock.model.keys import RESERVED, Key
 
@@ -263,8 +270,8 @@ class Ledger:
         """The entries that tell where these tables are from now on; nothing for one that goes."""
         for identity, (key, content) in self._left.items():
             if identity not in self._arrived:
-                dropped = Whereabouts(key.encode(), content_bytes(content))
-                yield _entry(identity, dropped, content.objects)
+                left = _remembered(content)
+                yield _entry(identity, Whereabouts(key.encode(), content_bytes(left)), left.objects)
         for identity, keys in self._arrived.items():
             yield _entry(identity, Whereabouts(keys[0].encode()))
         yield from self._claims()
@@ -302,6 +309,17 @@ def _placed(content: AnyContent | None) -> Placed | None:
     if not isinstance(content, ManagedTable) or not content.location:
         return None
     return Placed(content.location, content)
+
+
+def _remembered(content: AnyContent) -> AnyContent:
+    """What is kept of a table that was dropped, for as long as the lake lives.
+
+    Of a table without a place only that it was there: it has nothing that it would have to go on from. Older
+    commits have all of it, and with them it goes.
+    """
+    if isinstance(content, FilesTable) and not content.location:
+        return msgspec.structs.replace(content, state=b"", held=())
+    return content
 
 
 def _hash(content: AnyContent) -> bytes:

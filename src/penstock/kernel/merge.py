@@ -17,7 +17,7 @@ from penstock.kernel.bring import (
 )
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import Formats, PrepareAgain
+from penstock.kernel.format import Crossed, Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.request import NextBatch
@@ -43,9 +43,9 @@ class MergeRequest(BringRequest):
         meta: CommitMeta,
         key: str,
         options: MergeOptions,
-        expected_head: ObjectId | None = None,
+        if_head: ObjectId | None = None,
     ) -> None:
-        super().__init__(history, formats, meta, key, options, expected_head)
+        super().__init__(history, formats, meta, key, options, if_head)
         self._source = source
         self._plan: _Plan | None = None
         self.base: ObjectId | None = None
@@ -53,7 +53,7 @@ class MergeRequest(BringRequest):
     @property
     def wish(self) -> bytes:
         return object_id(
-            encode(("merge", self._source, self.expected_head, self._meta.message, self._options.wish()))
+            encode(("merge", self._source, self.if_head, self._meta.message, self._options.wish()))
         )
 
     def prepare(self, reference: Reference) -> None:
@@ -63,7 +63,7 @@ class MergeRequest(BringRequest):
             view = state_of(self._history.objects, self._history.commit(reference.head))
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
-                self._bringing(edit).bring(managed, plan.intents, plan.ambiguous)
+                self._bringing(edit).bring(managed, plan.intents, plan.ambiguous, plan.crossed)
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         if chain.has_merge_drafts:
@@ -71,6 +71,8 @@ class MergeRequest(BringRequest):
         if self._plan is None or not self._plan.holds_at(chain):
             self._plan = _plan(self._history, self._formats, self._source, chain.tip)
         plan = self._plan
+        if plan.crossed and chain.has_drafts:
+            raise NextBatch  # what the target did since depends on commits that have no id yet
         self.base = plan.base
         if plan.changes is None:
             self.results = []
@@ -79,7 +81,7 @@ class MergeRequest(BringRequest):
         chain.view.get_many(parents | plan.changes.keys())  # with one request a level
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
         bringing = self._bringing(edit)
-        bringing.bring(plan.changes, plan.intents, plan.ambiguous)
+        bringing.bring(plan.changes, plan.intents, plan.ambiguous, plan.crossed)
         bringing.finish()
         self.results = list(bringing.results.values())
         if edit.conflicts:
@@ -102,22 +104,43 @@ class _Plan(NamedTuple):
     """``None`` if the target has everything already."""
     intents: Intents
     ambiguous: frozenset[bytes]
+    crossed: dict[bytes, Crossed]
 
     def holds_at(self, chain: Chain) -> bool:
         """Whether the plan still fits: the branch only grew since, and nothing was merged into it."""
         if chain.tip == self.head:
             return True
-        return chain.contains(self.head) and chain.commit.merges == self.merges
+        return not self.crossed and chain.contains(self.head) and chain.commit.merges == self.merges
 
 
 def _plan(history: History, formats: Formats, source: ObjectId, head: ObjectId) -> _Plan:
     commit, target = history.commit(source), history.commit(head)
     bases = history.merge_bases(head, source)
     if source in bases:
-        return _Plan(head, target.merges, source, None, {}, frozenset())
+        return _Plan(head, target.merges, source, None, {}, frozenset(), {})
     changes, ambiguous = _changes_since(history, bases, commit)
     intents = intents_between(history, source, head) if formats else {}
-    return _Plan(head, target.merges, bases[0], changes, intents, ambiguous)
+    crossed = _crossed(history, bases, source, head) if intents else {}
+    return _Plan(head, target.merges, bases[0], changes, intents, ambiguous, crossed)
+
+
+def _crossed(
+    history: History, bases: Sequence[ObjectId], source: ObjectId, head: ObjectId
+) -> dict[bytes, Crossed]:
+    """The keys that the source had begun to change before the sides met, with what each side did to them."""
+    commit, met = history.commit(source), history.commit(bases[0])
+    if len(bases) == 1 and commit.merges == met.merges and history.is_on_line(bases[0], source):
+        return {}
+    earlier: dict[bytes, list[bytes]] = {}
+    for one, each in history.only_in(source, head):
+        if each.intents and not all(history.is_ancestor(base, one) for base in bases):
+            for intent in history.objects.intents(each):
+                earlier.setdefault(intent.key, []).append(intent.data)
+    since = intents_between(history, head, source) if earlier else {}
+    return {
+        key: Crossed(tuple(intents), None if (known := since.get(key, [])) is None else tuple(known))
+        for key, intents in earlier.items()
+    }
 
 
 def _changes_since(

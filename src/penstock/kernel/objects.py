@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, MutableMapping
 from typing import Any
 
 import msgspec
@@ -125,11 +125,15 @@ class Objects:
 class Pending(Objects):
     """Objects of a store together with some that are not stored yet."""
 
-    def __init__(self, below: Objects) -> None:
+    def __init__(self, below: Objects, fresh: MutableMapping[ObjectId, bytes] | None = None) -> None:
         self.store = below.store
         self._below = below
-        self.fresh: dict[ObjectId, bytes] = {}
+        self.fresh: MutableMapping[ObjectId, bytes] = {} if fresh is None else fresh
         self._decoded: dict[ObjectId, Any] = {}
+
+    @property
+    def _young(self) -> dict[ObjectId, Any]:  # type: ignore[override]
+        return self._below._young
 
     def cached(self, one: ObjectId) -> Any | None:
         found = self._decoded.get(one)

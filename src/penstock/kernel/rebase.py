@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.errors import MergeConflict
+from penstock.errors import CommitVetoed, MergeConflict
 from penstock.kernel.batch import outcome_of
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain
+from penstock.kernel.checks import proposal_of
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.moves import check_move
 from penstock.kernel.references import Move
 from penstock.kernel.retry import Tries
+from penstock.kernel.state import differing
 from penstock.kernel.transplant import TransplantRequest
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
@@ -50,23 +52,35 @@ class Rebase:
         meta: CommitMeta,
         options: MergeOptions,
         key: str,
-        expected_head: ObjectId | None,
+        if_head: ObjectId | None,
     ) -> None:
         self._kernel, self._branch, self._onto = kernel, branch, onto
-        self._meta, self._options, self._key, self._expected_head = meta, options, key, expected_head
+        self._meta, self._options, self._key, self._if_head = meta, options, key, if_head
         self._base = onto
         self._notes: dict[Any, Any] = {}
         self._results: list[MergedKey] = []
         self._commits: list[ObjectId] = []
         self._request: TransplantRequest | None = None
         self._built: tuple[ObjectId, Chain] | None = None
+        self._checked: ObjectId | None = None
+        """The head for which checks have agreed to what was built."""
 
     def run(self, request: bytes | None) -> MergeResult:
         """Move the branch; ``request`` is a hash of what is asked for, if the caller gave a key for it."""
+        with self._kernel.checks.turn(self._branch):
+            return self._run(request)
+
+    def _run(self, request: bytes | None) -> MergeResult:
         kernel, tries = self._kernel, Tries(self._kernel.settings)
         while True:
-            with suppress(MergeConflict, PrepareAgain):  # they count only if this is not a repetition
-                self._build(kernel.branch(self._branch), may_read=True)
+            reference = kernel.branch(self._branch)
+            try:  # what is met here counts only if this is not a repetition
+                self._check(reference, self._build(reference, may_read=True))
+            except (MergeConflict, PrepareAgain):
+                pass
+            except CommitVetoed:
+                if request is None or kernel.outcome(self._branch, self._key, request) is None:
+                    raise
             try:
                 after = kernel.references.swap(
                     self._branch, self._decide, self._meta.committer, self._key, request
@@ -110,13 +124,15 @@ class Rebase:
         )
 
     def _expected(self, row: Row | None) -> Reference:
-        return self._kernel.references.expected(self._branch, row, self._expected_head, Kind.BRANCH)
+        return self._kernel.references.expected(self._branch, row, self._if_head, Kind.BRANCH)
 
     def _decide(self, row: Row | None) -> Move:
         reference = self._expected(row)
         if self._is_done(reference):
             raise NotMoved(reference)
         chain = self._build(reference, may_read=False)
+        if self._kernel.checks.of(self._branch) and self._checked != reference.head:
+            raise PrepareAgain
         check_move(self._kernel.formats, chain.objects, reference, chain.tip)
         landed: tuple[Landed, ...] = ()
         if self._commits:
@@ -124,6 +140,15 @@ class Rebase:
             landed = (Landed(Event.TRANSPLANT.value, self._key, author, head, len(self._commits)),)
         after = msgspec.structs.replace(reference, head=chain.tip)
         return Move(after, Event.TRANSPLANT, chain.objects.fresh, landed)
+
+    def _check(self, reference: Reference, chain: Chain) -> None:
+        """Show the checks of the branch, if it has any, what it is about to become."""
+        checks, objects = self._kernel.checks, chain.objects
+        if not checks.of(self._branch) or self._is_done(reference):
+            return
+        changed = differing(objects, objects.commit(reference.head), chain.commit)
+        checks.run(proposal_of(reference, chain, self._meta, [key for key, _, _ in changed]))
+        self._checked = reference.head
 
     def _build(self, reference: Reference, *, may_read: bool) -> Chain:
         """The new chain, sealed. It is built once for a head."""

@@ -318,7 +318,7 @@ class References:
         """
         found = self._history.commit(commit)
         lake = find_description(self._store)
-        if commit == NO_COMMIT or lake is None or not lake.history:
+        if commit == NO_COMMIT or lake is None or (not lake.history and commit not in lake.expired):
             return
         grace_us = int(self._settings.grace_s * 1_000_000)
         oldest_us = self._clock() - grace_us

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from penstock.errors import InvalidRequest, ReferenceChanged
 from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.format import PrepareAgain
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Event, Reference
 
@@ -18,6 +19,14 @@ KEY_MAX_CHARS = 200
 MADE_KEY_CHARS = 75
 """So long is a key that Penstock makes, at most."""
 _MADE_KEY = re.compile(r"(\d{1,18})~(\d{1,18})~([0-9a-f]{16})~([0-9a-f]{16})")
+
+
+class Checked(NamedTuple):
+    """What was found of a request to be publishable: its commits, on one head of the branch."""
+
+    head: ObjectId
+    incarnation: bytes
+    drafts: tuple[Draft, ...]
 
 
 class Request(ABC):
@@ -32,11 +41,15 @@ class Request(ABC):
     doubt_from: int | None = None
     """The log position from which another process may have landed it, if nothing but the log tells."""
     author: str
-    expected_head: ObjectId | None = None
+    if_head: ObjectId | None = None
     incarnation: bytes | None = None
+    grown_from: ObjectId | None = None
+    """A commit that the branch had when the writer began, and from which it must only have grown since."""
 
     is_repeated: bool = False
     """Whether it was answered by what an earlier one under its key had done."""
+    checked: Checked | None = None
+    """What checks have agreed to, if the branch has any: nothing else may land."""
     asked: Callable[[], bytes] | None = None
     """A hash of the request as its writer put it. ``main`` may name another commit when it is repeated."""
 
@@ -68,6 +81,15 @@ class Request(ABC):
         go round once more, ``NextBatch`` to be asked again once what is before it has landed.
         """
 
+    def drafts(self, chain: Chain, reference: Reference) -> Sequence[Draft]:
+        """As ``apply``; where checks looked at that before, it is just what they agreed to."""
+        checked = self.checked
+        if checked is None:
+            return self.apply(chain, reference)
+        if chain.has_drafts or checked[:2] != (reference.head, reference.incarnation):
+            raise PrepareAgain
+        return [draft._replace(key=self.key) for draft in checked.drafts]
+
     def landed(self, commits: list[ObjectId]) -> None:  # noqa: B027
         """The commits are visible now."""
 
@@ -78,7 +100,13 @@ class Request(ABC):
                 f"branch '{reference.name}' was deleted and created anew since it was read",
                 name=reference.name,
             )
-        expected = self.expected_head
+        if self.grown_from is not None and not chain.has_grown_from(self.grown_from):
+            raise ReferenceChanged(
+                f"branch '{reference.name}' was moved away from {self.grown_from.hex()[:8]}, "
+                "where its writer began",
+                name=reference.name,
+            )
+        expected = self.if_head
         if expected is None or (expected == reference.head and not chain.has_drafts):
             return
         found = "at a newer commit" if chain.has_drafts else f"at {reference.id[:8]}"

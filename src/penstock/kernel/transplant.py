@@ -22,7 +22,7 @@ from penstock.kernel.bring import (
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import compare
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import Format, Formats, PrepareAgain
+from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.objects import Objects
@@ -59,11 +59,11 @@ class TransplantRequest(BringRequest):
         meta: CommitMeta,
         key: str,
         options: MergeOptions,
-        expected_head: ObjectId | None = None,
+        if_head: ObjectId | None = None,
         has: Callable[[ObjectId], bool] | None = None,
     ) -> None:
         """``has`` tells which commits the target has; merges of these are not brought again."""
-        super().__init__(history, formats, meta, key, options, expected_head)
+        super().__init__(history, formats, meta, key, options, if_head)
         self._commits, self._has = tuple(commits), has
         self.needs_preparation = bool(formats)
         self._differences: dict[ObjectId, Difference] = {}
@@ -75,9 +75,7 @@ class TransplantRequest(BringRequest):
     @property
     def wish(self) -> bytes:
         return object_id(
-            encode(
-                ("transplant", self._commits, self.expected_head, self._meta.message, self._options.wish())
-            )
+            encode(("transplant", self._commits, self.if_head, self._meta.message, self._options.wish()))
         )
 
     def prepare(self, reference: Reference) -> None:
@@ -159,7 +157,8 @@ class TransplantRequest(BringRequest):
     def _intents(self, commit: CommitObject) -> Intents:
         gathered: Intents = {}
         for further in commit.further_parents:
-            gathered |= intents_between(self._history, further, commit.parent)
+            if self._has is None or not self._has(further):  # or they were carried out there already
+                gathered |= intents_between(self._history, further, commit.parent)
         gather_intents(self._history, commit, gathered)
         return gathered
 
@@ -213,16 +212,16 @@ class RevertRequest(BringRequest):
         meta: CommitMeta,
         key: str,
         options: MergeOptions,
-        expected_head: ObjectId | None = None,
+        if_head: ObjectId | None = None,
     ) -> None:
-        super().__init__(history, formats, meta, key, options, expected_head)
+        super().__init__(history, formats, meta, key, options, if_head)
         self._commit = commit
         self._undo: Difference | None = None
 
     @property
     def wish(self) -> bytes:
         return object_id(
-            encode(("revert", self._commit, self.expected_head, self._meta.message, self._options.wish()))
+            encode(("revert", self._commit, self.if_head, self._meta.message, self._options.wish()))
         )
 
     def prepare(self, reference: Reference) -> None:
@@ -267,11 +266,22 @@ class RevertRequest(BringRequest):
 
 
 class _Reverting(Bringing):
-    """A managed table is not replayed but restored, if nothing came after."""
+    """A managed table is not replayed but restored, if nothing came after or its format knows how."""
 
-    def _merge_managed(self, managing: Format, meeting: Meeting) -> None:  # noqa: ARG002
-        if meeting.was == meeting.now:
+    def _merge_managed(self, managing: Format, meeting: Meeting) -> None:
+        paths = self._options.of(meeting.key).paths
+        if meeting.was == meeting.now and not paths:
             self._restore(meeting, self._content(meeting.wanted))
-        else:
-            was, now = self._content(meeting.was), self._content(meeting.now)
+            return
+        was, wanted, now = map(self._content, (meeting.was, meeting.wanted, meeting.now))
+        table = self._edit.table(meeting.key, now, wanted)._replace(paths=paths)
+        try:
+            applied = managing.revert(table, was, wanted)
+        except Refused as refused:
+            self._edit.refuse(meeting.key, refused)
+            return
+        if applied is None:
             self._edit.conflicts.append(compare(meeting.key, was, now))
+            return
+        self._edit.put_applied(meeting.stored, applied)
+        self._edit.add_opaque(meeting.stored, managing)

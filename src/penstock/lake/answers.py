@@ -102,7 +102,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
             before=entry.before.hex(),
             after=entry.after.hex(),
             who=entry.who,
-            requests=len(entry.landed),
+            requests=sum(1 for one in entry.landed if one.count),
         )
 
 
@@ -149,3 +149,33 @@ class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
     """Whether data files were removed and not only counted."""
     dry_run: bool = False
     """Whether nothing was removed."""
+
+
+class SweptFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep found among the files of tables of files, and the jobs that write them, and did."""
+
+    data_files: int = 0
+    """Files that no kept commit names: removed, or to be removed (see `data_removed`)."""
+    data_bytes: int = 0
+    waiting: int = 0
+    """Files that no commit names, but too young to be removed, or of a job that may yet commit."""
+    kept: int = 0
+    """Files that are needed, of those that were looked at: what is written lately is not even listed."""
+    forked: int = 0
+    """Files that stay because a fork of the lake may need them."""
+    missing: int = 0
+    """Files that commits name, and that are not there. Nothing more is removed where one is missing."""
+    names: tuple[str, ...] = ()
+    """The first hundred of the files that were removed, or would be, below the lake's pool."""
+    jobs_settled: int = 0
+    """Jobs that were about to commit when their process ended, of which the branch told what came of them."""
+    jobs_forgotten: int = 0
+    """Jobs that ended long ago."""
+    branches: int = 0
+    """Branches of jobs that are over, which were dropped."""
+    problem: str = ""
+    """Why nothing more was removed, if so."""
+    data_removed: bool = False
+    """Whether files were removed and not only counted."""
+    dry_run: bool = False
+    """Whether nothing was removed or noted."""

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
-from penstock.lake import delta_calls
+from penstock.lake import delta_calls, files_calls, files_care_calls
 from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved, SweptTable
 from penstock.lake.call import PAGE_MAX, Call, ReadAt, Said, Write, said
 from penstock.model.commits import Commit
@@ -423,7 +423,7 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
     """What the commit says of itself."""
     base: str | None = None
     """The commit that was read: every key must still hold what it held there."""
-    expected_head: str | None = None
+    if_head: str | None = None
     """Refuse it unless the branch is at this commit."""
     incarnation: ObjectId | None = None
     """Refuse a branch that was deleted and created anew."""
@@ -440,7 +440,7 @@ class Bring(Write[MergeResult], frozen=True, kw_only=True):
     """How to treat single keys, which are written as text."""
     default: MergeMode = MergeMode.NORMAL
     """How to treat all other keys."""
-    expected_head: str | None = None
+    if_head: str | None = None
     """Refuse it unless the branch is at this commit."""
     dry_run: bool = False
     """Only tell what would be done, and what is in the way."""
@@ -534,5 +534,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     Revert,
     Rebase,
     *delta_calls.CALLS,
+    *files_calls.CALLS,
+    *files_care_calls.CALLS,
 )
 """All of them."""

@@ -9,6 +9,10 @@ from penstock.kernel.copy import Copied, CopyProgress, copy, silent
 from penstock.kernel.description import Seal
 from penstock.kernel.seal import cancel
 from penstock.kernel.settings import Settings
+from penstock.lake.embedded import Embedded
+from penstock.lake.files_forks import ForkNotes
+from penstock.lake.files_pool import pool_of
+from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.model.clock import Clock, now_us
 from penstock.stores import open_store, place_of
@@ -28,7 +32,8 @@ def copy_lake(
     """Move a lake with its whole history to an empty place; afterwards the source can only be read.
 
     A ``fork`` leaves the source as it is, and is a lake with an id of its own. If it is interrupted, the same
-    call goes on where it was. Tables stay where they are: only the lake moves.
+    call goes on where it was. Tables stay where they are: only the lake moves. Files that a fork shares with
+    its source stay for as long as a note in the warehouse says so (see ``files_forks``).
 
     Stores that the caller made stay open.
     """
@@ -41,7 +46,10 @@ def copy_lake(
         else:
             place = open_store(os.fspath(target), True, clock)
             stack.callback(place.close)
-        return copy(
+        notes = _fork_notes(lake) if fork else None
+        if notes is not None:
+            notes.begin(lake.id, place_of(place))
+        copied = copy(
             lake.kernel,
             place,
             source_place=lake.url,
@@ -50,6 +58,20 @@ def copy_lake(
             who=lake.author,
             progress=progress,
         )
+        # A lake that had no files before the copy has none that are old enough for any sweep.
+        notes = notes or (_fork_notes(lake) if fork else None)
+        if notes is not None:
+            notes.complete(lake.id, place_of(place), copied.id, clock())
+        return copied
+
+
+def _fork_notes(lake: Lake) -> ForkNotes | None:
+    """The notes in the pool of a lake; nothing if it has no tables, or no files of any."""
+    embedded = lake.catalogue
+    if not isinstance(embedded, Embedded) or not lake.warehouse or not embedded.has_any_tables():
+        return None
+    pool = lake.places.at(pool_of(lake.warehouse))
+    return ForkNotes(pool) if any(True for _ in pool.folders()) else None
 
 
 def cancel_copy(source: str | os.PathLike[str] | Store, *, settings: Settings | None = None) -> Seal:

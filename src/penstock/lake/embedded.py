@@ -20,6 +20,8 @@ from penstock.errors import (
     ReferenceNotFound,
     RequestError,
 )
+from penstock.formats.files.checking import FilesCheck
+from penstock.formats.files.intents import NAME as FILES
 from penstock.kernel import tokens
 from penstock.kernel.batch import Outcome
 from penstock.kernel.bring import MergeOptions
@@ -31,6 +33,7 @@ from penstock.kernel.description import (
     require_unmoved,
 )
 from penstock.kernel.fsck import fsck
+from penstock.kernel.jobs import job_rows
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER
 from penstock.kernel.reachable import Progress, silent
@@ -38,10 +41,21 @@ from penstock.kernel.request import request_key
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.state import Overlay, prefix_end
 from penstock.kernel.sweep import sweep
-from penstock.lake import calls
-from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved, SweptTable
+from penstock.lake import calls, files_calls
+from penstock.lake.answers import (
+    About,
+    Comparison,
+    Difference,
+    Entry,
+    Landing,
+    LogLine,
+    Resolved,
+    SweptFiles,
+    SweptTable,
+)
 from penstock.lake.asked import asked
 from penstock.lake.delta_on_demand import DeltaOnDemand
+from penstock.lake.files_care_calls import SweepFiles
 from penstock.lake.log import Filter, changes_of, differences, ranges, walk
 from penstock.model.clock import utc
 from penstock.model.commits import Commit, CommitMeta
@@ -59,6 +73,7 @@ from penstock.stores import place_of
 if TYPE_CHECKING:
     from penstock.lake.delta_embedded import DeltaAnswers
     from penstock.lake.delta_parts import DeltaParts
+    from penstock.lake.files_embedded import FilesAnswers
 
 logger = logging.getLogger("penstock")
 
@@ -79,10 +94,11 @@ class Embedded:
     def __init__(self, kernel: Kernel, description: Description) -> None:
         self.kernel = kernel
         self.warehouse = description.warehouse
-        self._id, self._default_branch = description.id, description.default_branch
+        self.id, self._default_branch = description.id, description.default_branch
         self._places = _places(description)
         self._delta: DeltaParts | None = None
         self._delta_ways: DeltaAnswers | None = None
+        self._files_ways: FilesAnswers | None = None
         self._making_delta = Lock()
         self._states = lru_cache(STATES_KEPT)(kernel.state)
         self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
@@ -125,8 +141,12 @@ class Embedded:
             if not call.dry_run:
                 require_unmoved(self.kernel.store)
             return cast("R", self._sweep_tables(call, progress))
+        if isinstance(call, SweepFiles):
+            if not call.dry_run:
+                require_unmoved(self.kernel.store)
+            return cast("R", self._sweep_files(call, progress))
         if isinstance(call, calls.Fsck):
-            return cast("R", fsck(self.kernel, progress))
+            return cast("R", fsck(self.kernel, progress, FilesCheck(self.kernel.objects).flaws))
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
             return cast("R", self._keyed(call))
         return cast("R", self._way(call)(call))
@@ -134,6 +154,8 @@ class Embedded:
     def _way(self, call: calls.Call[Any]) -> Callable[[Any], Any]:
         if (way := self._ways.get(type(call))) is not None:
             return way
+        if type(call) in files_calls.CALLS:
+            return self._files_answers.ways[type(call)]
         return self._delta_answers.ways[type(call)]
 
     # -- Delta tables --------------------------------------------------------------------------------------
@@ -146,7 +168,7 @@ class Embedded:
                 from penstock.formats.delta.owner.ownership import OwnerIdentity
                 from penstock.lake.delta_parts import DeltaParts
 
-                identity = OwnerIdentity(self._id, place_of(self.kernel.store))
+                identity = OwnerIdentity(self.id, place_of(self.kernel.store))
                 self._delta = DeltaParts(self.kernel, identity, self.checked_location)
             return self._delta
 
@@ -158,13 +180,28 @@ class Embedded:
             self._delta_ways = DeltaAnswers(self, self.delta)
         return self._delta_ways
 
+    @property
+    def _files_answers(self) -> FilesAnswers:
+        if self._files_ways is None:
+            from penstock.lake.files_embedded import FilesAnswers
+
+            self._files_ways = FilesAnswers(self, lambda: self.delta.places)
+        return self._files_ways
+
     def _sweep_tables(self, call: calls.SweepTables, progress: Progress) -> tuple[SweptTable, ...]:
-        heads = {head for _, head in self.kernel.references.heads()} - {NO_COMMIT}
-        if not any(map(self._has_tables_at, heads)):
+        if not self.has_any_tables():
             return ()
         from penstock.lake.delta_sweep import TableSweep
 
         return TableSweep(self.kernel, self.delta, call, progress).run()
+
+    def _sweep_files(self, call: SweepFiles, progress: Progress) -> SweptFiles:
+        has_jobs = any(True for _ in job_rows(self.kernel.store))
+        if not self.warehouse or not (has_jobs or self.has_any_tables()):
+            return SweptFiles(dry_run=call.dry_run)
+        from penstock.lake.files_sweep import FilesSweep
+
+        return FilesSweep(self.kernel, self.delta.places, self.id, self.warehouse, call, progress).run()
 
     def catch_up(self) -> None:
         """Have published, in the background, what earlier processes ratified, if there are Delta tables.
@@ -191,6 +228,11 @@ class Embedded:
         head = self.kernel.references.get(self._default_branch).head
         return head != NO_COMMIT and self._has_tables_at(head)
 
+    def has_any_tables(self) -> bool:
+        """Whether a format manages tables of any branch or tag, or did."""
+        heads = {head for _, head in self.kernel.references.heads()} - {NO_COMMIT}
+        return any(map(self._has_tables_at, heads))
+
     def _has_tables_at(self, commit: ObjectId) -> bool:
         return any(True for _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)))
 
@@ -210,6 +252,8 @@ class Embedded:
         """What a request came to before that cannot even be tried now: a name in it may lead nowhere."""
         if call.idempotency_key is None or (isinstance(call, calls.Bring) and call.dry_run):
             return None
+        if isinstance(call, files_calls.WriteFiles) and call.job is not None:
+            return None  # a job's row tells, and has told
         name = self.or_default(getattr(call, call.target))
         found = self.kernel.outcome(name, call.idempotency_key, asked(call), about_itself=call.moves)
         if found is None:
@@ -219,6 +263,8 @@ class Embedded:
         if isinstance(call, calls.Bring):
             ids = tuple(one.hex() for one in found.commits)
             return MergeResult(commits=ids, head=found.head.hex(), applied=True)
+        if isinstance(call, files_calls.WriteFiles):
+            return self._files_answers.repeated(found)
         if type(call) not in self._ways:
             return self._delta_answers.repeated(call, found)
         row = self.kernel.store.reference(name)
@@ -379,6 +425,11 @@ class Embedded:
         commit, reference = self.kernel.resolve(self.or_default(call.revision))
         return Resolved(commit=commit.hex(), name=reference.name if reference is not None else None)
 
+    def content_at(self, commit: ObjectId, key: Key) -> AnyContent | None:
+        """What a key holds at a commit."""
+        self.kernel.history.commit(commit)  # it may have expired since
+        return self._content(self._states(commit).get(key.encode()))
+
     def _state(self, at: str | None) -> Overlay:
         commit = self.commit_of(at)
         self.kernel.history.commit(commit)  # it may have expired since
@@ -480,17 +531,17 @@ class Embedded:
         for operation in call.operations:
             if isinstance(operation, Put):
                 self._check_location(operation.content)
-            elif isinstance(operation, Change) and operation.format == DeltaOnDemand.name:
+            elif isinstance(operation, Change) and operation.format in (DeltaOnDemand.name, FILES):
                 raise InvalidRequest(
-                    f"'{operation.key}': versions of Delta tables are asked for by calls of their own, such "
-                    "as lake.delta.commit makes"
+                    f"'{operation.key}': changes of {operation.format} tables are asked for by calls of "
+                    "their own, such as lake.delta.commit and table.files.put make"
                 )
         outcome = self.kernel.commit(
             self.or_default(call.branch),
             call.operations,
             commit_meta(call.said, call.who, ""),
             base=self._maybe(call.base),
-            expected_head=self._maybe(call.expected_head),
+            if_head=self._maybe(call.if_head),
             incarnation=call.incarnation,
             create_namespaces=call.create_namespaces,
             key=call.idempotency_key,
@@ -517,7 +568,7 @@ class Embedded:
             target,
             commit_meta(call.said, call.who, f"merge {call.source} into {target}"),
             self._options(call),
-            expected_head=self._maybe(call.expected_head),
+            if_head=self._maybe(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
             asked=partial(asked, call),
@@ -529,7 +580,7 @@ class Embedded:
             self.or_default(call.onto),
             commit_meta(call.said, call.who, ""),
             self._options(call),
-            expected_head=self._maybe(call.expected_head),
+            if_head=self._maybe(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
             asked=partial(asked, call),
@@ -559,7 +610,7 @@ class Embedded:
             self.or_default(call.on),
             commit_meta(call.said, call.who, text),
             self._options(call),
-            expected_head=self._maybe(call.expected_head),
+            if_head=self._maybe(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
             asked=partial(asked, call),
@@ -573,7 +624,7 @@ class Embedded:
             self._reachable(call.onto),
             commit_meta(calls.Said(), call.who, ""),
             self._options(call),
-            expected_head=self._maybe(call.expected_head),
+            if_head=self._maybe(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
             asked=partial(asked, call),

@@ -12,21 +12,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from penstock.errors import InvalidName, InvalidRequest
+from penstock.formats.files.files import check_prefix
 from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import Swept
 from penstock.lake import calls
-from penstock.lake.answers import About, Comparison, Difference, LogLine, SweptTable
+from penstock.lake.answers import About, Comparison, Difference, LogLine, SweptFiles, SweptTable
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
+from penstock.lake.files_answers import JobInfo
+from penstock.lake.files_calls import AbortJob, ListJobs
+from penstock.lake.files_care_calls import SweepFiles
 from penstock.lake.table import Table
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import utc
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.keys import Key
-from penstock.model.merges import KeyMerge, MergeMode, MergeResult
+from penstock.model.merges import HowToMerge, KeyMerge, MergeMode, MergeResult
 from penstock.model.names import parse_time_us
 from penstock.model.operations import Operation
 from penstock.model.references import Kind, Reference
@@ -34,7 +38,9 @@ from penstock.model.tokens import Token
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
+    from penstock.lake.checks import CheckInfo, Proposed
     from penstock.lake.delta_tables import DeltaTables
+    from penstock.lake.files_system import FilesSystem
     from penstock.storage.places import Places
 
 LOG_LIMIT = 100
@@ -222,6 +228,13 @@ class Lake:
         """Create a Delta table from a ``schema`` or from ``data``; takes what ``lake.delta.create`` takes."""
         return self.delta.create(key, **table)
 
+    def files_system(self, ref: str | None = None) -> FilesSystem:
+        """Tables of files at a reference as a file system of ``fsspec``, with paths such as
+        ``raw.events/day=1/part-0.parquet``."""
+        from penstock.lake.files_system import FilesSystem
+
+        return FilesSystem(self, self._or_default(ref))
+
     def tables(self, prefix: str | Key | None = None, ref: str | None = None) -> list[Table]:
         """The tables (and views and functions) below a namespace, or all."""
         return self.at(ref).tables(prefix)
@@ -305,7 +318,7 @@ class Lake:
         author: str | None = None,
         properties: Mapping[str, str | Sequence[str]] | None = None,
         base: str | None = None,
-        expected_head: str | None = None,
+        if_head: str | None = None,
         incarnation: bytes | None = None,
         create_namespaces: bool = False,
         idempotency_key: str | None = None,
@@ -324,7 +337,7 @@ class Lake:
                 branch=branch,
                 said=calls.said(message, author, properties),
                 base=base,
-                expected_head=expected_head,
+                if_head=if_head,
                 incarnation=incarnation,
                 create_namespaces=create_namespaces,
                 idempotency_key=idempotency_key,
@@ -350,17 +363,19 @@ class Lake:
         *,
         message: str | None = None,
         author: str | None = None,
-        keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None = None,
+        keys: Mapping[str | Key, HowToMerge] | None = None,
         default: MergeMode | str = MergeMode.NORMAL,
-        expected_head: str | None = None,
+        if_head: str | None = None,
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> MergeResult:
         """Bring what a branch, tag or commit has and another branch has not.
 
         One commit with the source as second parent, so that merging again only brings what is new. ``keys``
-        says how to treat single keys: ``"force"``, ``"drop"``, or a ``KeyMerge`` with a given content.
-        ``expected_head`` refuses the merge if the target moved. Raises ``MergeConflict``; a dry run reports
+        says how to treat single keys: ``"force"``, ``"drop"``, or a ``KeyMerge`` with a given content. A
+        mapping such as ``{"day=1/": "force"}`` treats folders of a table of files each in its own way: there
+        it is as the source has it, or with ``"drop"`` as the target does.
+        ``if_head`` refuses the merge if the target moved. Raises ``MergeConflict``; a dry run reports
         the conflicts instead.
         """
         return self.do(
@@ -370,7 +385,7 @@ class Lake:
                 said=calls.said(message, author),
                 keys=_chosen(keys),
                 default=_mode(default),
-                expected_head=expected_head,
+                if_head=if_head,
                 dry_run=dry_run,
                 idempotency_key=idempotency_key,
                 who=self.author,
@@ -383,9 +398,9 @@ class Lake:
         onto: str | None = None,
         *,
         message: str = "",
-        keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None = None,
+        keys: Mapping[str | Key, HowToMerge] | None = None,
         default: MergeMode | str = MergeMode.NORMAL,
-        expected_head: str | None = None,
+        if_head: str | None = None,
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> MergeResult:
@@ -400,7 +415,7 @@ class Lake:
                 said=calls.said(message),
                 keys=_chosen(keys),
                 default=_mode(default),
-                expected_head=expected_head,
+                if_head=if_head,
                 dry_run=dry_run,
                 idempotency_key=idempotency_key,
                 who=self.author,
@@ -414,8 +429,8 @@ class Lake:
         *,
         message: str | None = None,
         author: str | None = None,
-        keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None = None,
-        expected_head: str | None = None,
+        keys: Mapping[str | Key, HowToMerge] | None = None,
+        if_head: str | None = None,
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> MergeResult:
@@ -426,7 +441,7 @@ class Lake:
                 on=on,
                 said=calls.said(message, author),
                 keys=_chosen(keys),
-                expected_head=expected_head,
+                if_head=if_head,
                 dry_run=dry_run,
                 idempotency_key=idempotency_key,
                 who=self.author,
@@ -438,9 +453,9 @@ class Lake:
         branch: str,
         onto: str | None = None,
         *,
-        keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None = None,
+        keys: Mapping[str | Key, HowToMerge] | None = None,
         default: MergeMode | str = MergeMode.NORMAL,
-        expected_head: str | None = None,
+        if_head: str | None = None,
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> MergeResult:
@@ -451,12 +466,58 @@ class Lake:
                 onto=onto,
                 keys=_chosen(keys),
                 default=_mode(default),
-                expected_head=expected_head,
+                if_head=if_head,
                 dry_run=dry_run,
                 idempotency_key=idempotency_key,
                 who=self.author,
             )
         )
+
+    # -- jobs ----------------------------------------------------------------------------------------------
+
+    def jobs(
+        self,
+        key: str | Key | None = None,
+        branch: str | None = None,
+        *,
+        all: bool = False,  # noqa: A002
+    ) -> list[JobInfo]:
+        """Jobs that run, newest first: all, or those of a table or branch. ``all`` also has those that ended
+        lately. Behind a server these are the newest so many as it gives at once."""
+        scope, most = None if key is None else Key.parse(key), self.catalogue.page_max
+        found = self.do(ListJobs(key=scope, branch=branch, all=all, limit=most))
+        return list(found)
+
+    def abort_job(self, job_id: str, why: str = "") -> JobInfo:
+        """Let a job never land. One that is committing, or has committed, stays as it is, and is returned."""
+        return self.do(AbortJob(id=job_id, why=why, who=self.author))
+
+    # -- checks ----------------------------------------------------------------------------------------
+
+    def add_check(self, name: str, function: Callable[[Proposed], Any], branch: str | None = None) -> None:
+        """Have a function look at whatever is about to be published on a branch, before it is.
+
+        It is shown the exact result of every commit, merge, transplant, revert and rebase of the branch, the
+        default one if none is given; a pattern such as ``"release/*"`` names several. It vetoes by raising
+        ``penstock.Vetoed``, or by returning a text that says why, or ``False``: ``CommitVetoed`` then, and
+        nothing is changed. One that fails vetoes too. Checks are this process's, for as long as the lake is
+        open; ``InvalidRequest`` if the lake is behind a server, which has its own.
+        """
+        from penstock.lake.checks import add_check
+
+        add_check(self, name, function, self._or_default(branch))
+
+    def remove_check(self, name: str) -> None:
+        """Let a check not look any more."""
+        from penstock.lake.checks import remove_check
+
+        remove_check(self, name)
+
+    def checks(self) -> list[CheckInfo]:
+        """The checks of this process, in the order in which they run."""
+        from penstock.lake.checks import checks_of
+
+        return checks_of(self)
 
     # -- care ------------------------------------------------------------------------------------------
 
@@ -512,6 +573,17 @@ class Lake:
             call = msgspec.structs.replace(call, after=page[-1].location)
         return found
 
+    def sweep_files(
+        self, *, remove_data: bool = False, dry_run: bool = False, progress: Progress = silent
+    ) -> SweptFiles:
+        """Remove files of tables of files that nothing needs, and what jobs left that are over.
+
+        Files go only with ``remove_data``: those that no kept commit names and that are older than the
+        setting ``data_grace_days``, or whose job was aborted an hour ago. If anything cannot be read that may
+        name one, all stay, and the answer says why.
+        """
+        return self.do(SweepFiles(remove_data=remove_data, dry_run=dry_run), progress)
+
     def fsck(self, progress: Progress = silent) -> Checked:
         """Check every reachable object's hash, order and shape."""
         return self.do(calls.Fsck(), progress)
@@ -545,11 +617,16 @@ def _user() -> str:
         return ""
 
 
-def _chosen(keys: Mapping[str | Key, KeyMerge | MergeMode | str] | None) -> dict[str, KeyMerge]:
-    return {
-        str(Key.parse(key)): how if isinstance(how, KeyMerge) else KeyMerge(mode=_mode(how))
-        for key, how in (keys or {}).items()
-    }
+def _chosen(keys: Mapping[str | Key, HowToMerge] | None) -> dict[str, KeyMerge]:
+    return {str(Key.parse(key)): _way(how) for key, how in (keys or {}).items()}
+
+
+def _way(how: HowToMerge) -> KeyMerge:
+    if isinstance(how, KeyMerge):
+        return how
+    if isinstance(how, Mapping):
+        return KeyMerge(paths={check_prefix(prefix): _mode(mode) for prefix, mode in how.items()})
+    return KeyMerge(mode=_mode(how))
 
 
 def _moment(text: str | datetime | None) -> datetime | None:

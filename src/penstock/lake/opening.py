@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
+from penstock.formats.files.format import FilesFormat
 from penstock.kernel.description import (
     Description,
     new_description,
@@ -133,9 +134,10 @@ def _embedded(
     clock: Clock,
     meter: Meter,
 ) -> Embedded:
-    """A catalogue over a kernel that knows Delta, and whatever other formats are given."""
-    delta = DeltaOnDemand(lambda: catalogue.delta.format)
-    known = formats if any(one.name == delta.name for one in formats) else (*formats, delta)
+    """A catalogue over a kernel that knows Delta and files, and whatever other formats are given."""
+    ours: tuple[Format, ...] = (DeltaOnDemand(lambda: catalogue.delta.format), FilesFormat())
+    given = {one.name for one in formats}
+    known = (*formats, *(one for one in ours if one.name not in given))
     kernel = Kernel(store, known, settings, clock, meter, description.default_branch)
     catalogue = Embedded(kernel, description)
     return catalogue

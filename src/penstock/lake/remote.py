@@ -19,6 +19,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
 from penstock.lake.answers import About, Entry
 from penstock.lake.calls import PAGE_MAX, Call, GetContents, Resolve, Write
+from penstock.lake.files_calls import WriteFiles
 from penstock.lake.remote_connection import Connection
 from penstock.lake.remote_sending import Sending
 from penstock.lake.remote_verdict import Manner, manner_of
@@ -91,6 +92,9 @@ class Remote:
 
     def _do(self, call: Call[R], progress: Progress = silent) -> R:
         given = call.idempotency_key if isinstance(call, Write) else None
+        if given is None and isinstance(call, WriteFiles) and call.job is not None:
+            given = call.job  # under which it lands, if it does
+            call = cast("Call[R]", msgspec.structs.replace(call, idempotency_key=given))
         if given is not None:
             request_key(given)
         needs_key = given is None and manner_of(call) is Manner.KEYED

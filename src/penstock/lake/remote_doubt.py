@@ -18,6 +18,7 @@ from penstock.errors import (
     InvalidKey,
     InvalidName,
     InvalidRequest,
+    JobOver,
     MethodNotAllowed,
     OutcomeUnknown,
     PenstockError,
@@ -48,6 +49,8 @@ from penstock.lake.calls import (
 from penstock.lake.delta_answers import Ratified, TableMade
 from penstock.lake.delta_calls import AdoptTable, CommitTables, CreateTable, ReleaseTable
 from penstock.lake.delta_outcomes import made, ratified
+from penstock.lake.files_answers import FilesWritten
+from penstock.lake.files_calls import WriteFiles
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.merges import MergeResult
@@ -74,6 +77,8 @@ def holds_for_every_try(call: Write[Any], error: PenstockError) -> bool:
     A conflict was decided by the branch's queue, which would decide an earlier try alike, unless that began
     with other commits: a name may have led elsewhere when it was looked up.
     """
+    if isinstance(error, JobOver):
+        return False  # the job's row says so: an earlier try may have been past it, on its way to the queue
     if isinstance(error, ConflictError):
         return all(_COMMIT.fullmatch(one) for one in _revisions(call))
     return isinstance(error, _HOLDS_FOR_EVERY_TRY)
@@ -81,7 +86,10 @@ def holds_for_every_try(call: Write[Any], error: PenstockError) -> bool:
 
 def _revisions(call: Write[Any]) -> Iterator[str]:
     """The revisions that decide what a write comes to."""
-    for field in ("at", "to", "expected", "base", "expected_head", "source", "commit"):
+    if isinstance(call, WriteFiles):
+        yield from (one.at or "" for one in call.copied)
+        return
+    for field in ("at", "to", "expected", "base", "if_head", "source", "commit"):
         if (revision := getattr(call, field, None)) is not None:
             yield revision
     if isinstance(call, Transplant):
@@ -96,6 +104,8 @@ def applied(ask: Ask, call: Write[Any], landing: Landing) -> Any:
         return landing.commit or _commit(ask, call, landing.head)
     if isinstance(call, Bring):
         return MergeResult(commits=landing.commits, head=landing.head, applied=True)
+    if isinstance(call, WriteFiles):
+        return FilesWritten(commit=landing.commit or _commit(ask, call, landing.head), head=landing.head)
     if isinstance(call, CommitTables | CreateTable | AdoptTable | ReleaseTable):
         return _tables(ask, call, landing)
     assert isinstance(call, CreateReference | AssignReference | DeleteReference)
@@ -124,7 +134,7 @@ def _branch(ask: Ask, call: Write[Any]) -> str:
     return name
 
 
-def _commit(ask: Ask, call: CommitOperations, head: str) -> Commit:
+def _commit(ask: Ask, call: CommitOperations | WriteFiles, head: str) -> Commit:
     """The commit that was made.
 
     Who may read only some keys, and only its branch, cannot read it once that is gone or elsewhere. No commit

@@ -36,6 +36,8 @@ from penstock.lake.calls import (
     Write,
 )
 from penstock.lake.delta_calls import CheckpointTable, CleanLog, CompactLog, PublishTable
+from penstock.lake.files_calls import AbortJob, BeginJob
+from penstock.lake.files_care_calls import SweepFiles
 from penstock.lake.remote_connection import Lost, NotSent, Reply
 from penstock.wire import json
 from penstock.wire.errors import decode_error, kind_for
@@ -60,13 +62,13 @@ class Manner(Enum):
 def manner_of(call: Call[Any]) -> Manner:
     if call.method == "GET" or isinstance(call, Fsck):
         return Manner.READ
-    if isinstance(call, Bring | Sweep | SweepTables | CleanLog) and call.dry_run:
+    if isinstance(call, Bring | Sweep | SweepTables | SweepFiles | CleanLog) and call.dry_run:
         return Manner.READ
     if isinstance(call, Write):
         return Manner.KEYED
     if isinstance(call, ChangeRoots | KeepHistory | PutToken | RevokeToken):
         return Manner.SAME
-    if isinstance(call, PublishTable | CheckpointTable | CompactLog):
+    if isinstance(call, PublishTable | CheckpointTable | CompactLog | BeginJob | AbortJob):
         return Manner.SAME
     return Manner.ONCE  # also a setting: it answers what was there before, which a repetition would not know
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.lake.delta import Actions
     from penstock.lake.delta_answers import Ratified, TableVersions
     from penstock.lake.delta_snapshot import PastVersion, TableSnapshot
+    from penstock.lake.files import Files
     from penstock.lake.lake import Lake
 
 
@@ -56,6 +57,15 @@ class Table:
     def log(self, **chosen: Any) -> list[Commit]:
         """The commits that changed it, newest first; takes what ``Lake.log`` takes."""
         return self.lake.log(self.ref, table=self.key, via=self.via, **chosen)
+
+    # -- tables of files; ``NotManaged`` for others --------------------------------------------------------
+
+    @property
+    def files(self) -> Files:
+        """Its files by path, if it is a table of files; on a branch, to change them, or to make it one."""
+        from penstock.lake.files import Files
+
+        return Files(self)
 
     # -- Delta tables whose commits the lake decides; ``NotManaged`` for others --------------------------
 

@@ -199,6 +199,13 @@ DELTA_SWEPT_BYTES: Final = _counter(
     "penstock_delta_swept_bytes_total", "By", "Bytes of these files, by kind.", "kind"
 )
 
+# --- tables of files ---
+
+FILES_SWEPT_FILES: Final = _counter(
+    "penstock_files_swept_files_total", "files", "Files of tables of files that sweeps removed."
+)
+FILES_SWEPT_BYTES: Final = _counter("penstock_files_swept_bytes_total", "By", "Bytes of these files.")
+
 # --- a server ---
 
 HTTP_REQUESTS: Final = _counter(
@@ -232,6 +239,7 @@ METRICS: Final = (
     *(CACHE_OBJECTS, CACHE_BYTES),
     *(DELTA_UNPUBLISHED, DELTA_UNPUBLISHED_SECONDS, DELTA_PUBLISHED, DELTA_PUBLISH_ERRORS, DELTA_FOREIGN),
     *(DELTA_SWEPT_FILES, DELTA_SWEPT_BYTES),
+    *(FILES_SWEPT_FILES, FILES_SWEPT_BYTES),
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_OPEN_REQUESTS),
 )
 """All of them."""

@@ -38,16 +38,22 @@ _TEXT = {
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """One key, what the writer expected there and what was found, each told for people."""
+    """One key, what the writer expected there and what was found, each told for people.
+
+    ``path`` is where inside a table of files, if it is about one file.
+    """
 
     kind: ConflictKind
     key: Key
     expected: str = ""
     found: str = ""
     why: str = ""
+    path: str = ""
 
     def __str__(self) -> str:
         text = f"'{self.key}' {self.why or _TEXT[self.kind]}"
+        if self.path:
+            text += f" at '{self.path}'"
         if self.expected or self.found:
             text += f" (expected {self.expected or 'nothing'}, found {self.found or 'nothing'})"
         return text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeAlias
 
 import msgspec
 
@@ -26,13 +28,19 @@ class KeyMerge(msgspec.Struct, frozen=True, kw_only=True):
     """How to merge one key.
 
     ``content`` settles a conflict by a given content. ``expected`` refuses the merge unless the target holds
-    exactly that; ``expect_absent`` unless it holds nothing.
+    exactly that; ``expect_absent`` unless it holds nothing. ``paths`` divides a table of files: what is below
+    a folder is merged by the mode of the longest one that it is in, such as ``{"day=1/": "force"}``.
     """
 
     mode: MergeMode = MergeMode.NORMAL
     content: AnyContent | None = None
     expected: AnyContent | None = None
     expect_absent: bool = False
+    paths: dict[str, MergeMode] = {}
+
+
+HowToMerge: TypeAlias = KeyMerge | MergeMode | str | Mapping[str, MergeMode | str]
+"""How to merge one key, as programs may say it: a mode, modes by folder, or all that can be said."""
 
 
 class MergedKey(msgspec.Struct, frozen=True, kw_only=True):

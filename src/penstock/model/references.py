@@ -20,6 +20,10 @@ class Kind(StrEnum):
     """The lake's own description."""
     TOKEN = "token"
     """Somebody's right to use a server."""
+    JOB = "job"
+    """A write that takes its time, and has not ended."""
+    ENDED_JOB = "ended-job"
+    """One that has. It is listed apart, so that those that run are found without reading all others."""
 
 
 class Event(StrEnum):
@@ -31,6 +35,8 @@ class Event(StrEnum):
     TRANSPLANT = "transplant"
     ASSIGN = "assign"
     DELETE = "delete"
+    ABORT = "abort"
+    """A job's commit was called off before it landed. The head stays."""
     SEAL = "seal"
     """The lake is about to move: nothing follows while its description says so."""
 

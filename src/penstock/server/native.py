@@ -12,6 +12,7 @@ from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import About
 from penstock.lake.calls import CALLS, Call, Write
+from penstock.server import spark_writes
 from penstock.server.limits import Limits
 from penstock.server.routes import Answer, Api, Ask, Route
 from penstock.wire import json
@@ -24,7 +25,7 @@ PREFIX: Final = "/api/penstock/v1"
 SETTLE_MORE_S: Final = 5.0
 """Beyond the time limits of a request and of a write: what a thread may be late by."""
 
-_OPERATIONS: Final = ("operations", "commits", "keys", "tables")
+_OPERATIONS: Final = ("operations", "commits", "keys", "tables", "copied", "removed", "replaced")
 """Fields that hold one item for each thing that a call does."""
 
 _ABOUT_KEY: Final = (
@@ -36,6 +37,10 @@ _COMMIT: Final = re.compile("[0-9a-f]{64}")
 _PINS: Final[Mapping[str, tuple[str, ...]]] = {
     "GetContents": ("at",),
     "ListEntries": ("at",),
+    "ListFiles": ("at",),
+    "GetFiles": ("at",),
+    "SumFiles": ("at",),
+    "GetFilesTable": ("at",),
     "GetCommit": ("revision",),
     "GetChanges": ("revision",),
     "Diff": ("before", "to"),
@@ -111,7 +116,7 @@ NATIVE: Final = Api(
     prefix=PREFIX,
     title="Penstock",
     description="Everything that a lake can do. `penstock.open` uses it when it is given an address.",
-    routes=tuple(_route(kind) for kind in CALLS),
+    routes=(*(_route(kind) for kind in CALLS), *spark_writes.ROUTES),
     codec=json,
     error=_error,
     error_schema=Failure,

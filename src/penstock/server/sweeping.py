@@ -15,9 +15,10 @@ from typing import Final
 from penstock.errors import PenstockError
 from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.sweep import Swept
-from penstock.lake.answers import SweptTable
+from penstock.lake.answers import SweptFiles, SweptTable
 from penstock.lake.calls import GetSetting, PutSetting, Sweep, SweepTables
 from penstock.lake.embedded import Embedded
+from penstock.lake.files_care_calls import SweepFiles
 from penstock.model.clock import utc
 from penstock.server.logs import Level, Log
 
@@ -98,12 +99,15 @@ class Sweeping:
 
         swept = self._catalogue.do(Sweep(), progress)
         tables = self._catalogue.do(SweepTables(remove_data=self._remove_data, limit=None), progress)
-        self._tell(swept, tables)
+        pool = self._catalogue.do(SweepFiles(remove_data=self._remove_data), progress)
+        self._tell(swept, tables, pool)
 
-    def _tell(self, swept: Swept, tables: Sequence[SweptTable]) -> None:
-        gone = [one for one in tables if one.data_removed]
-        files = sum(one.scratch_files for one in tables) + sum(one.data_files for one in gone)
-        left = sum(one.data_files for one in tables if not one.data_removed)
+    def _tell(self, swept: Swept, tables: Sequence[SweptTable], pool: SweptFiles) -> None:
+        found: tuple[SweptTable | SweptFiles, ...] = (*tables, pool)
+        files = sum(one.scratch_files for one in tables) + sum(
+            one.data_files for one in found if one.data_removed
+        )
+        left = sum(one.data_files for one in found if not one.data_removed)
         more = f"; {left} data files of tables are left to 'penstock sweep --remove-data'" if left else ""
         self._log.say(
             Level.INFO, f"swept: {swept.removed} objects and {files} files of tables were removed{more}"
@@ -111,6 +115,8 @@ class Sweeping:
         for one in tables:
             if one.problem:
                 self._log.say(Level.WARNING, f"'{one.key}' was not swept: {one.problem}")
+        if pool.problem:
+            self._log.say(Level.WARNING, f"the files of tables were not all swept: {pool.problem}")
 
 
 class _Stopped(Exception):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.spark.changing import delete, update
     from penstock.spark.failures import unwrap
     from penstock.spark.feed import changes
+    from penstock.spark.files.attempts import JobsMeet
     from penstock.spark.merging import merge
     from penstock.spark.reading import read, view
     from penstock.spark.sessions import configure, session
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.spark.writing import write
 
 _HOME: Final = {
+    "JobsMeet": "files.attempts",
     "changes": "feed",
     "configure": "sessions",
     "delete": "changing",
@@ -39,6 +41,7 @@ _HOME: Final = {
 }
 
 __all__ = [
+    "JobsMeet",
     "changes",
     "configure",
     "delete",

@@ -52,6 +52,11 @@ def telling() -> Iterator[None]:
         raise told from None
 
 
+def as_text(error: PenstockError) -> str:
+    """What an error says, and below it the line that ``unwrap`` reads."""
+    return f"{error.message}\n{MARK}{_line(error)}"
+
+
 def _line(error: PenstockError) -> str:
     line = encode_error(error, error.request_id)
     if len(line) > LINE_MAX_BYTES:

@@ -3,22 +3,25 @@
 What a name such as a branch stands for is found out once, when this is called. Whatever is committed later,
 the DataFrame shows what there was then, and Spark lists nothing to find it.
 
-Filters that are added to a DataFrame leave out partitions, and within a file what Parquet's statistics rule
-out, unless they are about real numbers. Only a condition that is given here, as ``where``, also leaves out
-files by the statistics in the table's log.
+Filters that are added to a DataFrame leave out partitions, and within a file what the reader of its format
+can leave out. Of a Delta table these are Parquet's statistics, unless a filter is about real numbers. Only a
+condition that is given here, as ``where``, also leaves out files by the statistics in a Delta table's log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.delta.protocol.actions import Add
 from penstock.lake.delta_snapshot import TableSnapshot
+from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_version
+from penstock.spark.files import reading as files_reading
+from penstock.spark.files.reading import Wanted, origin_of
 from penstock.spark.rewrites.choosing import analysing, condition_of
 from penstock.spark.scan import scans
 from penstock.spark.scan.columns import quoted
@@ -27,8 +30,10 @@ from penstock.spark.sessions import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from penstock.lake.lake import Lake
+    from penstock.lake.table import Table
 
 
 def read(
@@ -40,6 +45,10 @@ def read(
     timestamp: str | datetime | None = None,
     where: str | None = None,
     columns: Sequence[str] | None = None,
+    format: str | None = None,  # noqa: A002 - as Spark's reader calls it
+    schema: str | StructType | None = None,
+    options: Mapping[str, Any] | None = None,
+    prefix: str = "",
     lake: Lake | None = None,
 ) -> DataFrame:
     """A table as it is at a reference: its latest version there, an older one, or that of a time.
@@ -48,19 +57,24 @@ def read(
     Spark's SQL: rows for which it is not true are left out, and files that can have no others are not read.
     ``columns`` are those to be shown, in that order.
 
+    A table of files is read as its last job said. ``format``, ``schema`` and ``options`` say it otherwise, as
+    they do to Spark's reader; ``prefix``, such as ``day=1/``, reads only the files below. The option
+    ``mergeSchema`` has Spark look into the files for their columns. Such a table has no versions of its own.
+
     ``KeyNotFound`` without such a table, ``NotManaged`` for one whose commits are not the lake's,
     ``VersionNotFound`` without such a version, ``InvalidRequest`` for columns that it has not, or
     for what is no condition on its rows.
     """
     found = lake_of(spark, lake)
     check_version(version)
-    snapshot = found.at(ref).table(key).snapshot(version, timestamp)
-    rows = scans.rows(spark, snapshot, _files(spark, snapshot, where))
+    table = found.at(ref).table(key)
+    wanted = Wanted(format=format, schema=schema, options=options or {}, prefix=prefix)
+    rows = _rows(spark, table, wanted, version=version, timestamp=timestamp, where=where)
     if where is not None:
         with analysing():
             rows = rows.where(condition_of(where).column)
             _ = rows.schema  # over Spark Connect, what is wrong with it comes out only here
-    return rows if columns is None else rows.select(*_named(snapshot, columns))
+    return rows if columns is None else rows.select(*_named(rows, columns))
 
 
 def view(
@@ -87,11 +101,45 @@ def view(
             "each with a 'name'"
         )
     pinned = found.at(ref)
-    snapshots = [pinned.table(path).snapshot() for path in paths]
-    frames = [scans.rows(spark, one, one.files()) for one in snapshots]
+    frames = [_rows(spark, pinned.table(path), Wanted()) for path in paths]
     for called, frame in zip(names, frames, strict=True):
         frame.createOrReplaceTempView(quoted(called))
     return pinned.id
+
+
+def _rows(
+    spark: SparkSession,
+    table: Table,
+    wanted: Wanted,
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    where: str | None = None,
+) -> DataFrame:
+    """The rows of a table of either kind; of a Delta table, those of files in which a condition may be true.
+
+    Which kind it is comes out on the way: a Delta table, the more frequent one, costs no further request.
+    """
+    if not wanted.is_said:
+        try:
+            snapshot = table.snapshot(version, timestamp)
+        except NotManaged:
+            if table.type != FilesTable().type:
+                raise
+        else:
+            return scans.rows(spark, snapshot, _files(spark, snapshot, where), origin=origin_of(table))
+    if version is not None or timestamp is not None:
+        raise InvalidRequest(
+            f"'{table.key}' is a table of files, which has no versions of its own: name a commit as 'ref'",
+            table=str(table.key),
+        )
+    if table.type != FilesTable().type:
+        raise InvalidRequest(
+            f"'{table.key}' is no table of files, but a {table.type}: format, schema, options and prefix "
+            "are for such tables alone",
+            table=str(table.key),
+        )
+    return files_reading.rows(spark, table, wanted)
 
 
 def _files(spark: SparkSession, snapshot: TableSnapshot, where: str | None) -> Iterable[Add]:
@@ -102,12 +150,13 @@ def _files(spark: SparkSession, snapshot: TableSnapshot, where: str | None) -> I
     return snapshot.files(where)
 
 
-def _named(snapshot: TableSnapshot, columns: Sequence[str]) -> list[str]:
+def _named(rows: DataFrame, columns: Sequence[str]) -> list[str]:
     if not columns:
         raise InvalidRequest("no columns are named; name at least one, or leave 'columns' out to have all")
-    names = [snapshot.schema.field(one) for one in columns]
-    absent = [one for one, found in zip(columns, names, strict=True) if found is None]
+    known = {one.lower(): one for one in rows.columns} | {one: one for one in rows.columns}
+    absent = [one for one in columns if one not in known and one.lower() not in known]
     if absent:
-        known = ", ".join(one.name for one in snapshot.schema.fields)
-        raise InvalidRequest(f"the table has no column {', '.join(map(repr, absent))}; there are {known}")
-    return [quoted(one.name) for one in names if one is not None]
+        raise InvalidRequest(
+            f"the table has no column {', '.join(map(repr, absent))}; there are {', '.join(rows.columns)}"
+        )
+    return [quoted(known.get(one) or known[one.lower()]) for one in columns]

@@ -17,6 +17,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.spark import jar, settings
 from penstock.spark.arguments import check_session
+from penstock.spark.files import driver
 from penstock.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -40,12 +41,14 @@ def session(
     app: str = "penstock",
     master: str | None = None,
     conf: Mapping[str, Any] | None = None,
+    tables: Mapping[str | os.PathLike[str], str] | None = None,
 ) -> SparkSession:
     """A Spark session that works with a lake.
 
     Starts Spark in this process and on all of its cores, or on the cluster that ``master`` names, with a Java
     that is found (see ``find_java``), this Python for its workers, and little in the log. ``conf`` holds
-    further settings of Spark; they win over Penstock's.
+    further settings of Spark; they win over Penstock's. ``tables`` names tables of files by paths: what is
+    written to such a path, or below it, by code that knows nothing of Penstock, is committed to the table.
 
     If Spark runs already in this process, that Spark is used, as it was started: settings that can no longer
     be made are named in a warning. The session is the running one, or a new one beside it if that one works
@@ -59,21 +62,31 @@ def session(
     with _STARTING:
         running = _running()
         if running is not None:
-            return _join(running, opened, wanted)
+            joined = _join(running, opened, wanted, settings.of_tables(tables or {}))
+            driver.register(joined, opened.id, _known)
+            return joined
         # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning, r"pyspark\.testing\.")
         with _environment_kept():
-            return configure(builder, opened).getOrCreate()
+            return configure(builder, opened, tables=tables).getOrCreate()
 
 
-def configure(builder: SparkSession.Builder, lake: Lake | str | os.PathLike[str]) -> SparkSession.Builder:
+def configure(
+    builder: SparkSession.Builder,
+    lake: Lake | str | os.PathLike[str],
+    *,
+    tables: Mapping[str | os.PathLike[str], str] | None = None,
+) -> SparkSession.Builder:
     """The builder, with what a session needs to work with a lake. What it has been told already stays.
+
+    ``tables`` names tables of files by paths, as ``session`` does.
 
     Sets PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON for this process, where they are not set, and JAVA_HOME if
     Spark would not find a Java otherwise: Spark reads them when the session is made. A builder for Spark
     Connect is only told of the lake and of how to write, for its Spark is somebody else's.
     """
-    of_lake = _of_lake(_opened(lake))
+    opened = _opened(lake)
+    of_lake = _of_lake(opened) | settings.of_tables(tables or {})
     told: dict[str, Any] = dict(builder._options)
     address = _connect_address(told)
     if address is None or address.startswith("local"):
@@ -88,6 +101,8 @@ def configure(builder: SparkSession.Builder, lake: Lake | str | os.PathLike[str]
     log_file = None if settings.has_own_log_file(spark_home) else LOG_FILE
     has_classes = _has_classes()
     started = settings.of_start(given, jar.path() if has_classes else None, log_file)
+    if has_classes:
+        driver.register_when_made(builder, opened.id, _known)
     return builder.config(map={**settings.of_writes(given, has_classes), **started, **of_lake})
 
 
@@ -175,7 +190,9 @@ def _of_lake(lake: Lake) -> dict[str, str]:
     return {settings.LAKE: lake.url, settings.LAKE_ID: lake.id}
 
 
-def _join(running: SparkSession, lake: Lake, wanted: Mapping[str, str]) -> SparkSession:
+def _join(
+    running: SparkSession, lake: Lake, wanted: Mapping[str, str], of_tables: Mapping[str, str]
+) -> SparkSession:
     """A session of the Spark that runs, for a lake."""
     settings.keep_errors_off_the_terminal()
     owner = running.conf.get(settings.LAKE_ID, None)
@@ -187,7 +204,7 @@ def _join(running: SparkSession, lake: Lake, wanted: Mapping[str, str]) -> Spark
     for name, value in settings.of_writes({}, jar.is_in(spark._jvm)).items():
         if not chosen.contains(name):
             spark.conf.set(name, value)
-    for name, value in _of_lake(lake).items():
+    for name, value in {**_of_lake(lake), **of_tables}.items():
         spark.conf.set(name, value)
     return spark
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -10,12 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.model.keys import Key
 from penstock.spark.jar import COMMIT_PROTOCOL, COMMIT_PROTOCOL_SETTING
 
 LAKE: Final = "spark.penstock.lake"
 """The address of the lake that a session works with, without secrets."""
 LAKE_ID: Final = "spark.penstock.lake.id"
 """The lake's own id, by which the process that made the session finds the lake it has open."""
+TABLES: Final = "spark.penstock.tables"
+"""Paths and the tables that writes there are for, as a JSON object."""
 
 WRITES: Final = {
     # Spark's default is a type of 96 bits that has no usable statistics and that Parquet has given up.
@@ -60,6 +64,19 @@ def of_start(given: Mapping[str, str], jar: Path | None, log_file: Path | None) 
     if log_file is not None and _LOG_FILE not in options:
         found[_DRIVER_OPTIONS] = f"{options} -D{_LOG_FILE}={log_file.as_uri()}".strip()
     return found
+
+
+def of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str, str]:
+    """What a session is told of paths that stand for tables. ``InvalidRequest`` if one cannot.
+
+    A path without a scheme that is no whole one is taken from this process's directory.
+    """
+    found: dict[str, str] = {}
+    for given, key in tables.items():
+        path = os.fspath(given)
+        whole = path if re.match(r"[A-Za-z][\w+.-]*:", path) else str(Path(path).absolute())
+        found[whole] = str(Key.parse(key))
+    return {TABLES: json.dumps(found, sort_keys=True)} if found else {}
 
 
 def as_text(value: Any) -> str:

@@ -8,16 +8,20 @@ that no commit names them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
+from uuid import UUID
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
 from penstock.lake import calls
 from penstock.lake.delta import done_before
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_creating import EXISTS
+from penstock.lake.files_answers import FilesWritten
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_frame
+from penstock.spark.files import writing as files
+from penstock.spark.files.orders import FilesOrder, check_not_given, chosen_job, format_of
 from penstock.spark.job.tables import JobTable
 from penstock.spark.sessions import lake_of
 from penstock.spark.settings import as_text
@@ -31,12 +35,64 @@ if TYPE_CHECKING:
 
 TRIES_MAX: Final = 5
 """How often a job is run because somebody else created the table while it ran."""
+FILES: Final = "is for tables of rows, and does not go with format='{}'"
+ROWS: Final = "is for jobs that write files, and goes with a format of files, such as 'parquet'"
+
+
+@overload
+def write(
+    df: DataFrame,
+    key: str | Key,
+    *,
+    format: None = None,
+    mode: str = ...,
+    branch: str | None = ...,
+    lake: Lake | None = ...,
+    partition_by: str | Sequence[str] | None = ...,
+    replace_where: str | None = ...,
+    partition_overwrite: str | None = ...,
+    merge_schema: bool = ...,
+    overwrite_schema: bool = ...,
+    create: bool = ...,
+    properties: Mapping[str, str] | None = ...,
+    description: str = ...,
+    options: Mapping[str, Any] | None = ...,
+    app_id: str | None = ...,
+    batch: int | None = ...,
+    message: str | None = ...,
+    author: str | None = ...,
+    idempotency_key: str | None = ...,
+) -> Ratified | None: ...
+
+
+@overload
+def write(
+    df: DataFrame,
+    key: str | Key,
+    *,
+    format: str,
+    mode: str = ...,
+    branch: str | None = ...,
+    lake: Lake | None = ...,
+    partition_by: str | Sequence[str] | None = ...,
+    partition_overwrite: str | None = ...,
+    create: bool = ...,
+    options: Mapping[str, Any] | None = ...,
+    job_id: str | UUID | None = ...,
+    job_branch: bool = ...,
+    success_file: bool = ...,
+    timeout_s: float | None = ...,
+    message: str | None = ...,
+    author: str | None = ...,
+    idempotency_key: str | None = ...,
+) -> FilesWritten | None: ...
 
 
 def write(
     df: DataFrame,
     key: str | Key,
     *,
+    format: str | None = None,  # noqa: A002
     mode: str = "append",
     branch: str | None = None,
     lake: Lake | None = None,
@@ -51,10 +107,14 @@ def write(
     options: Mapping[str, Any] | None = None,
     app_id: str | None = None,
     batch: int | None = None,
+    job_id: str | UUID | None = None,
+    job_branch: bool = False,
+    success_file: bool = False,
+    timeout_s: float | None = None,
     message: str | None = None,
     author: str | None = None,
     idempotency_key: str | None = None,
-) -> Ratified | None:
+) -> Ratified | FilesWritten | None:
     """Write the rows of a DataFrame to a table, which is created if it is not there and ``create`` says so.
 
     ``append`` adds them. ``overwrite`` puts them in the place of all rows; with ``partition_overwrite=
@@ -74,34 +134,79 @@ def write(
     does not fit. ``TableConflict`` if the table was changed meanwhile in a way that the rows do not fit, or,
     under a condition on other than partition columns, if others changed rows that it is true for.
     ``OutcomeUnknown`` if it cannot be known whether it was done: asking again under the same key tells.
+
+    With a ``format`` such as ``parquet``, ``orc``, ``csv``, ``json``, ``text`` or ``avro`` the table is one
+    of files in that format, as Spark writes them, and ``options`` are that writer's. Files of earlier jobs
+    go as a whole, or by partition: what of the above is about rows and columns does not go with it.
+    ``error`` is refused and ``ignore`` does nothing if the table has any file. Without rows there are no
+    files: an overwrite then empties the table, and nothing else changes it; one that is not there comes with
+    its columns alone. Appends have the partition columns that the table has.
+
+    Such a write is a job, which the lake knows while it runs (``penstock jobs list``). ``job_id``, a UUID or
+    any text, is the name of one that is done once however often it is tried; an ``idempotency_key`` is the
+    same. A later attempt takes the place of one that still runs. After ``timeout_s`` it cannot commit any
+    more. With ``job_branch`` it works on a branch of its own, which is merged at its end; ``success_file``
+    adds ``_SUCCESS``, with a summary, in the same commit. ``JobsMeet`` warns of other jobs that write the
+    same table. ``JobOver`` if it was aborted, superseded or took too long.
     """
     check_frame(df)
-    chosen = mode_of(mode)
+    spark, chosen = df.sparkSession, mode_of(mode)
+    by = (partition_by,) if isinstance(partition_by, str) else _tuple(partition_by)
+    dynamic = (
+        is_dynamic_to(spark, chosen, replace_where)
+        if partition_overwrite is None
+        else is_dynamic(partition_overwrite)
+    )
+    texts = {name: as_text(value) for name, value in (options or {}).items()}
+    if (files_format := format_of(format)) is not None:
+        of_rows: dict[str, Any] = {"replace_where": replace_where, "merge_schema": merge_schema}
+        of_rows |= {"overwrite_schema": overwrite_schema, "properties": properties, "app_id": app_id}
+        check_not_given(of_rows | {"description": description, "batch": batch}, FILES.format(files_format))
+        wanted = FilesOrder(
+            format=files_format,
+            mode=chosen,
+            partition_by=by,
+            is_dynamic=dynamic,
+            options=texts,
+            create=create,
+            success_file=success_file,
+            job_branch=job_branch,
+            job=chosen_job(job_id, idempotency_key),
+            timeout_s=timeout_s,
+            message=message,
+            author=author,
+        )
+        return files.write(df, lake_of(spark, lake), Key.parse(key), branch, wanted)
+    of_jobs = {"job_id": job_id, "job_branch": job_branch}
+    check_not_given(of_jobs | {"success_file": success_file, "timeout_s": timeout_s}, ROWS)
     order = Order(
         mode=chosen,
-        partition_by=(partition_by,) if isinstance(partition_by, str) else _tuple(partition_by),
+        partition_by=by,
         replace_where=replace_where,
-        is_dynamic=is_dynamic_to(df.sparkSession, chosen, replace_where)
-        if partition_overwrite is None
-        else is_dynamic(partition_overwrite),
+        is_dynamic=dynamic,
         merge_schema=merge_schema,
         overwrite_schema=overwrite_schema,
         properties={name: as_text(value) for name, value in (properties or {}).items()},
         description=description,
-        options={name: as_text(value) for name, value in (options or {}).items()},
+        options=texts,
         app_id=app_id,
         batch=batch,
         said=calls.said(message, author),
         idempotency_key=idempotency_key,
     )
     check(order)
-    home = lake_of(df.sparkSession, lake)
-    where = branch if branch is not None else home.default_branch
+    return _written_once(df, lake_of(spark, lake), Key.parse(key), branch, order, create=create)
+
+
+def _written_once(
+    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: Order, *, create: bool
+) -> Ratified | None:
+    where = branch if branch is not None else lake.default_branch
     try:
-        return _written(df, home, Key.parse(key), where, order, create=create)
+        return _written(df, lake, key, where, order, create=create)
     except IdempotencyKeyReused:
         # Under that key the same may have been written by somebody else while this job ran.
-        known = done_before(home, [Key.parse(key)], where, idempotency_key)
+        known = done_before(lake, [key], where, order.idempotency_key)
         if known is None:
             raise
         return known

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from concurrent.futures import CancelledError
 from threading import Thread
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
@@ -101,6 +101,14 @@ class Bucket(ABC):
             except Refused:
                 return count
         return len(items)
+
+    @abstractmethod
+    async def put_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
+        """Write a key durably from pieces that need not be in memory together.
+
+        It appears whole or not at all. Only for a key that nobody else writes: parts of it may be sent
+        again. Raises as ``put``.
+        """
 
     @abstractmethod
     async def delete(self, keys: Sequence[str]) -> None:

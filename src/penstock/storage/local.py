@@ -13,7 +13,7 @@ import fcntl
 import os
 import secrets
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator, MutableSequence, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -117,6 +117,9 @@ class LocalBucket(Bucket):
         finally:
             await self._do(_unlink, [path for each in written for path in each])
 
+    async def put_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
+        await self._do(self._write_pieces, key, pieces)
+
     async def delete(self, keys: Sequence[str]) -> None:
         work = [partial(self._remove, keys[start::THREADS_MAX]) for start in range(THREADS_MAX)]
         await asyncio.gather(*(self._do(self._again, one) for one in work))
@@ -212,6 +215,22 @@ class LocalBucket(Bucket):
         finally:
             _unlink(unfinished)
         return _tag(data)
+
+    def _write_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
+        """The pieces come once, so that folders are made sure of before the first one."""
+        path, unfinished = self._root / key, self._unfinished / secrets.token_hex(16)
+        self._made.clear()
+        for folder in (self._unfinished, path.parent):
+            self._make(folder)
+        try:
+            with unfinished.open("xb") as file:
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(path)
+            self._settle(path.parent)
+        finally:
+            _unlink([unfinished])
 
     def _write_unfinished(self, contents: Sequence[bytes], unfinished: MutableSequence[Path]) -> None:
         """Files with these bytes, on the disk, under names that nobody else uses; ``unfinished`` tells them,

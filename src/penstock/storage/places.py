@@ -218,6 +218,13 @@ class Place:
         """Write a file durably, whatever is there. ``OutcomeUnknown`` if it may have been."""
         self._write(name, self._bucket.put(self._folder + name, data))
 
+    def put_pieces(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Write a file durably from pieces that come one after the other, under a name that nobody else uses.
+
+        ``OutcomeUnknown`` if it may have been.
+        """
+        self._write(name, self._bucket.put_pieces(self._folder + name, pieces))
+
     def delete(self, names: Sequence[str]) -> None:
         """Delete files; those that do not exist are no mistake. ``OutcomeUnknown`` if some may be gone."""
         if names:

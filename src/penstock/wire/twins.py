@@ -121,8 +121,8 @@ class Twins:
         if len(some) == 1:
             only = twins[some[0]]
             return Twin(kind, _unless_none(only.dump), _unless_none(only.build))
-        dumps = {member: twin.dump for member, twin in twins.items() if twin.dump is not None}
-        builds = {twin.type: twin.build for twin in twins.values() if twin.build is not None}
+        dumps = {_class_of(member): twin.dump for member, twin in twins.items() if twin.dump is not None}
+        builds = {_class_of(twin.type): twin.build for twin in twins.values() if twin.build is not None}
         return Twin(kind, _by_type(dumps), _by_type(builds))
 
     def _tuple(self, members: tuple[Any, ...]) -> Twin:
@@ -153,6 +153,11 @@ def _key_text(key: Key) -> str:
     if not isinstance(key, Key):
         raise TypeError(f"a Key is expected, not {type(key).__name__}: use Key.parse")
     return str(key)
+
+
+def _class_of(kind: Any) -> Any:
+    """What the values of a type are instances of: of ``tuple[int, ...]``, say, tuples."""
+    return get_origin(kind) or kind
 
 
 def _generic(kind: Any, members: tuple[Any, ...]) -> Any:

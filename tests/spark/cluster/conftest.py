@@ -17,7 +17,9 @@ from tests.servers.proxy import Proxy
 from tests.spark.cluster import cluster as clusters
 from tests.spark.cluster.cluster import Cluster
 from tests.spark.cluster.drivers import Driver, driver
+from tests.spark.cluster.files_scene import FilesScene
 from tests.spark.cluster.scene import Door, Scene
+from tests.sweep.tables import LateClock
 
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.int32())])
 
@@ -66,3 +68,13 @@ def scene(door: Door, network: Proxy, tmp_path: Path) -> Iterator[Scene]:
         door.open(lake)
         network.speak()
         yield Scene(lake, door, network, tmp_path)
+
+
+@pytest.fixture
+def events(door: Door, network: Proxy, tmp_path: Path) -> Iterator[FilesScene]:
+    """A lake without any table, for jobs that write files."""
+    later = LateClock()
+    with penstock.open(tmp_path / "lake", clock=later) as lake:
+        door.open(lake)
+        network.speak()
+        yield FilesScene(lake, door, network, tmp_path, later)

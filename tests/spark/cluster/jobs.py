@@ -10,7 +10,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str = "orders"
     mode: str = "append"
+    format: str | None = None
+    """Of a table of files; without one it is a table of rows."""
     branch: str | None = None
+    job_branch: bool = False
+    """Whether the job works on a branch of its own."""
+    is_shuffled: bool = False
+    """Whether the rows come from another stage; the tasks then have no points within their rows."""
     idempotency_key: str | None = None
     first: int = 0
     tasks: int = 6

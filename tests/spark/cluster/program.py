@@ -19,6 +19,8 @@ import msgspec
 
 import penstock.spark
 from penstock.errors import PenstockError
+from penstock.lake.delta_answers import Ratified
+from penstock.lake.files_answers import FilesWritten
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from tests.spark.cluster.jobs import Answer, Job
@@ -89,19 +91,35 @@ def _answer(spark: SparkSession, lake: Lake, job: Job) -> Answer:
 
     spark.sparkContext.setLocalProperty("faults", ";".join(job.faults))
     try:
-        done = penstock.spark.write(
-            _rows(spark, job),
-            job.key,
-            lake=lake,
-            mode=job.mode,
-            branch=job.branch,
-            idempotency_key=job.idempotency_key,
-        )
+        done = _written(spark, lake, job)
     except PenstockError as problem:
         return Answer(error=type(problem).__name__, message=str(problem))
     except (PySparkException, Py4JError) as problem:
         return Answer(error=type(problem).__name__, message=str(problem))
-    return Answer(commit="" if done is None else done.commit.id)
+    return Answer(commit="" if done is None or done.commit is None else done.commit.id)
+
+
+def _written(spark: SparkSession, lake: Lake, job: Job) -> Ratified | FilesWritten | None:
+    rows = _rows(spark, job)
+    if job.format is not None:
+        return penstock.spark.write(
+            rows,
+            job.key,
+            lake=lake,
+            format=job.format,
+            mode=job.mode,
+            branch=job.branch,
+            job_branch=job.job_branch,
+            job_id=job.idempotency_key,
+        )
+    return penstock.spark.write(
+        rows,
+        job.key,
+        lake=lake,
+        mode=job.mode,
+        branch=job.branch,
+        idempotency_key=job.idempotency_key,
+    )
 
 
 def _rows(spark: SparkSession, job: Job) -> DataFrame:
@@ -109,6 +127,8 @@ def _rows(spark: SparkSession, job: Job) -> DataFrame:
     within, middle, last = f"(id - {job.first}) % {job.rows}", job.rows // 2, job.rows - 1
     point = f"CASE {within} WHEN {middle} THEN 'middle' WHEN {last} THEN 'last' ELSE '' END"
     rows = spark.range(job.first, job.first + job.tasks * job.rows, 1, job.tasks)
+    if job.is_shuffled:
+        return rows.repartition(job.tasks, "id").selectExpr("id", f"{job.kind} AS kind")
     return rows.selectExpr("id", f"{job.kind} AS kind").where(
         f"java_method('faults.Faults', 'row', {point}) IS NOT NULL"
     )

@@ -14,6 +14,7 @@ from penstock.errors import KeyNotFound
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import Call
 from penstock.lake.delta_calls import CommitTables, CreateTable
+from penstock.lake.files_calls import WriteFiles
 from penstock.lake.lake import Lake
 from tests.servers.proxy import Proxy
 
@@ -56,7 +57,7 @@ class Door:
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         assert self.lake is not None
-        is_commit = isinstance(call, CommitTables | CreateTable)
+        is_commit = isinstance(call, CommitTables | CreateTable | WriteFiles)
         if is_commit:
             self.before()
         answer = self.lake.do(call, progress)

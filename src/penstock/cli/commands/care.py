@@ -20,7 +20,7 @@ from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept
-from penstock.lake.answers import SweptTable
+from penstock.lake.answers import SweptFiles, SweptTable
 from penstock.model.clock import utc
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -156,7 +156,8 @@ def sweep(call: Call, /, dry_run: bool, remove_data: bool, **chosen: float | int
     """Remove what nothing needs any more: objects that no branch, tag or log leads to, and files of tables.
 
     Of Delta tables, staged commits and what lies beside their logs goes after a day. Data files that no kept
-    commit names, as jobs leave them that did not commit, are counted, and go only with --remove-data.
+    commit names, as jobs leave them that did not commit, are counted, and go only with --remove-data. So it
+    is with tables of files; and jobs that ended long ago are forgotten, with the branches that they left.
 
     Commits may go on meanwhile. Commits behind the history horizon (see 'penstock horizon') are removed as
     well; heads and tags always stay. Behind a server its own settings hold, and --dry-run and --remove-data
@@ -172,10 +173,14 @@ def sweep(call: Call, /, dry_run: bool, remove_data: bool, **chosen: float | int
         swept = lake.sweep(dry_run=dry_run, progress=progress)
     with Bar(call.json) as progress:
         tables = lake.sweep_tables(remove_data=remove_data, dry_run=dry_run, progress=progress)
-    call.answer(lambda: shapes.Sweep.of(swept, tables), lambda screen: _swept(screen, swept, tables))
+    with Bar(call.json) as progress:
+        files = lake.sweep_files(remove_data=remove_data, dry_run=dry_run, progress=progress)
+    call.answer(
+        lambda: shapes.Sweep.of(swept, tables, files), lambda screen: _swept(screen, swept, tables, files)
+    )
 
 
-def _swept(screen: Screen, swept: Swept, tables: Sequence[SweptTable]) -> Iterator[str]:
+def _swept(screen: Screen, swept: Swept, tables: Sequence[SweptTable], files: SweptFiles) -> Iterator[str]:
     removed = "would remove" if swept.dry_run else "removed"
     rows: list[Row] = [
         [Cell(removed, "strong"), counted(swept.removed, "object"), size(swept.removed_bytes)],
@@ -194,6 +199,10 @@ def _swept(screen: Screen, swept: Swept, tables: Sequence[SweptTable]) -> Iterat
     if forgotten:
         yield f"{'would forget' if swept.dry_run else 'forgot'} {' and '.join(forgotten)}"
     yield from _swept_tables(screen, tables)
+    yield from _swept_files(screen, files)
+    is_left = any(one.data_files and not one.data_removed for one in tables)
+    if is_left or (files.data_files and not files.data_removed):
+        yield "  'penstock sweep --remove-data' removes data files."
 
 
 def _swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]:
@@ -218,5 +227,32 @@ def _swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]
         if table.problem:
             yield screen.paint(f"nothing more is removed of {printable(str(table.key))}:", "bad")
             yield from (f"  {printable(line)}" for line in table.problem.splitlines())
-    if any(table.data_files and not table.data_removed for table in tables):
-        yield "  'penstock sweep --remove-data' removes data files."
+
+
+def _swept_files(screen: Screen, files: SweptFiles) -> Iterator[str]:
+    """What was found among the files of tables of files, and of jobs; nothing if there was nothing."""
+    rows: list[Row] = []
+    if files.data_files:
+        done = "removed" if files.data_removed else "would remove"
+        rows.append([done, counted(files.data_files, "file"), size(files.data_bytes)])
+    if files.waiting:
+        rows.append(["too young", counted(files.waiting, "file"), "to be removed later"])
+    if files.forked:
+        rows.append(
+            ["kept for forks", counted(files.forked, "file"), "see the notes in _penstock/data/forks/"]
+        )
+    if rows or files.kept:
+        yield f"tables of files, {counted(files.kept, 'old file')} needed"
+        yield from columns(screen, rows, indent="  ")
+    did = ("settled", "dropped", "forgot")
+    if files.dry_run:
+        did = ("would settle", "would drop", "would forget")
+    if files.jobs_settled:
+        yield f"{did[0]} {counted(files.jobs_settled, 'job')} whose process had ended"
+    if files.branches:
+        yield f"{did[1]} {counted(files.branches, 'branch of a job', 'branches of jobs')}"
+    if files.jobs_forgotten:
+        yield f"{did[2]} {counted(files.jobs_forgotten, 'job')} that ended long ago"
+    if files.problem:
+        yield screen.paint("of tables of files nothing more is removed:", "bad")
+        yield from (f"  {printable(line)}" for line in files.problem.splitlines())

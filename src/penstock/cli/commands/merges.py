@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -10,16 +10,16 @@ import click
 from penstock.cli.bringing import Bringing, to_take
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision
-from penstock.cli.declaration import command, expected_head_option, key_option, message_option
+from penstock.cli.declaration import command, if_head_option, key_option, message_option
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import counted
+from penstock.cli.sides import default_option, sides_options, take_option, taken
 from penstock.cli.via import commit_of, if_readable, pinned, reference_in
 from penstock.errors import Denied
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
-from penstock.model.keys import Key
-from penstock.model.merges import MergeMode, MergeResult
+from penstock.model.merges import MergeResult
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,39 +28,6 @@ def dry_run_option(f: F) -> F:
     return click.option(
         "--dry-run", is_flag=True, help="Only say what would happen. Exit status 3 on conflicts."
     )(f)
-
-
-def take_option(f: F) -> F:
-    return click.option(
-        "--take",
-        "takes",
-        multiple=True,
-        metavar="SIDE=KEY",
-        help="Settle a key: take it from this side, named as in this command. Repeatable.",
-    )(f)
-
-
-def default_option(f: F) -> F:
-    return click.option(
-        "--default",
-        type=click.Choice([mode.value for mode in MergeMode]),
-        default=MergeMode.NORMAL.value,
-        help="For all keys not named by --take: take the source's change unless both sides changed "
-        "(normal), take the source's in any case (force), leave the target's (drop). [normal]",
-    )(f)
-
-
-def _taken(takes: Sequence[str], source: str, target: str) -> dict[str | Key, Any]:
-    """What ``--take`` says, as the lake wants it: the source's side is forced, the target's side dropped."""
-    chosen: dict[str | Key, Any] = {}
-    for text in takes:
-        side, equals, key = text.partition("=")
-        if not equals or not key or side not in (source, target):
-            raise click.BadParameter(
-                f"{text!r} is neither {target}=KEY nor {source}=KEY", param_hint="--take"
-            )
-        chosen[Key.parse(key)] = MergeMode.FORCE if side == source else MergeMode.DROP
-    return chosen
 
 
 def _head_before(lake: Lake, target: str, result: MergeResult) -> str:
@@ -93,9 +60,10 @@ $ penstock merge fix --take fix=sales.orders
 )
 @dry_run_option
 @take_option
+@sides_options
 @default_option
 @message_option
-@expected_head_option("the target")
+@if_head_option("the target")
 @key_option
 @pass_call
 def merge(
@@ -104,20 +72,23 @@ def merge(
     into: str | None,
     dry_run: bool,
     takes: tuple[str, ...],
+    theirs: tuple[str, ...],
+    ours: tuple[str, ...],
     default: str,
     message: str | None,
-    expected_head: str | None,
+    if_head: str | None,
     idempotency_key: str | None,
 ) -> None:
     """Bring what SOURCE has and the target has not, by one commit: all tables at once, or none.
 
     SOURCE is a branch, tag or commit. It becomes the commit's second parent, so that merging again only
     brings what is new. Where both sides changed a table it is a conflict, and nothing is merged: take one
-    side with --take, which names SOURCE or the target as written here.
+    side with --take, which names SOURCE or the target as written here, or with --theirs, which is SOURCE's,
+    and --ours. Of a table of files, these also take what is below a folder, as in raw.events/day=1/.
     """
     lake = call.open()
     target = lake.branch(into).name
-    keys = _taken(takes, source, target)
+    keys = taken(takes, theirs, ours, source, target)
 
     def bring(preview: bool) -> MergeResult:
         return lake.merge(
@@ -127,7 +98,7 @@ def merge(
             author=call.who,
             keys=keys,
             default=default,
-            expected_head=expected_head,
+            if_head=if_head,
             dry_run=preview,
             idempotency_key=idempotency_key,
         )
@@ -172,9 +143,10 @@ $ penstock transplant hotfix
 )
 @dry_run_option
 @take_option
+@sides_options
 @default_option
 @message_option
-@expected_head_option("the target")
+@if_head_option("the target")
 @key_option
 @pass_call
 def transplant(
@@ -183,9 +155,11 @@ def transplant(
     onto: str | None,
     dry_run: bool,
     takes: tuple[str, ...],
+    theirs: tuple[str, ...],
+    ours: tuple[str, ...],
     default: str,
     message: str | None,
-    expected_head: str | None,
+    if_head: str | None,
     idempotency_key: str | None,
 ) -> None:
     """Repeat commits on a branch, each as a commit of its own; all of them at one instant, or none.
@@ -195,7 +169,7 @@ def transplant(
     """
     lake = call.open()
     target = lake.branch(onto).name
-    keys = _taken(takes, commits, target)
+    keys = taken(takes, theirs, ours, commits, target)
 
     def bring(preview: bool) -> MergeResult:
         return lake.transplant(
@@ -204,7 +178,7 @@ def transplant(
             message=message or "",
             keys=keys,
             default=default,
-            expected_head=expected_head,
+            if_head=if_head,
             dry_run=preview,
             idempotency_key=idempotency_key,
         )
@@ -239,8 +213,9 @@ def transplant(
 )
 @dry_run_option
 @take_option
+@sides_options
 @default_option
-@expected_head_option("BRANCH")
+@if_head_option("BRANCH")
 @key_option
 @pass_call
 def rebase(
@@ -249,8 +224,10 @@ def rebase(
     onto: str | None,
     dry_run: bool,
     takes: tuple[str, ...],
+    theirs: tuple[str, ...],
+    ours: tuple[str, ...],
     default: str,
-    expected_head: str | None,
+    if_head: str | None,
     idempotency_key: str | None,
 ) -> None:
     """Repeat the own commits of BRANCH on a new base, and move BRANCH there.
@@ -259,7 +236,7 @@ def rebase(
     """
     lake = call.open()
     base = lake.default_branch if onto is None else onto
-    keys = _taken(takes, branch, base)
+    keys = taken(takes, theirs, ours, branch, base)
 
     def bring(preview: bool) -> MergeResult:
         return lake.rebase(
@@ -267,7 +244,7 @@ def rebase(
             base,
             keys=keys,
             default=default,
-            expected_head=expected_head,
+            if_head=if_head,
             dry_run=preview,
             idempotency_key=idempotency_key,
         )
@@ -301,8 +278,9 @@ def rebase(
 )
 @dry_run_option
 @take_option
+@sides_options
 @message_option
-@expected_head_option("the branch")
+@if_head_option("the branch")
 @key_option
 @pass_call
 def revert(
@@ -311,8 +289,10 @@ def revert(
     on: str | None,
     dry_run: bool,
     takes: tuple[str, ...],
+    theirs: tuple[str, ...],
+    ours: tuple[str, ...],
     message: str | None,
-    expected_head: str | None,
+    if_head: str | None,
     idempotency_key: str | None,
 ) -> None:
     """Undo on a branch what COMMIT did, by a new commit. Nothing is removed from history.
@@ -326,7 +306,7 @@ def revert(
     # Resolved once: a revision such as 'main' names another commit as soon as this one has landed. Under a
     # key it is sent as it is written, so that a repetition is known again.
     undone = pinned(found, via) if idempotency_key is None else commit
-    keys = _taken(takes, commit, branch) if commit != branch else _taken(takes, short(found), branch)
+    keys = taken(takes, theirs, ours, commit if commit != branch else short(found), branch)
 
     def bring(preview: bool) -> MergeResult:
         return lake.revert(
@@ -335,7 +315,7 @@ def revert(
             message=message,
             author=call.who,
             keys=keys,
-            expected_head=expected_head,
+            if_head=if_head,
             dry_run=preview,
             idempotency_key=idempotency_key,
         )

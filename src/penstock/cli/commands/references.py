@@ -9,7 +9,7 @@ import click
 from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision, complete_tag
-from penstock.cli.declaration import command, expected_head_option, group, key_option, limit_option
+from penstock.cli.declaration import command, group, if_head_option, key_option, limit_option
 from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
@@ -171,31 +171,29 @@ def branch_create(call: Call, name: str, at: str | None, idempotency_key: str | 
 
 
 @branch.command(
-    "assign", prints="Reference", examples="$ penstock branch assign old --to main --expected-head main~1"
+    "assign", prints="Reference", examples="$ penstock branch assign old --to main --if-head main~1"
 )
 @click.argument("name", shell_complete=complete_branch)
 @to_option
-@expected_head_option("the branch")
+@if_head_option("the branch")
 @key_option
 @pass_call
-def branch_assign(
-    call: Call, name: str, to: str, expected_head: str | None, idempotency_key: str | None
-) -> None:
+def branch_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_key: str | None) -> None:
     """Let the branch NAME name another commit.
 
     What it named before stays in its reflog, and can be assigned back.
     """
-    _assign(call, Kind.BRANCH, name, to, expected_head, idempotency_key)
+    _assign(call, Kind.BRANCH, name, to, if_head, idempotency_key)
 
 
 @branch.command("delete", prints="DeletedReference", examples="$ penstock branch delete old")
 @click.argument("name", shell_complete=complete_branch)
-@expected_head_option("the branch")
+@if_head_option("the branch")
 @key_option
 @pass_call
-def branch_delete(call: Call, name: str, expected_head: str | None, idempotency_key: str | None) -> None:
+def branch_delete(call: Call, name: str, if_head: str | None, idempotency_key: str | None) -> None:
     """Delete the branch NAME. The default branch cannot be deleted."""
-    _delete(call, Kind.BRANCH, name, expected_head, idempotency_key)
+    _delete(call, Kind.BRANCH, name, if_head, idempotency_key)
 
 
 # -- tags --------------------------------------------------------------------------------------------------
@@ -235,24 +233,22 @@ def tag_create(call: Call, name: str, at: str | None, idempotency_key: str | Non
 @tag.command("assign", prints="Reference", examples="$ penstock tag assign before-returns --to main")
 @click.argument("name", shell_complete=complete_tag)
 @to_option
-@expected_head_option("the tag")
+@if_head_option("the tag")
 @key_option
 @pass_call
-def tag_assign(
-    call: Call, name: str, to: str, expected_head: str | None, idempotency_key: str | None
-) -> None:
+def tag_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_key: str | None) -> None:
     """Let the tag NAME name another commit."""
-    _assign(call, Kind.TAG, name, to, expected_head, idempotency_key)
+    _assign(call, Kind.TAG, name, to, if_head, idempotency_key)
 
 
 @tag.command("delete", prints="DeletedReference", examples="$ penstock tag delete before-returns")
 @click.argument("name", shell_complete=complete_tag)
-@expected_head_option("the tag")
+@if_head_option("the tag")
 @key_option
 @pass_call
-def tag_delete(call: Call, name: str, expected_head: str | None, idempotency_key: str | None) -> None:
+def tag_delete(call: Call, name: str, if_head: str | None, idempotency_key: str | None) -> None:
     """Delete the tag NAME. What it named stays as long as something else leads there."""
-    _delete(call, Kind.TAG, name, expected_head, idempotency_key)
+    _delete(call, Kind.TAG, name, if_head, idempotency_key)
 
 
 # -- what happened to them ---------------------------------------------------------------------------------

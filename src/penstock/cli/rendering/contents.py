@@ -10,13 +10,14 @@ import msgspec
 
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import size
+from penstock.cli.rendering.times import counted, size
 from penstock.errors import Damaged
-from penstock.model.content import AnyContent, Content, DeltaTable
+from penstock.model.content import AnyContent, Content, DeltaTable, FilesTable
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lines.line import Line
+    from penstock.formats.files.files import FilesState
 
 
 class Changed(Protocol):
@@ -46,8 +47,11 @@ def place(content: Content) -> str:
 
 
 def version(content: Content | None) -> str:
-    """The version of a Delta table whose commits the lake decides, as ``v118``; empty for all others."""
-    line = _line(content)
+    """The version of a Delta table whose commits the lake decides, as ``v118``; how many files a table of
+    files has; empty for all others."""
+    line, files = _line(content), _files(content)
+    if files is not None:
+        return counted(files.files, "file")
     return f"v{line.latest}" if line is not None else ""
 
 
@@ -58,6 +62,16 @@ def _line(content: Content | None) -> Line | None:
 
     with suppress(Damaged):  # 'fsck' tells of it; a list goes on
         return line_of(content)
+    return None
+
+
+def _files(content: Content | None) -> FilesState | None:
+    if not isinstance(content, FilesTable) or not content.state:
+        return None
+    from penstock.formats.files.files import state_of
+
+    with suppress(Damaged):
+        return state_of(content)
     return None
 
 
@@ -76,6 +90,17 @@ def fields(content: Content) -> list[tuple[str, str]]:
             ("version", str(line.latest)),
             ("published", f"version {line.published} or later" if line.published >= 0 else ""),
             ("phase", "" if line.phase == "owned" else line.phase),
+        ]
+        return [(name, text) for name, text in told if text]
+    files = _files(content)
+    if files is not None:
+        told = [
+            ("id", str(content.id)),
+            ("files", f"{files.files:,}"),
+            ("size", size(files.size)),
+            ("format", printable(files.layout.format)),
+            ("partitions", printable(", ".join(files.layout.partition_by))),
+            ("tree", files.root.hex()),
         ]
         return [(name, text) for name, text in told if text]
     shown = []
@@ -106,6 +131,10 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
     changed = []
     if before.id == after.id and _line(before) and _line(after) and place(before) == place(after):
         return f"{version(before)} → {version(after)}"
+    if before.id == after.id and _files(before) and _files(after):
+        return (
+            f"{version(before)} → {version(after)}" if version(before) != version(after) else "files changed"
+        )
     for field in msgspec.structs.fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if old != new:

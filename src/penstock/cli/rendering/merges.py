@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.contents import change_row, sign, summary
@@ -14,6 +14,9 @@ from penstock.model.commits import Commit
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeMode, MergeResult
+
+CONFLICTS_MAX: Final = 10
+"""How many conflicts of one key are shown to people."""
 
 
 class Sides(NamedTuple):
@@ -41,7 +44,9 @@ def merge_page(
     for one, line in zip(result.keys, columns(screen, rows, indent="  ", flexible=1), strict=True):
         yield line
         if one.conflicts:
-            yield from (f"      and {_why(sides, other)}" for other in one.conflicts[1:])
+            yield from (f"      and {_why(sides, other)}" for other in one.conflicts[1:CONFLICTS_MAX])
+            if len(one.conflicts) > CONFLICTS_MAX:
+                yield f"      and {len(one.conflicts) - CONFLICTS_MAX} more; --json tells them all"
             yield from _both_sides(screen, sides, one.key)
             if is_only:
                 yield from (f"      {way}" for way in ways_out)
@@ -96,6 +101,8 @@ _WHY: Mapping[ConflictKind, str] = {
 
 def _why(sides: Sides, conflict: Conflict) -> str:
     known = conflict.why or _WHY.get(conflict.kind, str(conflict))
+    if conflict.path:
+        known += f" at {conflict.path}"
     return printable(known.replace("{target}", sides.target).replace("{source}", sides.source))
 
 

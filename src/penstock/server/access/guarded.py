@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake import calls, delta_calls
+from penstock.lake import calls, delta_calls, files_calls, files_care_calls
 from penstock.lake.asked import asked
 from penstock.lake.catalogue import Catalogue
-from penstock.server.access import delta, reading, writing
+from penstock.server.access import delta, files, reading, writing
 from penstock.server.access.caller import Caller
 from penstock.server.access.rights import Rights
 
@@ -26,6 +26,7 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.KeepHistory: writing.for_administrators,
     calls.Sweep: writing.for_administrators,
     calls.SweepTables: writing.for_administrators,
+    files_care_calls.SweepFiles: writing.for_administrators,
     calls.Fsck: writing.for_administrators,
     calls.ListTokens: writing.for_administrators,
     calls.PutToken: writing.for_administrators,
@@ -62,6 +63,14 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     delta_calls.CheckpointTable: delta.write_log,
     delta_calls.CompactLog: delta.write_log,
     delta_calls.CleanLog: writing.for_administrators,
+    files_calls.WriteFiles: files.write_files,
+    files_calls.ListFiles: files.list_files,
+    files_calls.GetFiles: files.get_files,
+    files_calls.SumFiles: files.sum_files,
+    files_calls.GetFilesTable: files.get_files_table,
+    files_calls.BeginJob: files.begin_job,
+    files_calls.AbortJob: files.abort_job,
+    files_calls.ListJobs: files.list_jobs,
 }
 """Every call with its rule: it checks, asks for no more than may be seen, and leaves out the rest."""
 

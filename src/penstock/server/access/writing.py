@@ -81,7 +81,7 @@ def commit_operations(rights: Rights, call: calls.CommitOperations) -> Commit:
         call = msgspec.structs.replace(
             call,
             base=rights.compared(call.base, branch),
-            expected_head=rights.compared(call.expected_head, branch),
+            if_head=rights.compared(call.if_head, branch),
         )
     try:
         _check_places(rights, (one.content for one in call.operations if isinstance(one, Put)))
@@ -160,4 +160,4 @@ def _onto(rights: Rights, call: B, branch: str | None) -> B:
         return call
     name = rights.named(branch)
     rights.caller.require_all_keys(Role.WRITE, name)
-    return msgspec.structs.replace(call, expected_head=rights.compared(call.expected_head, name))
+    return msgspec.structs.replace(call, if_head=rights.compared(call.if_head, name))

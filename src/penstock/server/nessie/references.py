@@ -145,7 +145,7 @@ def assign_reference(ask: Ask) -> shapes.SingleReferenceResponse:
             name=reference.name,
             to=target.revision,
             kind=reference.kind,
-            expected=_expected_head(ask.catalogue, reference, expected),
+            expected=_if_head(ask.catalogue, reference, expected),
         )
     )
     return shapes.SingleReferenceResponse(reference=shown_reference(moved, moved.id))
@@ -163,7 +163,7 @@ def delete_reference(ask: Ask) -> shapes.SingleReferenceResponse:
         calls.DeleteReference(
             name=reference.name,
             kind=reference.kind,
-            expected=_expected_head(ask.catalogue, reference, expected),
+            expected=_if_head(ask.catalogue, reference, expected),
         )
     )
     return shapes.SingleReferenceResponse(reference=shown_reference(reference, gone.id))
@@ -327,7 +327,7 @@ def _check_kind(reference: Reference, kind: Kind | None) -> None:
         )
 
 
-def _expected_head(catalogue: Catalogue, reference: Reference, expected: Revision) -> str:
+def _if_head(catalogue: Catalogue, reference: Reference, expected: Revision) -> str:
     """The head that the caller expects, which must be the reference's; whether it exists does not matter."""
     commit = expected.commit or ""
     if expected.steps:

@@ -55,7 +55,7 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
     """As ``jobs.run``. ``Unavailable`` if the files do not hold as many rows as Spark says it wrote."""
     from pyspark.sql import functions as f
 
-    _tell(df.sparkSession)
+    tell(df.sparkSession)
     data = f"{BRANCH_DATA}job={job.hex}"
     if not target.has_changes:
         return _written(df, target, data)
@@ -96,7 +96,7 @@ def _written(df: DataFrame, target: Target, folder: str, *, is_change: bool = Fa
     return files
 
 
-def _tell(spark: SparkSession) -> None:
+def tell(spark: SparkSession) -> None:
     """Say once in a session what it lacks."""
     if spark not in _TOLD:
         _TOLD.add(spark)

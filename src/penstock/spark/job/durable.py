@@ -5,20 +5,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from penstock.storage.places import Place
 
+AT_ONCE: Final = 8
+"""How many are waited for together: a disk writes down many in the time of one."""
 
-def make_root(place: Place) -> None:
-    """Have the folder of a table that is to come. Whoever writes below it sees to what is there alone."""
+
+def make_root(place: Place, folder: str = "") -> None:
+    """Have the folder of a table that is to come, or one below a place. Whoever writes below it sees to what
+    is there alone."""
     if "://" in place.url:
         return
-    root = Path(place.url)
+    root = Path(place.url, folder)
     missing = [one for one in (root, *root.parents) if not one.exists()]
     root.mkdir(parents=True, exist_ok=True)
-    for folder in missing:
-        _synchronise(folder.parent, os.O_DIRECTORY)
+    for one in missing:
+        _synchronise_folder(one.parent)
 
 
 def keep(place: Place, names: Iterable[str]) -> None:
@@ -26,16 +32,22 @@ def keep(place: Place, names: Iterable[str]) -> None:
     if "://" in place.url:
         return
     root = Path(place.url)
+    files = [root / name for name in names]
     folders: dict[Path, None] = {}
-    for name in names:
-        path = root / name
-        _synchronise(path)
+    for path in files:
         for folder in path.parents:
             if folder in folders or not folder.is_relative_to(root):
                 break
             folders[folder] = None
-    for folder in folders:
-        _synchronise(folder, os.O_DIRECTORY)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for _ in threads.map(_synchronise, files):
+            pass
+        for _ in threads.map(_synchronise_folder, folders):
+            pass
+
+
+def _synchronise_folder(path: Path) -> None:
+    _synchronise(path, os.O_DIRECTORY)
 
 
 def _synchronise(path: Path, flags: int = 0) -> None:

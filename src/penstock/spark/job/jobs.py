@@ -85,7 +85,10 @@ class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its rows are of the change data feed."""
     size: int
     modified_ms: int = msgspec.field(name="modified")
+    etag: str = ""
+    """What the storage says that its content is; empty where it says nothing."""
     rows: int
+    """-1 if its footer was not read."""
     columns: tuple[Column, ...]
 
 
@@ -113,7 +116,9 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
     if by:
         writer = writer.partitionBy(*by)
     writer.parquet(spark_address(target.place.url))
-    return _taken(df.sparkSession, job)
+    files = taken(df.sparkSession, job)
+    assert files is not None, "the session's commit protocol is not Penstock's"
+    return files
 
 
 def _check_calendar(df: DataFrame) -> None:
@@ -146,9 +151,11 @@ def _has_days(kind: DataType) -> bool:
             return isinstance(kind, t.DateType | t.TimestampType)
 
 
-def _taken(spark: Any, job: UUID) -> list[WrittenFile]:
+def taken(spark: Any, job: UUID) -> list[WrittenFile] | None:
+    """The files of a job that is done, once; ``None`` if no job of that id went through our protocol."""
     packed: bytes | None = spark._jvm.io.penstock.spark.CommitProtocol.take(job.hex)
-    assert packed is not None, "the session's commit protocol is not Penstock's"
+    if packed is None:
+        return None
     lines = gzip.decompress(packed).strip().replace(b"\n", b",")
     return _FILES.decode(b"[" + lines + b"]")
 

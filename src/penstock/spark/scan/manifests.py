@@ -1,15 +1,15 @@
 """Scans without Penstock's jar, and over Spark Connect: the files are named in a manifest that Spark reads.
 
 The manifest is of the kind that Spark's own streaming file sink leaves behind, so Spark takes the files from
-it and lists no others. It lies beside the table, in a folder named by its content, and is used again for the
-same files. What is the same for all rows of a file comes by a join with the file's address: Spark reads files
-then that a condition on partition columns alone could have left out.
+it and lists no others. It lies below the place of the files, in a folder named by its content, and is used
+again for the same files. What is the same for all rows of a file comes by a join with the file's address:
+Spark reads files then that a condition on partition columns alone could have left out.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -27,15 +27,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
-    from penstock.spark.scan.scans import ScanFile
+    from penstock.spark.scan.scans import How, ScanFile
 
 FOLDER: Final = f"{SCRATCH}/reads"
-"""Below the table's root. Cleaning up removes what is older than a day."""
+"""Below the table's root, or the warehouse's. Cleaning up removes what is older than a day."""
 FRESH_S: Final = 3600
 """An older manifest is written again, so that it is there for as long as whoever reads needs it."""
 
 _MANIFEST: Final = "_spark_metadata/0"
 _PATH: Final = "__penstock_path"
+_VALUE: Final = "__penstock_value_"
+_TIMES_SETTING: Final = "spark.sql.timeType.enabled"
 _BLOCK_BYTES: Final = 32 * 1024 * 1024
 _ABSENT: Final = "Spark names a file otherwise than its manifest does; nothing of it was read"
 
@@ -44,36 +46,105 @@ def scan(
     spark: SparkSession,
     place: Place,
     files: Sequence[ScanFile],
-    columns: StructType,
+    columns: StructType | None,
     constants: StructType,
-    options: Mapping[str, str],
+    how: How,
 ) -> DataFrame:
-    """As ``scans.scan``. ``Unavailable``, or ``Denied``, if the manifest cannot be put beside the table.
+    """As ``scans.frame``. ``Unavailable``, or ``Denied``, if the manifest cannot be put beside the table.
 
     ``InvalidRequest`` if reading takes a setting of the session that it has not.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
-    from pyspark.sql.types import StringType, StructField, StructType
 
-    _check_settings(spark, place, options)
+    _check_settings(spark, place, how.options)
     root = spark_address(place.url)
     once = {one.name: one for one in files}
     folder = _put(place, _lines(root, once.values()))
-    found = _listed(spark, f"{root}/{folder}", columns, options)
+    found = _listed(spark, f"{root}/{folder}", columns, how)
     if not constants.fields:
-        return found
+        once_more = [one for one in files if once.pop(one.name, None) is None]
+        return (
+            found.union(scan(spark, place, once_more, found.schema, constants, how)) if once_more else found
+        )
     spelled = [(path, one.values) for one in files for path in _spellings(f"{root}/{one.name}")]
-    paths = pa.array([path for path, _ in spelled], pa.string())
-    values = _table(place, constants.fields, [values for _, values in spelled])
-    schema = StructType([StructField(_PATH, StringType()), *constants.fields])
-    lookup = spark.createDataFrame(values.add_column(0, _PATH, paths), schema)
+    lookup = _lookup(spark, place, constants.fields, spelled, how)
     # What Spark tells is percent-encoded, by rules that are Java's own; nobody but a form means ' ' by '+'.
     path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
     joined = found.join(F.broadcast(lookup), path == F.col(_PATH), "left")
-    return joined.select(*(F.col(quoted(one.name)) for one in columns), *map(_surely, constants))
+    return joined.select(*_shown(spark, found.columns, constants.fields))
 
 
-def _listed(spark: SparkSession, folder: str, columns: StructType, options: Mapping[str, str]) -> DataFrame:
+def _shown(spark: SparkSession, columns: Sequence[str], constants: Sequence[StructField]) -> Iterator[Column]:
+    """The columns of the files, then the constants. One that is both has the constant, in its place."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    is_exact = spark.conf.get("spark.sql.caseSensitive") == "true"
+    rest = {one.name if is_exact else one.name.lower(): (at, one) for at, one in enumerate(constants)}
+    for name in columns:
+        constant = rest.pop(name if is_exact else name.lower(), None)
+        yield F.col(quoted(name)) if constant is None else _surely(*constant)
+    for at, field in rest.values():
+        yield _surely(at, field)
+
+
+def _lookup(
+    spark: SparkSession,
+    place: Place,
+    constants: Sequence[StructField],
+    spelled: Sequence[tuple[str, tuple[str | None, ...]]],
+    how: How,
+) -> DataFrame:
+    """The constants of each file, beside its address, under names that no file has for a column."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    paths = pa.array([path for path, _ in spelled], pa.string())
+    rows = [values for _, values in spelled]
+    if not how.zone:
+        table = _table(place, constants, rows)
+        fields = [StructField(_VALUE + str(at), one.dataType) for at, one in enumerate(constants)]
+    else:
+        texts = [pa.array([one[at] for one in rows], pa.string()) for at in range(len(constants))]
+        fields = [StructField(_VALUE + str(at), StringType()) for at in range(len(constants))]
+        table = pa.table(texts, [one.name for one in fields])
+    table = table.rename_columns([one.name for one in fields]).add_column(0, _PATH, paths)
+    found = spark.createDataFrame(table, StructType([StructField(_PATH, StringType()), *fields]))
+    if not how.zone:
+        return found
+    _check_castable(spark, constants, how.zone)
+    cast = [_cast(one.name, wanted) for one, wanted in zip(fields, constants, strict=True)]
+    return found.select(F.col(_PATH), *cast)
+
+
+def _cast(name: str, field: StructField) -> Column:
+    """What a text stands for; an error if it is no value, also in sessions where Spark would make it null."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    kind = field.dataType
+    if kind.typeName() == "void":
+        return F.lit(None).alias(name)
+    text, value = F.col(name), F.col(name).try_cast(kind)
+    told = F.concat(F.lit(f"the partition column '{field.name}' is {kind.simpleString()}, and not '"), text)
+    wrong = F.raise_error(F.concat(told, F.lit("'"))).cast(kind)
+    return F.when(text.isNotNull() & value.isNull(), wrong).otherwise(value).alias(name)
+
+
+def _check_castable(spark: SparkSession, constants: Iterable[StructField], zone: str) -> None:
+    """Here it is the session that casts values: in its own time zone, and to the types that it allows."""
+    kinds = {one.dataType.typeName() for one in constants}
+    if "time" in kinds and spark.conf.get(_TIMES_SETTING) != "true":
+        raise InvalidRequest(
+            "without Penstock's jar, times of day among partition values take a session with "
+            f"{_TIMES_SETTING}; set it, or give a 'schema' in which they are texts"
+        )
+    if "timestamp" in kinds and zone != spark.conf.get("spark.sql.session.timeZone"):
+        raise InvalidRequest(
+            "without Penstock's jar, times among partition values are read in the session's time zone: "
+            f"set spark.sql.session.timeZone to {zone}, and leave the option timeZone out"
+        )
+
+
+def _listed(spark: SparkSession, folder: str, columns: StructType | None, how: How) -> DataFrame:
     """The rows of the files that the manifest in a folder names; an error if it is there no more.
 
     Over Spark Connect a plan is analysed each time it is used, and by then the manifest may be cleaned up. To
@@ -82,7 +153,8 @@ def _listed(spark: SparkSession, folder: str, columns: StructType, options: Mapp
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
-    found = spark.read.schema(columns).options(**options, recursiveFileLookup="true").parquet(folder)
+    reader = spark.read if columns is None else spark.read.schema(columns)
+    found = reader.format(how.format).options(**how.options, recursiveFileLookup="true").load(folder)
     # The right side is looked at last: what it finds was there when the left one was read.
     there = spark.read.text(f"{folder}/{_MANIFEST}").where(F.lit(False))
     return found.join(there, F.lit(True), "left_anti")
@@ -99,12 +171,12 @@ def _check_settings(spark: SparkSession, place: Place, options: Mapping[str, str
             )
 
 
-def _surely(field: StructField) -> Column:
+def _surely(at: int, field: StructField) -> Column:
     """What a file has for a column; an error, rather than null, if Spark calls the file by another name."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
     absent = F.raise_error(F.lit(_ABSENT)).cast(field.dataType)
-    return F.when(F.col(_PATH).isNull(), absent).otherwise(F.col(quoted(field.name))).alias(field.name)
+    return F.when(F.col(_PATH).isNull(), absent).otherwise(F.col(_VALUE + str(at))).alias(field.name)
 
 
 def _table(place: Place, fields: Sequence[StructField], rows: Sequence[tuple[str | None, ...]]) -> Any:

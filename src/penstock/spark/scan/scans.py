@@ -1,7 +1,8 @@
 """Scans: the rows of given files of a table as a DataFrame.
 
-Spark reads the files as it reads any Parquet, with column pruning and filters pushed down, and lists nothing.
-Partition values are those of the table's log. ``_metadata`` is there as for any files.
+Spark reads the files as it reads any of their format, with column pruning and filters pushed down, and lists
+nothing. Partition values are those that are given. ``_metadata`` is there as for any files, and tells where
+they lie in storage.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
@@ -33,22 +35,38 @@ FILE: Final = "__penstock_file"
 ROW: Final = "__penstock_row"
 """The number of the row in its file."""
 
-STRICT: Final = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""A session may be told to read on without a file. A table that lacks rows is none."""
+STRICT: Final = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "ignoredPathSegmentRegex": "^[._]",
+}
+"""A session may be told to read on without a file, or to pass over more names than Spark does by itself. A
+table that lacks rows is none."""
 _HIDDEN: Final = ("_", ".")
 """Spark reads no files with such names, and does not say so."""
 _FILE: Final = Field(name=FILE, type="integer", nullable=True)
 
 
 class ScanFile(msgspec.Struct, frozen=True):
-    """A Parquet file to be read."""
+    """A file to be read."""
 
     name: str
-    """Below the table's root, decoded."""
+    """Below the root of the place, decoded."""
     size: int
     modified_ms: int
     values: tuple[str | None, ...] = ()
-    """Of the columns that are not in the file, as Delta's log spells values."""
+    """Of the columns that are not in the file, as texts."""
+
+
+class How(msgspec.Struct, frozen=True, kw_only=True):
+    """How Spark is to read files."""
+
+    format: str = "parquet"
+    options: Mapping[str, str] = {}
+    zone: str = ""
+    """Of times among the values that files have. Nothing if values are spelled as in Delta's log, in UTC."""
+    origin: str = ""
+    """The table and the commit, for who asks later what a DataFrame reads."""
 
 
 def scan(
@@ -57,9 +75,9 @@ def scan(
     files: Sequence[ScanFile],
     columns: SparkSchema,
     constants: SparkSchema,
-    options: Mapping[str, str] = {},
+    how: How,
 ) -> DataFrame:
-    """The rows of files of a table: ``columns`` are read from them, ``constants`` have one value in each.
+    """The rows of files of a Delta table; as ``frame`` otherwise.
 
     ``UnsupportedFeature`` for a file that Spark would leave out without a word.
     """
@@ -72,24 +90,66 @@ def scan(
                 feature="hidden files",
             )
     if not jar.has_classes(spark):
-        from penstock.spark.scan import manifests
-
-        return manifests.scan(spark, place, files, columns, constants, {**STRICT, **options})
+        return _without_jar(spark, place, files, columns, constants, how)
     from pyspark.errors import PySparkException
-    from pyspark.sql import DataFrame
 
-    packed = gzip.compress(b"\n".join(_lines(spark_address(place.url), files)), compresslevel=1)
-    chosen = msgspec.json.encode({**STRICT, **options}).decode()
     try:
-        rows = spark._jvm.io.penstock.spark.TableFiles.rows(  # type: ignore[union-attr]
-            spark._jsparkSession, packed, columns.json(), constants.json(), chosen
-        )
+        return _with_jar(spark, place, files, columns, constants, how)
     except PySparkException as problem:
         raise InvalidLog(
             f"{place.url} has values of its partition columns that are none of their types: {problem}",
             table=place.url,
         ) from None
+
+
+def frame(
+    spark: SparkSession,
+    place: Place,
+    files: Sequence[ScanFile],
+    columns: SparkSchema | None,
+    constants: SparkSchema,
+    how: How,
+) -> DataFrame:
+    """The rows of files: ``columns`` are read from them, ``constants`` have one value in each.
+
+    Without ``columns`` Spark looks into the files for them. One that is a constant, too, has the values that
+    are given. What is wrong with any of it comes out as an error of Spark, here or when the rows are read.
+    """
+    with_or_without = _with_jar if jar.has_classes(spark) else _without_jar
+    return with_or_without(spark, place, files, columns, constants, how)
+
+
+def _with_jar(
+    spark: SparkSession,
+    place: Place,
+    files: Sequence[ScanFile],
+    columns: SparkSchema | None,
+    constants: SparkSchema,
+    how: How,
+) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    packed = gzip.compress(b"\n".join(_lines(spark_address(place.url), files)), compresslevel=1)
+    told = replace(how, options={**STRICT, **how.options}, zone=how.zone or "UTC")
+    schema = None if columns is None else columns.json()
+    rows = spark._jvm.io.penstock.spark.TableFiles.rows(  # type: ignore[union-attr]
+        spark._jsparkSession, packed, schema, constants.json(), msgspec.json.encode(told).decode()
+    )
     return DataFrame(rows, spark)
+
+
+def _without_jar(
+    spark: SparkSession,
+    place: Place,
+    files: Sequence[ScanFile],
+    columns: SparkSchema | None,
+    constants: SparkSchema,
+    how: How,
+) -> DataFrame:
+    from penstock.spark.scan import manifests
+
+    strict = replace(how, options={**STRICT, **how.options})
+    return manifests.scan(spark, place, files, columns, constants, strict)
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -105,16 +165,22 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def rows(
-    spark: SparkSession, snapshot: TableSnapshot, files: Iterable[Add], *, numbered: bool = False
+    spark: SparkSession,
+    snapshot: TableSnapshot,
+    files: Iterable[Add],
+    *,
+    numbered: bool = False,
+    origin: str = "",
 ) -> DataFrame:
     """The rows of some files of a version of a table, with the table's columns, in their order.
 
     Rows that deletion vectors name are left out; columns have the names by which the table knows them.
-    ``numbered`` adds ``FILE``, the number of a row's file in ``files``, and ``ROW``.
+    ``numbered`` adds ``FILE``, the number of a row's file in ``files``, and ``ROW``. ``origin`` is what the
+    DataFrame tells of the table and the commit that it reads.
     """
     place = snapshot.place
     found = (Piece(file, picked=gone, is_inverse=True) for file, gone in with_deleted(place, files))
-    return read(spark, place, Columns(snapshot.metadata), found, numbered=numbered)
+    return read(spark, place, Columns(snapshot.metadata), found, numbered=numbered, origin=origin)
 
 
 def read(
@@ -126,6 +192,7 @@ def read(
     constants: Sequence[Field] = (),
     beside: Sequence[Field] = (),
     numbered: bool = False,
+    origin: str = "",
 ) -> DataFrame:
     """The rows of pieces, with a table's columns in their order, and further ones.
 
@@ -133,7 +200,7 @@ def read(
     table's. ``numbered`` adds ``FILE``, the number of a row's piece, and ``ROW``, its number in the file.
     ``InvalidRequest`` if pieces of files name more rows than can be held here.
     """
-    reader = _Reader(spark, place, columns, tuple(constants), tuple(beside))
+    reader = _Reader(spark, place, columns, tuple(constants), tuple(beside), origin)
     whole: list[ScanFile] = []
     parts: dict[bool, list[ScanFile]] = {False: [], True: []}
     named: dict[bool, dict[int, Words]] = {False: {}, True: {}}
@@ -168,9 +235,11 @@ class _Reader:
         columns: Columns,
         constants: tuple[Field, ...],
         beside: tuple[Field, ...],
+        origin: str,
     ) -> None:
         self._spark, self._place, self._columns = spark, place, columns
         self._constants, self._beside = constants, beside
+        self._how = How(options=columns.options, origin=origin)
 
     def file(self, piece: Piece, number: int | None) -> ScanFile:
         """A piece as a file to be scanned; with a number, as one that has it."""
@@ -193,7 +262,7 @@ class _Reader:
             files,
             spark_schema(StructType((*columns.in_files.fields, *self._beside))),
             spark_schema(StructType((*columns.partition_fields, *self._constants, *numbers))),
-            columns.options,
+            self._how,
         )
         others = [F.col(quoted(one.name)) for one in (*self._beside, *self._constants, *numbers)]
         ends = [F.col("_metadata.row_index").alias(ROW)] if numbered else []

@@ -123,14 +123,19 @@ def check(order: Order) -> None:
         raise InvalidRequest(f"'{chosen[0]}' and '{chosen[1]}' do not go together{named}")
     if (order.app_id is None) != (order.batch is None):
         raise InvalidRequest("'app_id' and 'batch' go together")
-    for column in order.partition_by or ():
+    check_columns(order.partition_by)
+    for name in order.options:
+        _check_option(name)
+
+
+def check_columns(names: tuple[str, ...] | None) -> None:
+    """``InvalidRequest`` for what names no columns to partition by."""
+    for column in names or ():
         if not isinstance(column, str):
             raise InvalidRequest(
                 f"'partition_by' names columns, as in partition_by='day', and is given a "
                 f"{type(column).__name__}"
             )
-    for name in order.options:
-        _check_option(name)
 
 
 def _check_option(name: str) -> None:
@@ -140,6 +145,12 @@ def _check_option(name: str) -> None:
         raise InvalidRequest(
             f"'{name}' is none of the options of Spark's Parquet writer; give it as the argument '{argument}'"
         )
+    check_ours(name)
+
+
+def check_ours(name: str) -> None:
+    """``InvalidRequest`` for an option by which a job would write elsewhere, or be committed by others."""
+    small = str(name).lower()
     if small.startswith(_OURS) or small in _COMMITTERS:
         raise InvalidRequest(
             f"the option '{name}' is not yours to give: Penstock decides where a job writes and what commits "

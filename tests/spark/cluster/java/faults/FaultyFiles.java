@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.LocalFileSystem;
@@ -16,6 +15,7 @@ import org.apache.hadoop.util.Progressable;
 /** The local disk, with {@link Faults} where a task writes a file and looks at what it wrote. */
 public final class FaultyFiles extends LocalFileSystem {
   private final Set<Path> closed = ConcurrentHashMap.newKeySet();
+  private final Set<Path> counted = ConcurrentHashMap.newKeySet();
 
   @Override
   public FSDataOutputStream create(
@@ -31,15 +31,11 @@ public final class FaultyFiles extends LocalFileSystem {
   public FileStatus getFileStatus(Path file) throws IOException {
     if (closed.remove(file)) {
       Faults.reach("closed");
+      counted.add(file);
+    } else if (counted.remove(file)) {
+      Faults.reach("commit");
     }
     return super.getFileStatus(file);
-  }
-
-  /** Of a file that the task wrote: the commit protocol reads its footer. */
-  @Override
-  public FSDataInputStream open(Path file, int buffer) throws IOException {
-    Faults.reach("commit");
-    return super.open(file, buffer);
   }
 
   private final class Output extends FilterOutputStream {

@@ -1,5 +1,6 @@
 package io.penstock.spark;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -13,6 +14,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.zip.GZIPOutputStream;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -31,12 +33,16 @@ import scala.jdk.javaapi.CollectionConverters;
  * The delayed commit protocol: tasks write files straight to their final names, and the driver is told which.
  *
  * <p>A name is given to one attempt of one task only, so attempts never meet. Nothing that is written exists for
- * readers: whoever started the job takes the list of the files that were committed ({@link #take}) and commits it
- * to the lake. A write without the option {@value #JOB} is none of ours, and Spark's own protocol does it.
+ * readers: whoever started the job with the option {@value #JOB} takes the list of the files that were committed
+ * ({@link #take}) and commits it to the lake. Where the option {@value #TABLE}, or the path, names a table, this class
+ * hands the list to whoever decides ({@link JobDriver}) and waits for the commit. Any other write is none of ours, and
+ * Spark's own protocol does it.
  */
 public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   /** The id under which the files of a job are kept until they are taken. */
   public static final String JOB = "penstock.job";
+  /** The table of the lake that a write is for, whatever its path. */
+  public static final String TABLE = "penstock.table";
   /** A directory below the table that all files of the job go into. */
   public static final String SUBDIRECTORY = "penstock.subdirectory";
   /** How long a random directory is that files go into instead of that of their partition. */
@@ -45,6 +51,8 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   public static final String HAS_CHANGES = "penstock.changes";
   /** The columns whose bounds are told, as JSON: a list of paths, each a list of names. */
   public static final String COLUMNS = "penstock.columns";
+  /** Whether the files are Parquet, and their footers are read; true unless told otherwise. */
+  public static final String FOOTERS = "penstock.footers";
 
   private static final long serialVersionUID = 1L;
   private static final Logger LOG = LoggerFactory.getLogger(CommitProtocol.class);
@@ -54,7 +62,11 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   private static final String LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
   private static final Map<String, List<byte[]>> COMMITTED = new ConcurrentHashMap<>();
 
-  private final String root;
+  private String root;
+  /** Of a write that the session's code began, once it has: below the root. Tasks get it with this object. */
+  private String folder;
+
+  private transient SessionJob session;
   private transient List<NewFile> files;
   private transient List<byte[]> told;
 
@@ -62,6 +74,7 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   public CommitProtocol(String jobId, String path, boolean dynamicPartitionOverwrite) {
     super(jobId, path, dynamicPartitionOverwrite);
     root = path;
+    session = SessionJob.of(jobId, path);
   }
 
   /**
@@ -89,8 +102,24 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
       super.setupJob(context);
       return;
     }
+    if (session != null) {
+      begin(context.getConfiguration());
+    }
     LOG.debug("job {}: writing below {}", job(context), root);
     told = new ArrayList<>();
+  }
+
+  private void begin(Configuration configuration) {
+    SessionJob.Place place = session.begin();
+    root = place.folder();
+    folder = place.subdirectory();
+    try {
+      Path made = new Path(root);
+      new Durable(made).makeRoot(made.getFileSystem(configuration));
+    } catch (IOException problem) {
+      session.abort();
+      throw new UncheckedIOException(problem);
+    }
   }
 
   @Override
@@ -146,6 +175,12 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     super.onTaskCommit(message);
   }
 
+  /** What an overwrite replaces, the commit decides; the path that Spark would empty is none of the table's files'. */
+  @Override
+  public boolean deleteWithJob(FileSystem storage, Path path, boolean recursive) {
+    return session != null || super.deleteWithJob(storage, path, recursive);
+  }
+
   @Override
   public void commitJob(JobContext context, Seq<FileCommitProtocol.TaskCommitMessage> messages) {
     if (!isOurs(context)) {
@@ -156,11 +191,17 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     for (FileCommitProtocol.TaskCommitMessage message : CollectionConverters.asJava(messages)) {
       lines.add((byte[]) message.obj());
     }
-    COMMITTED.put(job(context), lines);
+    if (session == null) {
+      COMMITTED.put(job(context), lines);
+    } else if (session.commit(lines)) {
+      removeTold(context);
+    }
     LOG.debug("job {}: {} tasks have committed", job(context), lines.size());
   }
 
-  /** Nobody was told of the files of committed tasks, so they are removed. A task that still runs is not waited for. */
+  /**
+   * Files of committed tasks are removed, unless a commit may name them. A task that still runs is not waited for.
+   */
   @Override
   public void abortJob(JobContext context) {
     if (!isOurs(context)) {
@@ -168,11 +209,19 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
       return;
     }
     LOG.debug("job {}: aborted", job(context));
-    COMMITTED.remove(job(context));
+    if (session == null) {
+      COMMITTED.remove(job(context));
+      removeTold(context);
+    } else if (session.abort()) {
+      removeTold(context);
+    }
+  }
+
+  private void removeTold(JobContext context) {
     for (byte[] lines : told == null ? List.<byte[]>of() : told) {
-      try (var read = JSON.readerFor(WrittenFile.class).<WrittenFile>readValues(lines)) {
+      try (var read = JSON.readerFor(JsonNode.class).<JsonNode>readValues(lines)) {
         while (read.hasNextValue()) {
-          remove(read.nextValue().name(), context.getConfiguration());
+          remove(read.nextValue().path("name").asText(), context.getConfiguration());
         }
       } catch (IOException problem) {
         LOG.debug("job {}: files were left behind", job(context), problem);
@@ -203,19 +252,33 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
       FileSystem storage = path.getFileSystem(configuration);
       FileStatus status = storage.getFileStatus(path);
       durable.keep(storage, path);
-      Footer footer = Footer.read(configuration, status, paths);
-      out.write(
-          JSON.writeValueAsBytes(
-              new WrittenFile(
-                  file.name, file.partition, file.isChange, status.getLen(), status.getModificationTime(),
-                  footer.rows(), footer.columns())));
+      out.write(JSON.writeValueAsBytes(told(configuration, file, status, paths)));
       out.write('\n');
     }
-    durable.keepDirectories();
+    durable.finish();
     return out.toByteArray();
   }
 
-  private static NewFile name(TaskAttemptContext context, String directory, FileNameSpec spec) {
+  private Object told(Configuration configuration, NewFile file, FileStatus status, String[][] paths)
+      throws IOException {
+    if (folder != null) {
+      return new TaskFile(
+          file.name, file.partition, status.getLen(), status.getModificationTime(), etag(status));
+    }
+    boolean hasFooter = configuration.getBoolean(FOOTERS, true);
+    Footer footer = hasFooter ? Footer.read(configuration, status, paths) : Footer.UNREAD;
+    return new WrittenFile(
+        file.name, file.partition, file.isChange, status.getLen(), status.getModificationTime(), etag(status),
+        footer.rows(), footer.columns());
+  }
+
+  /** What the storage says that the file's content is; empty where it says nothing. */
+  private static String etag(FileStatus status) {
+    String tag = status instanceof EtagSource source ? source.getEtag() : null;
+    return tag == null ? "" : tag;
+  }
+
+  private NewFile name(TaskAttemptContext context, String directory, FileNameSpec spec) {
     boolean hasChanges = context.getConfiguration().getBoolean(HAS_CHANGES, false);
     boolean isChange = hasChanges && isBelow(directory, CHANGES);
     String partition = hasChanges ? afterFirst(directory) : directory;
@@ -238,16 +301,17 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     }
   }
 
-  private static boolean isOurs(JobContext context) {
-    return job(context) != null;
+  private boolean isOurs(JobContext context) {
+    return session != null || folder != null || context.getConfiguration().getRaw(JOB) != null;
   }
 
-  private static String job(JobContext context) {
-    return context.getConfiguration().getRaw(JOB);
+  private String job(JobContext context) {
+    String given = context.getConfiguration().getRaw(JOB);
+    return given == null ? String.valueOf(context.getJobID()) : given;
   }
 
-  private static String subdirectory(JobContext context) {
-    String given = context.getConfiguration().getRaw(SUBDIRECTORY);
+  private String subdirectory(JobContext context) {
+    String given = folder != null ? folder : context.getConfiguration().getRaw(SUBDIRECTORY);
     return given == null ? "" : given;
   }
 

@@ -20,12 +20,16 @@ import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.datasources.DataSource;
+import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.NoopCache$;
 import org.apache.spark.sql.execution.datasources.PartitionPath;
 import org.apache.spark.sql.execution.datasources.PartitionSpec;
 import org.apache.spark.sql.execution.datasources.PartitioningAwareFileIndex;
-import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.datasources.v2.FileDataSourceV2;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
@@ -37,23 +41,33 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The files of a table, as they were given: Spark lists nothing, and reads them as it reads any Parquet files.
+ * The files of a table, as they were given: Spark lists nothing, and reads them as it reads any of their format.
  *
- * <p>Partition values are those of the table's log, whatever the directories are called that the files are in.
+ * <p>Partition values are those that were given, whatever the directories are called that the files are in.
  */
 public final class TableFiles extends PartitioningAwareFileIndex {
   private static final ObjectMapper JSON = new ObjectMapper();
   /** What file systems without blocks say, too. Where files are cut is Spark's own choice. */
   private static final long BLOCK_BYTES = 32L * 1024 * 1024;
+  /** Which names are hidden is Spark's default: a session that hides others must not lose rows of a table. */
+  private static final scala.collection.immutable.Map<String, String> AS_GIVEN =
+      scala.collection.immutable.Map$.MODULE$.from(
+          immutable(List.of(new Tuple2<>("ignoredPathSegmentRegex", "^[._]"))));
 
   private final Path root;
+  private final String origin;
   private final PartitionSpec partitions;
+  private final Seq<FileStatus> all;
   private final scala.collection.mutable.LinkedHashMap<Path, FileStatus> files =
       new scala.collection.mutable.LinkedHashMap<>();
   private final scala.collection.immutable.Map<Path, FileStatus[]> filesByPartition;
 
-  private TableFiles(SparkSession session, StructType partitionSchema, byte[] packed) throws IOException {
-    super(session, scala.collection.immutable.Map$.MODULE$.empty(), Option.empty(), NoopCache$.MODULE$);
+  private TableFiles(SparkSession session, StructType partitionSchema, byte[] packed, JsonNode how)
+      throws IOException {
+    super(session, AS_GIVEN, Option.empty(), NoopCache$.MODULE$);
+    origin = how.get("origin").asText();
+    String zone = how.get("zone").asText();
+    List<FileStatus> given = new ArrayList<>();
     List<PartitionPath> found = new ArrayList<>();
     Map<Path, List<FileStatus>> inPartition = new LinkedHashMap<>();
     try (MappingIterator<JsonNode> lines =
@@ -62,17 +76,19 @@ public final class TableFiles extends PartitioningAwareFileIndex {
       for (JsonNode values : lines.next()) {
         // Not where any file is: a name under which those with these values are found again.
         Path name = new Path(root, "partition-" + found.size());
-        found.add(new PartitionPath(row(partitionSchema, values), name));
+        found.add(new PartitionPath(row(partitionSchema, values, zone), name));
         inPartition.put(name, new ArrayList<>());
       }
       while (lines.hasNext()) {
         JsonNode file = lines.next();
         Path path = new Path(file.get(1).asText());
         FileStatus status = new FileStatus(file.get(2).asLong(), false, 1, BLOCK_BYTES, file.get(3).asLong(), path);
+        given.add(status);
         files.put(path, status);
         inPartition.get(found.get(file.get(0).asInt()).path()).add(status);
       }
     }
+    all = immutable(given);
     partitions = new PartitionSpec(partitionSchema, immutable(found));
     List<Tuple2<Path, FileStatus[]>> grouped = new ArrayList<>();
     inPartition.forEach((name, its) -> grouped.add(new Tuple2<>(name, its.toArray(new FileStatus[0]))));
@@ -84,28 +100,75 @@ public final class TableFiles extends PartitioningAwareFileIndex {
    *
    * @param files compressed lines of JSON: the table's root, the partitions as lists of values, then each file as the
    *     number of its partition, its address, its size in bytes and the milliseconds of its last change
-   * @param schema the columns in the files, as Spark writes a schema in JSON
+   * @param schema the columns in the files, as Spark writes a schema in JSON; null to have Spark look into them
    * @param partitionSchema the columns that are not in the files
-   * @param options how Spark is to read them, as a JSON object
+   * @param how a JSON object: the format of the files as Spark names it, the options of its reader, the time zone of
+   *     times among the values, and what is to be told of where the rows come from
    */
   public static Dataset<Row> rows(
-      SparkSession session, byte[] files, String schema, String partitionSchema, String options)
-      throws IOException {
+      SparkSession session, byte[] files, String schema, String partitionSchema, String how)
+      throws IOException, ReflectiveOperationException {
+    JsonNode told = JSON.readTree(how);
     List<Tuple2<String, String>> chosen = new ArrayList<>();
-    JSON.readTree(options)
-        .properties()
-        .forEach(one -> chosen.add(new Tuple2<>(one.getKey(), one.getValue().asText())));
+    told.get("options").properties().forEach(one -> chosen.add(new Tuple2<>(one.getKey(), one.getValue().asText())));
+    scala.collection.immutable.Map<String, String> options =
+        scala.collection.immutable.Map$.MODULE$.from(immutable(chosen));
     StructType partitionColumns = (StructType) DataType.fromJson(partitionSchema);
+    TableFiles index = new TableFiles(session, partitionColumns, files, told);
+    FileFormat format = format(session, told.get("format").asText());
+    StructType columns =
+        schema == null ? index.inferred(session, format, options) : (StructType) DataType.fromJson(schema);
     HadoopFsRelation relation =
         HadoopFsRelation.apply(
-            new TableFiles(session, partitionColumns, files),
-            partitionColumns,
-            (StructType) DataType.fromJson(schema),
-            Option.empty(),
-            new ParquetFileFormat(),
-            scala.collection.immutable.Map$.MODULE$.from(immutable(chosen)),
-            session);
+            index, partitionColumns, columns.asNullable(), Option.empty(), format, options, session);
     return session.baseRelationToDataFrame(relation);
+  }
+
+  /** What was told of where the rows of a plan come from, by those of its relations that were made here. */
+  public static List<String> origins(LogicalPlan plan) {
+    List<String> found = new ArrayList<>();
+    collect(plan, found);
+    return found;
+  }
+
+  private static void collect(LogicalPlan plan, List<String> found) {
+    if (plan instanceof LogicalRelation leaf
+        && leaf.relation() instanceof HadoopFsRelation relation
+        && relation.location() instanceof TableFiles index
+        && !index.origin.isEmpty()) {
+      found.add(index.origin);
+    }
+    CollectionConverters.asJava(plan.children()).forEach(one -> collect(one, found));
+    CollectionConverters.asJava(plan.subqueries()).forEach(one -> collect(one, found));
+  }
+
+  /** A format by its name, in the form that reads from an index of files. */
+  private static FileFormat format(SparkSession session, String name) throws ReflectiveOperationException {
+    Object made;
+    try {
+      var settings = ((org.apache.spark.sql.classic.SparkSession) session).sessionState().conf();
+      made = DataSource.lookupDataSource(name, settings).getConstructor().newInstance();
+    } catch (ReflectiveOperationException absent) {
+      throw new IllegalArgumentException("Spark has no format '" + name + "'", absent);
+    }
+    if (made instanceof FileDataSourceV2 newer) {
+      made = newer.fallbackFileFormat().getConstructor().newInstance();
+    }
+    if (made instanceof FileFormat format) {
+      return format;
+    }
+    throw new IllegalArgumentException("'" + name + "' is no format of files");
+  }
+
+  private StructType inferred(
+      SparkSession session, FileFormat format, scala.collection.immutable.Map<String, String> options) {
+    List<FileStatus> some = new ArrayList<>();
+    CollectionConverters.asJava(all).stream().filter(one -> one.getLen() > 0).forEach(some::add);
+    Option<StructType> found = format.inferSchema(session, options, immutable(some));
+    if (found.isEmpty()) {
+      throw new IllegalArgumentException("no columns can be told from the files");
+    }
+    return found.get();
   }
 
   @Override
@@ -128,29 +191,29 @@ public final class TableFiles extends PartitioningAwareFileIndex {
     return filesByPartition;
   }
 
-  /** All of them, wherever they are. */
+  /** All of them, wherever they are; one that was given twice is there twice. */
   @Override
   public Seq<FileStatus> allFiles() {
-    return files.values().toSeq();
+    return all;
   }
 
   /** They are of one version of the table, which never changes. */
   @Override
   public void refresh() {}
 
-  private static InternalRow row(StructType schema, JsonNode texts) {
+  private static InternalRow row(StructType schema, JsonNode texts, String zone) {
     StructField[] fields = schema.fields();
     Object[] values = new Object[fields.length];
     for (int at = 0; at < fields.length; at++) {
       JsonNode text = texts.get(at);
-      values[at] = text.isNull() ? null : value(text.asText(), fields[at].dataType());
+      values[at] = text.isNull() ? null : value(text.asText(), fields[at].dataType(), zone);
     }
     return new GenericInternalRow(values);
   }
 
-  private static Object value(String text, DataType type) {
+  private static Object value(String text, DataType type, String zone) {
     Literal literal = new Literal(UTF8String.fromString(text), DataTypes.StringType);
-    return new Cast(literal, type, Option.apply("UTC"), EvalMode.ANSI()).eval(InternalRow.empty());
+    return new Cast(literal, type, Option.apply(zone), EvalMode.ANSI()).eval(InternalRow.empty());
   }
 
   private static <T> Seq<T> immutable(List<T> list) {

@@ -8,7 +8,16 @@ import java.util.List;
  * @param name below the table's root, as it is, not as a URI
  * @param partition its partition's directory, as Spark spells it
  * @param isChange whether it holds rows of the change data feed
+ * @param etag what the storage says that its content is; empty where it says nothing
+ * @param rows -1 if its footer was not read
  * @param columns what its footer says of the columns that were asked for
  */
 record WrittenFile(
-    String name, String partition, boolean isChange, long size, long modified, long rows, List<Footer.Column> columns) {}
+    String name,
+    String partition,
+    boolean isChange,
+    long size,
+    long modified,
+    String etag,
+    long rows,
+    List<Footer.Column> columns) {}

@@ -1,0 +1,75 @@
+"""The options by which somebody says whose side is taken where two sides changed the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from penstock.model.keys import Key
+from penstock.model.merges import HowToMerge, MergeMode
+
+F = TypeVar("F", bound=Callable[..., Any])
+_FOLDER: Final = re.compile(r"""(?P<key>(?:[^"/]|"[^"]*")+)/(?P<folder>.+/)""")
+
+
+def take_option(f: F) -> F:
+    return click.option(
+        "--take",
+        "takes",
+        multiple=True,
+        metavar="SIDE=KEY",
+        help="Settle a key: take it from this side, named as in this command. Repeatable.",
+    )(f)
+
+
+def sides_options(f: F) -> F:
+    for name, whose in (("ours", "the target's"), ("theirs", "the source's")):
+        f = click.option(
+            f"--{name}",
+            multiple=True,
+            metavar="KEY[/FOLDER/]",
+            help=f"Settle a key by {whose} side, or in a table of files what is below a folder. Repeatable.",
+        )(f)
+    return f
+
+
+def default_option(f: F) -> F:
+    return click.option(
+        "--default",
+        type=click.Choice([mode.value for mode in MergeMode]),
+        default=MergeMode.NORMAL.value,
+        help="For all keys not named by --take: take the source's change unless both sides changed "
+        "(normal), take the source's in any case (force), leave the target's (drop). [normal]",
+    )(f)
+
+
+def taken(
+    takes: Sequence[str], theirs: Sequence[str], ours: Sequence[str], source: str, target: str
+) -> dict[str | Key, HowToMerge]:
+    """What the options say, as the lake wants it: the source's side is forced, the target's side dropped."""
+    chosen: dict[str | Key, HowToMerge] = {}
+    for text in takes:
+        side, equals, key = text.partition("=")
+        if not equals or not key or side not in (source, target):
+            raise click.BadParameter(
+                f"{text!r} is neither {target}=KEY nor {source}=KEY", param_hint="--take"
+            )
+        chosen[Key.parse(key)] = MergeMode.FORCE if side == source else MergeMode.DROP
+    folders: dict[Key, dict[str, MergeMode | str]] = {}
+    for name, mode, texts in (("--theirs", MergeMode.FORCE, theirs), ("--ours", MergeMode.DROP, ours)):
+        for text in texts:
+            whole, folder = _key_and_folder(text)
+            known = folders.setdefault(whole, {})
+            if folder in known or whole in chosen or (known and "" in (folder, *known)):
+                raise click.BadParameter(f"'{whole}' is settled by another option already", param_hint=name)
+            known[folder] = mode
+    return chosen | {key: known.get("", known) for key, known in folders.items()}
+
+
+def _key_and_folder(text: str) -> tuple[Key, str]:
+    """A key, and the folder in its table if one is named: what follows the first slash outside of quotes."""
+    parts = _FOLDER.fullmatch(text) if text.endswith("/") else None
+    return (Key.parse(parts["key"]), parts["folder"]) if parts else (Key.parse(text), "")

@@ -1,0 +1,183 @@
+"""Files of a table: what is known of each, where it lies, and what the table's content says of all of them.
+
+A table of files is a tree from path to file. The paths are the table's own: no folder anywhere has these
+files under these names. They lie in the lake's pool, ``<warehouse>/_penstock/data/``, below
+``<slice>/<job>/<attempt>/``: the day they were written on and the lake they were written for, the job, and
+what no other attempt of it has. So a reader of plain folders sees nothing, rather than files that were never
+committed, or are not any more.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import Damaged, InvalidRequest
+from penstock.model.content import AnyContent, FilesTable
+from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.objects import EMPTY_ROOT
+
+POOL: Final = "_penstock/data/"
+"""The folder below the warehouse that the files of all tables lie in."""
+PATH_MAX_BYTES: Final = 1024
+ADDRESS_MAX_BYTES: Final = 1400
+CHECKSUM_MAX_CHARS: Final = 200
+MARKER: Final = "_SUCCESS"
+"""The file by which jobs tell that they are done. Of two the later one counts."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_ADDRESS: Final = re.compile(r"\d{8}-[0-9a-f]{12}/[0-9a-f]{32}/(?:.*[^/])?/?", re.DOTALL)
+
+
+_NAMED: Final = frozenset(("", ".", ".."))
+"""No part of a path or an address is one of these."""
+
+
+class File(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="file"):
+    """A file of a table.
+
+    It is stored in the leaves of the table's tree. There it reads like a content of a type that the kernel
+    does not know, as whatever walks over nodes expects.
+    """
+
+    address: str
+    """Below the pool. One that ends with a slash is a folder, in which the file lies at its own path."""
+    size: int
+    time_us: int
+    """When it was written."""
+    checksum: str = ""
+    """``sha256:…`` of its bytes, or ``etag:…`` as the storage calls them; empty if neither is known."""
+
+    def at(self, path: str) -> str:
+        """Its whole address below the pool, as the file at a path."""
+        return self.address + path if self.address.endswith("/") else self.address
+
+    def is_same_as(self, other: File) -> bool:
+        """Whether both have the same bytes, as far as can be told without a look at them."""
+        if self == other:
+            return True
+        return bool(self.checksum) and (self.checksum, self.size) == (other.checksum, other.size)
+
+
+class Layout(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """How the files of a table are to be read, as its last job said. Nothing of it is checked."""
+
+    format: str = ""
+    """As Spark names it, such as ``parquet``."""
+    partition_by: tuple[str, ...] = ()
+    schema: str = ""
+    """Spark's, as JSON, with the partition columns; empty if it is not known."""
+    options: dict[str, str] = {}
+    """That a reader needs, such as ``header``."""
+
+
+class FilesState(msgspec.Struct, frozen=True, array_like=True):
+    """What the content of a table of files says."""
+
+    root: ObjectId = EMPTY_ROOT
+    """Of the tree: from path, in UTF-8, to ``File``."""
+    files: int = 0
+    size: int = 0
+    """Of all files together, in bytes."""
+    layout: Layout = Layout()
+
+
+_decode_file = decoder(File).decode
+_decode_state = decoder(FilesState).decode
+
+
+def encode_file(file: File) -> bytes:
+    return encode(file)
+
+
+def decode_file(data: object) -> File:
+    """The file in a value of a tree; ``Damaged`` if there is none."""
+    try:
+        found: File = _decode_file(data)  # type: ignore[arg-type]
+    except (msgspec.MsgspecError, TypeError) as problem:
+        raise Damaged(f"an entry of a table's files cannot be read: {problem}") from None
+    return found
+
+
+def is_managed(content: AnyContent | None) -> bool:
+    """Whether a content is a table of files that the lake keeps, and not only a pointer to some."""
+    return isinstance(content, FilesTable) and content.state != b""
+
+
+def state_of(content: FilesTable) -> FilesState:
+    """What a content says; ``Damaged`` if it cannot be read."""
+    try:
+        found: FilesState = _decode_state(content.state)
+    except msgspec.MsgspecError as problem:
+        raise Damaged(f"the state of a table of files cannot be read: {problem}") from None
+    return found
+
+
+def with_state(content: FilesTable, state: FilesState) -> FilesTable:
+    held = () if state.root == EMPTY_ROOT else (state.root,)
+    return msgspec.structs.replace(content, state=encode(state), held=held)
+
+
+# -- names -------------------------------------------------------------------------------------------------
+
+
+def check_path(path: str) -> str:
+    """A path that a file can have; ``InvalidRequest`` if it cannot."""
+    if not path or not _NAMED.isdisjoint(path.split("/")):
+        raise InvalidRequest(f"{path!r} is no path of a file: its parts have names, and none is '.' or '..'")
+    return _check_text(path, "path", PATH_MAX_BYTES)
+
+
+def check_prefix(prefix: str) -> str:
+    """A folder, with a slash at its end, or nothing for the whole table; ``InvalidRequest`` otherwise."""
+    if prefix:
+        if not prefix.endswith("/"):
+            raise InvalidRequest(f"{prefix!r} is no folder: it ends with a slash, as in '{prefix}/'")
+        check_path(prefix[:-1])
+    return prefix
+
+
+def check_file(path: str, file: File) -> None:
+    """``InvalidRequest`` for a file that no writer of this lake can have written."""
+    check_path(path)
+    whole = file.at(path)
+    if not _ADDRESS.fullmatch(file.address) or not _NAMED.isdisjoint(whole.split("/")):
+        raise InvalidRequest(f"{file.address!r} is no address below the pool, for '{path}'")
+    _check_text(whole, "address", ADDRESS_MAX_BYTES)
+    if file.size < 0 or file.time_us < 0 or len(file.checksum) > CHECKSUM_MAX_CHARS:
+        raise InvalidRequest(f"what is said of '{path}' cannot be: {file}")
+    _check_text(file.checksum, "checksum", ADDRESS_MAX_BYTES)
+
+
+def _check_text(text: str, what: str, most: int) -> str:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{text!r} is no {what}: it is not UTF-8") from None
+    if size > most:
+        raise InvalidRequest(f"a {what} has at most {most} bytes, and {text[:60]!r}… has {size}")
+    if _CONTROL.search(text):
+        raise InvalidRequest(f"{text!r} is no {what}: it has control characters")
+    return text
+
+
+def new_folder(lake_id: str, job: UUID, now_us: int) -> str:
+    """The folder of a job below the pool. All that it writes lies there, and nothing else does."""
+    return f"{slice_of(lake_id, day_of(now_us))}/{job.hex}/"
+
+
+def day_of(time_us: int) -> str:
+    """The day of a time, as ``20261115``."""
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y%m%d")
+
+
+def slice_of(lake_id: str, day: str) -> str:
+    """The folder below the pool for what a lake's jobs began to write on a day.
+
+    Forks and copies may share a warehouse; each sweeps what was written for itself.
+    """
+    return f"{day}-{UUID(lake_id).hex[:12]}"

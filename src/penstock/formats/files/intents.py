@@ -1,0 +1,98 @@
+"""What can be asked of a table of files, in the form that a commit keeps for merges (rule K1)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import Damaged, InvalidRequest
+from penstock.formats.files.files import File, Layout, check_file, check_path, check_prefix
+from penstock.model.encoding import decoder, encode
+
+NAME: Final = "files"
+"""Of the format."""
+
+
+class When(StrEnum):
+    """In which case a write is done."""
+
+    ALWAYS = "always"
+    EMPTY = "empty"
+    """Refused if the table has any file: Spark's ``error``."""
+    IGNORE = "ignore"
+    """Nothing happens if the table has any file."""
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="write"):
+    """A change to the files of a table, carried out on the table as it is at its turn.
+
+    First whatever lies below ``replaced`` goes, then ``removed``; then ``added`` and ``put`` come. What is
+    kept of it with the commit has no files: those are the difference of the two trees.
+    """
+
+    replaced: tuple[str, ...] = ()
+    """Folders, each with a slash at its end; an empty one is the whole table."""
+    removed: tuple[str, ...] = ()
+    """Paths. Each must be there."""
+    added: tuple[tuple[str, File], ...] = ()
+    """None of these paths may be there, once the others are gone."""
+    put: tuple[tuple[str, File], ...] = ()
+    """These take the place of what is there."""
+    when: When = When.ALWAYS
+    expected: tuple[tuple[str, str | None], ...] = ()
+    """Of paths: the address of the file there, ``None`` for no file. Else it is refused."""
+    layout: Layout | None = None
+    """How the files are to be read from now on."""
+    table: UUID | None = None
+    """Refuse it if this is another table."""
+    creates: bool = False
+    """Create the table if there is none."""
+
+    @property
+    def paths(self) -> int:
+        """How many paths it names."""
+        return len(self.added) + len(self.put) + len(self.removed)
+
+
+_decode = decoder(Write).decode
+
+
+def encode_write(write: Write) -> bytes:
+    return encode(write)
+
+
+def decode_write(data: bytes) -> Write:
+    """The intent in some bytes; ``Damaged`` if there is none."""
+    try:
+        found: Write = _decode(data)
+    except msgspec.MsgspecError as problem:
+        raise Damaged(f"an intent of a table of files cannot be read: {problem}") from None
+    return found
+
+
+def shortened(write: Write) -> Write:
+    """What a merge needs to know of a write."""
+    return Write(replaced=write.replaced, when=write.when)
+
+
+def check(write: Write) -> Write:
+    """Return ``write`` if it can be carried out on some table; ``InvalidRequest`` if on none."""
+    seen: set[str] = set()
+    for path, file in (*write.added, *write.put):
+        check_file(path, file)
+        if path in seen:
+            raise InvalidRequest(f"'{path}' is written twice by one request")
+        seen.add(path)
+    for path in write.removed:
+        check_path(path)
+        if path in seen:
+            raise InvalidRequest(f"'{path}' is both written and removed by one request")
+        seen.add(path)
+    for prefix in write.replaced:
+        check_prefix(prefix)
+    for path, _ in write.expected:
+        check_path(path)
+    return write

@@ -1,0 +1,258 @@
+"""Merging tables of files: path by path, and whole folders where a side replaced them (rule K2).
+
+What a side did to single paths is the difference of its tree to the common ancestor's. What it replaced is in
+its intents: an overwrite means all that is there at its turn, whoever wrote it, so that below a folder that
+the source replaced the result is what the source has, and never a union of two jobs' files.
+
+A source that took in the target's state after such an overwrite has it behind it: what the target has written
+since then stays. Only if the target has overwritten the same folder since is there no order to go by, and it
+is a conflict.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from penstock.formats.files import trees
+from penstock.formats.files.changing import after, mixes
+from penstock.formats.files.files import MARKER, File, FilesState, Layout, state_of, with_state
+from penstock.formats.files.intents import When, Write, decode_write, encode_write
+from penstock.kernel.format import Applied, PathClash, Refused, Table
+from penstock.kernel.objects import Objects
+from penstock.model.content import FilesTable
+from penstock.model.merges import MergeMode
+
+BOTH = "was changed on both sides"
+WAY_OUT = "take one side's with the mode 'force' or 'drop', for the table or below a path"
+
+
+class Sides(NamedTuple):
+    """A table where two sides parted, as the source has it, and as the target does."""
+
+    origin: FilesState
+    theirs: FilesState
+    ours: FilesState
+
+
+class Coming(NamedTuple):
+    """What is to change in the target: paths with the file that comes or ``None``, and what is there now."""
+
+    changes: dict[str, File | None]
+    there: dict[str, File]
+
+    def take(self, path: str, now: File | None, wanted: File | None) -> None:
+        self.changes[path] = wanted
+        if now is not None:
+            self.there[path] = now
+
+
+def merge(
+    table: Table,
+    objects: Objects,
+    target: FilesTable,
+    base: FilesTable | None,
+    source: FilesTable,
+    intents: Sequence[bytes] | None,
+) -> Applied:
+    """A table that both sides changed, with the source's changes on top; ``Refused`` where they clash.
+
+    ``table.paths`` divides it: below a path with the mode ``force`` the result is as the source has it, below
+    one with ``drop`` as the target does. Everywhere else both sides' changes come together.
+    """
+    if source.id != target.id and not table.is_strange:
+        raise Refused(
+            "is another table here than on the other side; rename one of them, or drop one's change"
+        )
+    sides = Sides(FilesState() if base is None else state_of(base), state_of(source), state_of(target))
+    coming = _forced(table, objects, sides)
+    if _mode(table.paths, "") is MergeMode.NORMAL or any(
+        mode is MergeMode.NORMAL for mode in table.paths.values()
+    ):
+        if target == base:
+            _take_all(table, objects, sides, coming)
+        elif intents is None:
+            raise Refused(f"{BOTH}, and on the other side not only by writes; {WAY_OUT}")
+        elif not _is_ignored([decode_write(one) for one in intents], sides.ours):
+            _replay(table, objects, sides, intents, coming)
+        elif not coming.changes:
+            return Applied(target)
+    layout = _layout(sides, coming)
+    merged, blobs = after(objects, sides.ours, coming.changes, coming.there, layout)
+    intent, is_opaque = _remembered(table.paths, intents)
+    return Applied(with_state(target, merged), blobs, intent, is_opaque)
+
+
+def _remembered(paths: Mapping[str, MergeMode], intents: Sequence[bytes] | None) -> tuple[bytes | None, bool]:
+    """What the next merge must know of folders that were treated in a way of their own: an intent, or that
+    none tells.
+
+    One that was taken from the source was replaced. One that was left must not be replaced later because of
+    what the source did to it.
+    """
+    if not paths:
+        return None, False
+    taken = [prefix for prefix, mode in paths.items() if mode is MergeMode.FORCE]
+    others = [prefix for prefix in paths if prefix not in taken]
+    is_within = any(other.startswith(prefix) for prefix in taken for other in others)
+    asked = None if intents is None else [decode_write(one) for one in intents if one]
+    is_left = asked is None or any(
+        write.when is not When.ALWAYS or prefix.startswith(other) or other.startswith(prefix)
+        for write in asked
+        if asks_for_more(write)
+        for prefix in write.replaced or ("",)
+        for other in others
+    )
+    return encode_write(Write(replaced=tuple(taken))), is_within or is_left
+
+
+def asks_for_more(write: Write) -> bool:
+    """Whether a write means more than the files that it brought and took."""
+    return bool(write.replaced) or write.when is not When.ALWAYS
+
+
+def revert(
+    table: Table, objects: Objects, target: FilesTable, was: FilesTable, wanted: FilesTable
+) -> Applied:
+    """A table without what one write did to it, path by path; ``Refused`` where others changed it since.
+
+    Of a folder that the write replaced its own files go and the former ones come back, beside what was
+    written there since.
+    """
+    sides = Sides(state_of(was), state_of(wanted), state_of(target))
+    coming = _forced(table, objects, sides)
+    _bring_paths(table, objects, sides, (), coming)
+    merged, blobs = after(objects, sides.ours, coming.changes, coming.there, _layout(sides, coming))
+    return Applied(with_state(target, merged), blobs)
+
+
+def _forced(table: Table, objects: Objects, sides: Sides) -> Coming:
+    """What makes the target as the source is, where that is wanted."""
+    coming = Coming({}, {})
+    for prefix in _outermost(prefix for prefix, mode in table.paths.items() if mode is MergeMode.FORCE):
+        for path, now, wanted in trees.differing(objects, sides.ours.root, sides.theirs.root, prefix):
+            if _mode(table.paths, path) is MergeMode.FORCE:
+                coming.take(path, now, wanted)
+    return coming
+
+
+def _take_all(table: Table, objects: Objects, sides: Sides, coming: Coming) -> None:
+    """The target did nothing: whatever the source did, but for paths that are treated otherwise."""
+    for path, now, wanted in trees.differing(objects, sides.ours.root, sides.theirs.root):
+        if _mode(table.paths, path) is MergeMode.NORMAL:
+            coming.take(path, now, wanted)
+
+
+def _replay(table: Table, objects: Objects, sides: Sides, intents: Sequence[bytes], coming: Coming) -> None:
+    """What the source's writes make of the target."""
+    replaced = _replaced(table, intents)
+    for prefix in replaced:
+        for path, now, wanted in trees.differing(objects, sides.ours.root, sides.theirs.root, prefix):
+            if _mode(table.paths, path) is MergeMode.NORMAL:
+                coming.take(path, now, wanted)
+    _bring_paths(table, objects, sides, replaced, coming)
+
+
+def _replaced(table: Table, intents: Sequence[bytes]) -> list[str]:
+    """The folders that the source replaced since the sides parted; ``Refused`` if no order tells."""
+    if table.crossed is None:
+        return _outermost(_folders(intents))
+    earlier = Counter(table.crossed.earlier)
+    replaced = _outermost(_folders((Counter(intents) - earlier).elements()))
+    behind = [one for one in _folders(earlier) if not one.startswith(tuple(replaced))]
+    if behind and table.crossed.target is None:
+        raise Refused(f"{BOTH}, and here not only by writes; {WAY_OUT}")
+    ours = _folders(table.crossed.target or ())
+    for prefix in behind:
+        if any(other.startswith(prefix) or prefix.startswith(other) for other in ours):
+            where = f" below '{prefix}'" if prefix else ""
+            raise Refused(f"was overwritten on both sides{where}, and they met in between; {WAY_OUT}")
+    return replaced
+
+
+def _folders(intents: Iterable[bytes]) -> list[str]:
+    return [prefix for one in intents if one for prefix in decode_write(one).replaced]
+
+
+def _bring_paths(
+    table: Table, objects: Objects, sides: Sides, replaced: Sequence[str], coming: Coming
+) -> None:
+    """What the source did to single paths; ``Refused`` with every path that both sides changed."""
+    news = [
+        one
+        for one in trees.differing(objects, sides.origin.root, sides.theirs.root)
+        if not one.path.startswith(tuple(replaced)) and _mode(table.paths, one.path) is MergeMode.NORMAL
+    ]
+    found = trees.find(objects, sides.ours.root, [one.path for one in news])
+    clashes: list[PathClash] = []
+    for path, was, wanted in news:
+        now = found.get(path)
+        if _is_same(now, wanted):
+            continue
+        if _is_same(now, was) or path.rpartition("/")[2] == MARKER:
+            coming.take(path, now, wanted)
+        else:
+            clashes.append(PathClash(path, _told(path, was), _told(path, now)))
+    if clashes:
+        raise Refused(BOTH, clashes=clashes)
+
+
+def _is_ignored(writes: Sequence[Write], state: FilesState) -> bool:
+    """Whether nothing is to happen, since a write was only for an empty table and it is not; else ``Refused``
+    if it was."""
+    is_empty = state.files == 0
+    for write in writes:
+        if write.when is not When.ALWAYS and not is_empty:
+            if write.when is When.IGNORE and len(writes) == 1:
+                return True
+            raise Refused(f"has files by now, and the other side wrote to it as an empty one; {WAY_OUT}")
+        if write.when is not When.ALWAYS:
+            is_empty = False
+        elif "" in write.replaced:
+            is_empty = True
+    return False
+
+
+def _outermost(prefixes: Iterable[str]) -> list[str]:
+    """Folders without those that lie in another one of them."""
+    found: list[str] = []
+    for prefix in sorted(set(prefixes)):
+        if not (found and prefix.startswith(found[-1])):
+            found.append(prefix)
+    return found
+
+
+def _is_same(one: File | None, other: File | None) -> bool:
+    return one is other or (one is not None and other is not None and one.is_same_as(other))
+
+
+def _mode(paths: Mapping[str, MergeMode], path: str) -> MergeMode:
+    """How a path is to be merged: as the longest folder above it says."""
+    if not paths:
+        return MergeMode.NORMAL
+    above = [prefix for prefix in paths if path.startswith(prefix)]
+    return paths[max(above, key=len)] if above else MergeMode.NORMAL
+
+
+def _told(path: str, file: File | None) -> str:
+    return "no file" if file is None else f"{file.at(path)}, {file.size} bytes"
+
+
+def _layout(sides: Sides, coming: Coming) -> Layout:
+    """How the files are to be read afterwards: as the source says, if it changed that or none else is left.
+
+    Files of two formats in one table could not be read as one.
+    """
+    origin, theirs, ours = (one.layout for one in sides)
+    brings = any(file is not None for file in coming.changes.values())
+    if not brings:
+        return ours if theirs == origin or ours != origin else theirs
+    if len(coming.there) == sides.ours.files:
+        return theirs  # nothing of the target's is left
+    if mixes(ours, theirs):
+        raise Refused(
+            f"{BOTH}, and holds files of the format '{ours.format}' here, but of '{theirs.format}' on the"
+            f" other side; {WAY_OUT}"
+        )
+    return ours if theirs == origin else theirs

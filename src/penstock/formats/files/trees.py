@@ -1,0 +1,74 @@
+"""Trees of files: reading them, and making the next one from what is to come and to go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from penstock.formats.files.files import File, decode_file, encode_file
+from penstock.kernel import tree
+from penstock.kernel.objects import Objects, Pending
+from penstock.kernel.state import prefix_end
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import Node
+
+
+def find(objects: Objects, root: ObjectId, paths: Collection[str]) -> dict[str, File]:
+    """The files at those paths that have one."""
+    found = tree.get_many(objects, root, [path.encode() for path in paths])
+    return {path.decode(): decode_file(value) for path, value in found.items()}
+
+
+def below(objects: Objects, root: ObjectId, prefix: str = "", after: str = "") -> Iterator[tuple[str, File]]:
+    """The files below a folder in the order of their paths, after a path or from the first on."""
+    start, stop = prefix.encode(), prefix_end(prefix.encode())
+    if after:
+        start = max(start, after.encode() + b"\0")
+    if stop is not None and start >= stop:
+        return
+    for path, value in tree.scan(objects, root, start, stop):
+        yield path.decode(), decode_file(value)
+
+
+class Differing(NamedTuple):
+    """A path at which two trees differ."""
+
+    path: str
+    before: File | None
+    after: File | None
+
+
+def differing(objects: Objects, before: ObjectId, after: ObjectId, prefix: str = "") -> Iterator[Differing]:
+    """Where two trees differ below a folder, in the order of paths. It costs what differs."""
+    start, stop = prefix.encode(), prefix_end(prefix.encode())
+    for path, was, now in tree.differing(objects, before, after, start, stop):
+        yield Differing(path.decode(), _file(was), _file(now))
+
+
+def _file(value: object) -> File | None:
+    return None if value is None else decode_file(value)
+
+
+def changed(
+    objects: Objects, root: ObjectId, changes: Mapping[str, File | None]
+) -> tuple[ObjectId, dict[ObjectId, bytes]]:
+    """The root of a tree with some paths set or, where there is no file, removed; and its new nodes."""
+    pending = Pending(objects)
+    values = {path.encode(): None if file is None else encode_file(file) for path, file in changes.items()}
+    new = tree.update(pending, root, values)
+    return new, _needed(pending, new)
+
+
+def _needed(pending: Pending, root: ObjectId) -> dict[ObjectId, bytes]:
+    """Of the nodes that were made those that a tree has."""
+    needed: dict[ObjectId, bytes] = {}
+    waiting = [root]
+    while waiting:
+        one = waiting.pop()
+        data = pending.fresh.get(one)
+        if data is not None and one not in needed:
+            needed[one] = data
+            node = pending.get(one)
+            if isinstance(node, Node):
+                waiting += node.children
+    return needed

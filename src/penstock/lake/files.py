@@ -1,0 +1,292 @@
+"""Files of a table, for programs: list, read and change them at a path, as the table is at a reference.
+
+What a table has is asked where the lake is. Bytes are read and written from here, with this process's own
+access to the storage, whether the lake is in this process or behind a server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+from penstock.errors import Damaged, FileMissing, InvalidRequest
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.call import PAGE_MAX, said
+from penstock.lake.calls import Resolve
+from penstock.lake.files_answers import FileEntry, FilesAbout, FilesTotal, FilesWritten
+from penstock.lake.files_calls import CopiedFile, GetFiles, GetFilesTable, ListFiles, SumFiles
+from penstock.lake.files_pool import name_in_pool, pool_of
+from penstock.lake.files_reader import opened
+from penstock.lake.files_writing import Changes, Data, commit
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.lake.table import Table
+    from penstock.storage.places import Place
+
+Entries: TypeAlias = list[FileEntry]
+Addresses: TypeAlias = list[str]
+
+
+class Files:
+    """The files of a table at a reference.
+
+    On a branch they can be changed: every change is a commit of its own, and the first one makes the table.
+    A change that does not fit the table as it is at its turn is refused with ``CommitConflict``, which names
+    the paths; nothing is changed then.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table, self._lake, self._key = table, table.lake, table.key
+
+    def __repr__(self) -> str:
+        return f"<Files of {self._table!r}>"
+
+    # -- what there is -------------------------------------------------------------------------------------
+
+    def list(self, prefix: str = "", *, limit: int | None = None) -> Entries:
+        """Files whose paths begin with a prefix, in the order of their UTF-8 bytes."""
+        return [*self._entries(prefix, limit, folders=False)]
+
+    def folder(self, prefix: str = "") -> Entries:
+        """Files and folders right below a folder, whose name ends with a slash, or of the whole table."""
+        return [*self._entries(prefix, None, folders=True)]
+
+    def walk(self, prefix: str = "") -> Iterator[FileEntry]:
+        """As ``list``, page by page: all of one commit, whatever happens meanwhile."""
+        return self._entries(prefix, None, folders=False)
+
+    def stat(self, path: str) -> FileEntry:
+        """A file; ``FileMissing`` if there is none."""
+        found = self._find(path)
+        if found is None:
+            raise FileMissing(
+                f"'{self._key}' has no file at '{path}' ({self._table.ref})", table=str(self._key), path=path
+            )
+        return found
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file, in a table that must be there."""
+        return self._find(path) is not None
+
+    def total(self, prefix: str = "") -> FilesTotal:
+        """How many files there are below a prefix, and how large they are together."""
+        return self._lake.do(SumFiles(key=self._key, at=self._table.ref, via=self._table.via, prefix=prefix))
+
+    def about(self) -> FilesAbout:
+        """The table as a whole: how much it has, and how it is to be read."""
+        return self._lake.do(GetFilesTable(key=self._key, at=self._table.ref, via=self._table.via))
+
+    def urls(self, prefix: str = "") -> Addresses:
+        """Where the bytes of files are, for engines: the whole path or URL of each. They stay the same for as
+        long as a commit that has them is kept."""
+        return [entry.address for entry in self.walk(prefix)]
+
+    def _find(self, path: str) -> FileEntry | None:
+        call = GetFiles(key=self._key, at=self._table.ref, via=self._table.via, file=(path,))
+        found = self._lake.do(call)
+        return found[0] if found else None
+
+    def _entries(self, prefix: str, limit: int | None, *, folders: bool) -> Iterator[FileEntry]:
+        if limit is not None and limit < 0:
+            raise InvalidRequest(f"a limit is not below nothing: {limit}")
+        at, via, after = self._table.ref, self._table.via, ""
+        most = self._lake.catalogue.page_max or PAGE_MAX
+        if via is None and (limit is None or limit > most):  # several pages, of one commit
+            found = self._lake.do(Resolve(revision=at))
+            at, via = found.commit, found.name
+        while limit is None or limit > 0:
+            wanted = most if limit is None else min(limit, most)
+            page = self._lake.do(
+                ListFiles(
+                    key=self._key,
+                    at=at,
+                    via=via,
+                    prefix=prefix,
+                    folders=folders,
+                    after=after,
+                    limit=wanted,
+                )
+            )
+            yield from page
+            if len(page) < wanted:
+                return
+            after, limit = page[-1].path, None if limit is None else limit - len(page)
+
+    # -- bytes ---------------------------------------------------------------------------------------------
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Bytes of a file, from one on: all, or so many, fewer where it ends."""
+        if start < 0 or (length is not None and length < 0):
+            raise InvalidRequest(f"no bytes of '{path}' begin at {start}, or are {length}")
+        entry = self.stat(path)
+        wanted = max(0, entry.size - start if length is None else min(length, entry.size - start))
+        found = self._place.read_range(self._name(entry), start, wanted)
+        if found is None or len(found) != wanted:
+            raise self._lost(entry)
+        return found
+
+    def open(self, path: str) -> BinaryIO:
+        """A file as a file object for reading, which can seek. It reads from storage what is asked for, and
+        stays the same file whatever becomes of the table."""
+        entry = self.stat(path)
+        return opened(self._place, self._name(entry), entry.size, lambda: self._lost(entry))
+
+    def export(
+        self, directory: str | os.PathLike[str], prefix: str = "", progress: Progress = silent
+    ) -> FilesTotal:
+        """Write the files below a prefix into a directory, each at its path, all of one commit.
+
+        A file appears whole or not at all, and nothing is overwritten: ``InvalidRequest`` names what is in
+        the way. What is there already with the same bytes stays, so that an export can be repeated. Says how
+        much the files are that are there then.
+        """
+        from penstock.lake.files_export import Export
+
+        export = Export(self._place, os.fspath(directory), self._name, self._lost, progress)
+        return export.run(self.walk(prefix))
+
+    @property
+    def _place(self) -> Place:
+        return self._lake.places.at(pool_of(self._lake.warehouse))
+
+    def _name(self, entry: FileEntry) -> str:
+        return name_in_pool(self._lake.warehouse, entry.address)
+
+    def _lost(self, entry: FileEntry) -> Damaged:
+        return Damaged(
+            f"'{entry.path}' of '{self._key}' is not in storage as it was written: {entry.address}",
+            table=str(self._key),
+            path=entry.path,
+        )
+
+    # -- changing ------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        path: str,
+        data: Data,
+        *,
+        if_absent: bool = False,
+        if_match: FileEntry | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> FilesWritten:
+        """Let a file be at a path, in the place of what is there.
+
+        ``data`` are bytes, a text (as UTF-8), a local file as a ``Path``, or a binary file object, which is
+        read to its end. With ``if_absent`` there must be no file yet, with ``if_match`` it must be the one
+        that was read.
+        """
+        if if_absent and if_match is not None:
+            raise InvalidRequest(f"'{path}' is to be absent and to be there: choose one")
+        if if_match is not None and if_match.path != path:
+            raise InvalidRequest(f"'{path}' cannot match what was read at '{if_match.path}'")
+        changes = Changes(
+            puts={path: data},
+            absent=(path,) if if_absent else (),
+            matching=() if if_match is None else (if_match,),
+        )
+        told = message if message is not None else f"put {path} into {self._key}"
+        return commit(self._table, changes, said(told, author), idempotency_key)
+
+    def write(
+        self,
+        puts: Mapping[str, Data] | None = None,
+        *,
+        remove: Sequence[str] = (),
+        replace: Sequence[str] = (),
+        copy: Sequence[CopiedFile] = (),
+        absent: Sequence[str] = (),
+        matching: Sequence[FileEntry] = (),
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> FilesWritten:
+        """Many changes in one commit, all or none.
+
+        First the files in the folders ``replace`` go (a folder's name ends with a slash; an empty one is the
+        whole table), then those at ``remove``, which must be there; then ``puts`` and ``copy`` come. Nothing
+        may be at the paths ``absent`` before, and at those of ``matching`` just these files.
+        """
+        changes = Changes(
+            puts=puts or {},
+            removed=tuple(remove),
+            replaced=tuple(replace),
+            copied=tuple(copy),
+            absent=tuple(absent),
+            matching=tuple(matching),
+        )
+        told = message if message is not None else f"{changes.told} in {self._key}"
+        return commit(self._table, changes, said(told, author), idempotency_key)
+
+    def delete(
+        self,
+        *paths: str,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> FilesWritten:
+        """Remove files; ``FileMissing`` if one of them is not there, and then none goes."""
+        return self.write(remove=paths, message=message, author=author, idempotency_key=idempotency_key)
+
+    def delete_folder(
+        self,
+        prefix: str,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> FilesWritten:
+        """Remove all files that are in a folder when the commit has its turn; it may have none."""
+        if not prefix.strip("/"):  # nothing must not come to mean everything
+            raise InvalidRequest('no folder is named; for the whole table, write(replace=[""])')
+        folder = f"{prefix.rstrip('/')}/"
+        return self.write(
+            replace=(folder,),
+            message=message if message is not None else f"delete {folder} of {self._key}",
+            author=author,
+            idempotency_key=idempotency_key,
+        )
+
+    def copy(
+        self,
+        source: str,
+        path: str,
+        *,
+        key: str | Key | None = None,
+        at: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> FilesWritten:
+        """Let a file be at another path too: of this table or of that with a ``key``, as it is on this branch
+        or ``at`` another revision. No bytes are copied."""
+        one = CopiedFile(path=path, source=source, key=None if key is None else Key.parse(key), at=at)
+        whence = f"{one.key}/{source}" if one.key is not None else source
+        return self.write(
+            copy=(one,),
+            message=message if message is not None else f"copy {whence} to {path} in {self._key}",
+            author=author,
+            idempotency_key=idempotency_key,
+        )
+
+    def move(
+        self,
+        source: str,
+        path: str,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> FilesWritten:
+        """Let a file be at another path instead, in the place of what is there. No bytes are copied."""
+        return self.write(
+            copy=(CopiedFile(path=path, source=source),),
+            remove=(source,),
+            message=message if message is not None else f"move {source} to {path} in {self._key}",
+            author=author,
+            idempotency_key=idempotency_key,
+        )

@@ -1,0 +1,161 @@
+"""Jobs that are over: what they leave in the lake goes, and which folders of the pool they still hold.
+
+A job that its process left in the middle is told from one that goes on by its row alone: by its deadline, and
+by the log of its branch if it was about to commit. Nothing is decided from what its files look like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import ReferenceNotFound
+from penstock.formats.files.files import new_folder
+from penstock.kernel.attempts import Attempts
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.references import Move
+from penstock.kernel.rows import live
+from penstock.kernel.settings import DAY_US
+from penstock.model.jobs import OWN_BRANCH, Job, JobState
+from penstock.model.references import Event, Kind, Reference
+from penstock.stores.port import Row
+
+ABORTED_US: Final = 3_600_000_000
+"""How long the files of an aborted attempt stay: a task of it may still be writing some."""
+NEVER_LANDED: Final = "its commit never landed"
+
+_OWN: Final = re.compile(rf"{OWN_BRANCH}(?P<job>[0-9a-f]{{32}})(?:-(?P<attempt>\d+))?")
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs say of the folders of their attempts, which have no slash at their ends."""
+
+    held: frozenset[str] = frozenset()
+    """Of jobs that may yet commit, or ended so lately that another clock might let them."""
+    aborted: frozenset[str] = frozenset()
+    """Of attempts that never land, and have been aborted for a while."""
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done about jobs."""
+
+    claims: Claims = Claims()
+    settled: int = 0
+    """Jobs of which nobody had noted how their commits ended."""
+    forgotten: int = 0
+    branches: int = 0
+    """Of jobs that are over: dropped."""
+
+
+class EndedJobs:
+    """Looks through the jobs of a lake."""
+
+    def __init__(self, kernel: Kernel, lake_id: str, *, dry_run: bool) -> None:
+        self._kernel, self._lake_id, self._dry_run = kernel, lake_id, dry_run
+        self._attempts = Attempts(kernel)
+        self._now_us = kernel.clock()
+        self._grace_us = int(kernel.settings.data_grace_days * DAY_US)
+        self._settled = 0
+
+    def look(self) -> Ended:
+        """Settle what can be settled, and say what is left. ``Damaged`` if a row cannot be read."""
+        jobs = {job.id: self._known_end(job) for job in [*self._attempts.jobs.all()]}
+        return Ended(
+            claims=Claims(
+                held=frozenset(self._folder(job) for job in jobs.values() if self._may_commit(job)),
+                aborted=frozenset(self._folder(job) for job in jobs.values() if self._never_lands(job)),
+            ),
+            settled=self._settled,
+            branches=self._drop_branches(jobs),
+            forgotten=self._forget(jobs.values()),
+        )
+
+    def _folder(self, job: Job) -> str:
+        return new_folder(self._lake_id, UUID(hex=job.fence), job.began_us).rstrip("/")
+
+    def _may_commit(self, job: Job) -> bool:
+        """Also for a grace time after its deadline: clocks differ."""
+        if job.state is JobState.RUNNING:
+            return self._now_us < job.expires_us + self._grace_us
+        return job.state is JobState.COMMITTING
+
+    def _never_lands(self, job: Job) -> bool:
+        return job.state is JobState.ABORTED and job.changed_us < self._now_us - ABORTED_US
+
+    def _known_end(self, job: Job) -> Job:
+        """A job that was about to commit, as the log of its branch says it ended.
+
+        One that nobody is at any more is called off there, so that it does not end otherwise afterwards.
+        """
+        if job.state is not JobState.COMMITTING:
+            return job
+        commit = self._attempts.commit_of(job)
+        if commit is None and not job.is_abandoned(self._now_us):
+            return job
+        self._settled += 1
+        if self._dry_run:
+            return job
+        if commit is not None:
+            return self._attempts.jobs.landed(job, commit) or job
+        return self._attempts.settle(job, NEVER_LANDED) or job
+
+    def _forget(self, jobs: Iterable[Job]) -> int:
+        """Forget jobs that were over long ago: none of their messages is answered any more."""
+        days = max(self._kernel.settings.idempotency_days, self._kernel.settings.data_grace_days)
+        old_us = self._now_us - int(days * DAY_US)
+        old = [
+            job
+            for job in jobs
+            if job.is_over(self._now_us) and job.changed_us < old_us and job.expires_us < old_us
+        ]
+        for job in old if not self._dry_run else ():
+            self._attempts.jobs.forget(job.id)
+        return len(old)
+
+    # -- branches ------------------------------------------------------------------------------------------
+
+    def _drop_branches(self, jobs: Mapping[str, Job]) -> int:
+        """Drop the branches of attempts that are over, and of those that the lake does not know any more,
+        such as a lake has that was copied; how many."""
+        count = 0
+        for branch in [*self._kernel.references.all(Kind.BRANCH, OWN_BRANCH)]:
+            own = _OWN.fullmatch(branch.name)
+            if own is None:
+                continue
+            job = jobs.get(own["job"])
+            is_newest = job is not None and int(own["attempt"] or 1) >= job.attempt
+            if job is None:
+                is_over = branch.created_us < self._now_us - self._grace_us
+            else:
+                is_over = not (is_newest and self._may_commit(job))
+            if is_over and self._drop(branch, own["job"], job):
+                count += 1
+        return count
+
+    def _drop(self, branch: Reference, id: str, job: Job | None) -> bool:  # noqa: A002
+        """Delete a branch, unless another attempt of its job has begun since it was seen.
+
+        An attempt is noted before it makes its branch: so one that was seen before the job was found to be as
+        it was, is not the other attempt's.
+        """
+        found = self._attempts.jobs.find(id)
+        if (found and found.fence) != (job and job.fence):
+            return False
+        if self._dry_run:
+            return True
+
+        def decide(row: Row | None) -> Move:
+            now = live(row)
+            if now is None or now.incarnation != branch.incarnation:
+                raise ReferenceNotFound(f"'{branch.name}' is another branch by now", name=branch.name)
+            return Move(None, Event.DELETE)
+
+        with suppress(ReferenceNotFound):
+            self._kernel.references.swap(branch.name, decide)
+            return True
+        return False

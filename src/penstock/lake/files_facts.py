@@ -1,0 +1,217 @@
+"""What Spark tells of a write by code that knows only its session, and the job that follows from it.
+
+A path or an option names the table. Spark's save mode counts only where it means what the lake would do: the
+others are decided by a look at a path where the table has no files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.lake import files_saving
+from penstock.lake.files_calls import TableLayout
+from penstock.lake.files_saving import FilesJob, SaveMode
+from penstock.model.keys import Key
+
+OPTION: Final = "penstock."
+"""How the names of options begin that are for the lake."""
+OPTIONS: Final = (
+    *("table", "mode", "partition_overwrite", "branch", "message", "author"),
+    *("job_id", "job_branch", "success_file", "timeout_s"),
+)
+
+_MODES: Final = {"Append": SaveMode.APPEND, "Overwrite": SaveMode.OVERWRITE}
+_CREATES_TABLE: Final = re.compile("TableAsSelect|SaveAs.*Table")
+_PATH: Final = re.compile(r"(?:([A-Za-z][\w+.-]*):(?://([^/]*))?)?(/.*)?", re.DOTALL)
+_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "abfss": "az", "abfs": "az", "gs": "gs"}
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What Spark knows of a write."""
+
+    job: str
+    """Spark's id of it, a UUID."""
+    attempt: str
+    """32 hexadecimal digits, made up for it."""
+    path: str
+    """Where the code wrote to: the whole URL."""
+    home: str = ""
+    """The file system that paths without a scheme are in."""
+    tables: str = ""
+    """The session's setting: an object of JSON, from paths to keys of tables."""
+    options: dict[str, str] = {}
+    """Of the write, by names in lower case."""
+    mode: str = ""
+    """Spark's save mode; empty if this is no write that Spark can tell of."""
+    is_skipped: bool = False
+    """Whether Spark is about to do nothing, because something is at the path."""
+    statement: str = ""
+    """The name of the command, in Spark, that the user has started."""
+    static_folder: str = ""
+    """Of the partitions whose values are fixed, with a slash at its end."""
+    if_not_exists: bool = False
+    """The statement says IF NOT EXISTS of a partition."""
+    partition_overwrite: str = "static"
+    partition_by: tuple[str, ...] = ()
+    format: str = ""
+    schema: str = ""
+    application: str = ""
+    application_name: str = ""
+
+
+def job_of(facts: Facts) -> FilesJob | None:
+    """The job that a write is; ``None`` if it is to no table of the lake.
+
+    ``InvalidRequest`` if it is to one, and Spark cannot be trusted with it.
+    """
+    options = {
+        name.removeprefix(OPTION): value for name, value in facts.options.items() if name.startswith(OPTION)
+    }
+    found = _table(facts, options.get("table"))
+    if found is None:
+        return None
+    key, folder = found
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        names = ", ".join(OPTION + one for one in OPTIONS)
+        raise InvalidRequest(
+            f"there is no option '{OPTION}{unknown[0]}' of a write to a table; there are {names}"
+        )
+    mode = _mode(facts, key, options.get("mode"))
+    return FilesJob(
+        key=key,
+        branch=options.get("branch"),
+        mode=mode,
+        is_dynamic=mode is SaveMode.OVERWRITE and _is_dynamic(facts, options.get("partition_overwrite")),
+        folder=folder,
+        static_folder=facts.static_folder,
+        layout=_layout(facts, folder),
+        own_branch=_truth(options, "job_branch"),
+        success_file=_truth(options, "success_file"),
+        timeout_s=_seconds(options.get("timeout_s")),
+        application=facts.application,
+        application_name=facts.application_name,
+        message=options.get("message"),
+        author=options.get("author"),
+    )
+
+
+def _mode(facts: Facts, key: Key, given: str | None) -> SaveMode:
+    if not facts.mode:
+        raise InvalidRequest(
+            f"{facts.path} is '{key}' of the lake, and Spark does not tell what it means to write there "
+            "like that\n"
+            "  Write with df.write, or by INSERT into a table that is not of Hive's own formats.",
+            table=str(key),
+        )
+    if _CREATES_TABLE.search(facts.statement):
+        raise InvalidRequest(
+            f"saveAsTable and CREATE TABLE AS read {facts.path} afterwards, where '{key}' has no files\n"
+            "  Create the table with its columns and this location first, and insert into it: "
+            "df.write.insertInto(…).",
+            table=str(key),
+        )
+    if facts.if_not_exists:
+        raise InvalidRequest(
+            f"IF NOT EXISTS of a partition is not known to '{key}': leave it out", table=str(key)
+        )
+    if given is not None:
+        try:
+            wanted = SaveMode(given.lower())
+        except ValueError:
+            raise InvalidRequest(
+                f"'{given}' is no penstock.mode; there are {', '.join(SaveMode)}", table=str(key)
+            ) from None
+        if not facts.is_skipped:
+            return wanted
+    if (known := _MODES.get(facts.mode)) is not None:
+        return known
+    meant = "ignore" if facts.mode == "Ignore" else "error"
+    raise InvalidRequest(
+        f"Spark's mode '{meant}' is decided by a look at {facts.path}, where '{key}' has no files\n"
+        f"""  Say .mode("append"), or .mode("append").option("penstock.mode", "{meant}") if that is meant: """
+        "the lake decides it when the job commits.",
+        table=str(key),
+    )
+
+
+def _is_dynamic(facts: Facts, given: str | None) -> bool:
+    wanted = (given if given is not None else facts.partition_overwrite).lower()
+    if wanted not in ("static", "dynamic"):
+        raise InvalidRequest(f"'{wanted}' is no way to overwrite partitions; there are static and dynamic")
+    return wanted == "dynamic" and facts.static_folder.count("/") < len(facts.partition_by)
+
+
+def _layout(facts: Facts, folder: str) -> TableLayout:
+    above = tuple(part.partition("=")[0] for part in folder.split("/") if "=" in part)
+    return TableLayout(
+        format=facts.format,
+        partition_by=(*above, *facts.partition_by),
+        schema="" if above else facts.schema,  # it has not the columns whose values are in the path
+        options=files_saving.reader_options(facts.options),
+    )
+
+
+def _truth(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise InvalidRequest(f"{OPTION}{name} is true or false, not '{options[name]}'")
+    return text == "true"
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise InvalidRequest(f"{OPTION}timeout_s is a number of seconds, not '{text}'") from None
+
+
+# -- which table -------------------------------------------------------------------------------------------
+
+
+def _table(facts: Facts, named: str | None) -> tuple[Key, str] | None:
+    """The table that a write is to, and the folder of it; the longest path that fits counts."""
+    if named is not None:
+        return Key.parse(named), ""
+    path = _split(facts.path, facts.home)
+    best: tuple[int, str, str] | None = None
+    for mapped, name in tables_of(facts.tables).items():
+        top = _split(mapped, facts.home)
+        if top[0] != path[0] or not f"{path[1]}/".startswith(f"{top[1]}/"):
+            continue
+        if best is None or len(top[1]) > best[0]:
+            below = path[1][len(top[1]) :].strip("/")
+            best = len(top[1]), name, f"{below}/" if below else ""
+    return None if best is None else (Key.parse(best[1]), best[2])
+
+
+def tables_of(text: str) -> dict[str, str]:
+    """Paths and tables, as the session's setting has them; ``InvalidRequest`` if it has none."""
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.MsgspecError:
+        raise InvalidRequest(
+            "the setting spark.penstock.tables is an object of JSON, such as "
+            """{"s3://bucket/raw/events": "raw.events"}"""
+        ) from None
+
+
+def _split(path: str, home: str) -> tuple[str, str]:
+    """The file system that a path is in, and the path there without a slash at its end."""
+    matched = _PATH.fullmatch(path)
+    if matched is None:
+        raise InvalidRequest(
+            f"'{path}' is no path that writes can go to: it is a URL, or begins with a slash"
+        )
+    scheme, host, rest = matched.groups()
+    if scheme is None:
+        return (_split(home, "")[0] if home else "file://"), (rest or "").rstrip("/")
+    scheme = scheme.lower()
+    return f"{_SCHEMES.get(scheme, scheme)}://{host or ''}", (rest or "").rstrip("/")

@@ -1,0 +1,76 @@
+"""Notes of forks: a fork goes on with the files of its source, and the source cannot know which.
+
+A fork has the warehouse of its source, and its commits name files that lie there. The source's own commits
+may stop naming them. So whoever forks a lake leaves a note in the pool, ``forks/<name>``; and as long as it
+is there, no sweep of another lake removes a file that is older than the fork. The note comes before anything
+is copied, without a time: until the fork is complete, everything stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from penstock.storage.places import Place
+
+FORKS: Final = "forks/"
+"""The folder of notes below the pool."""
+FOREVER_US: Final = 2**63 - 1
+
+
+class ForkNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a note."""
+
+    forked_from: str
+    """The id of the source."""
+    target: str
+    """Where the fork is, for people."""
+    lake: str = ""
+    """The id of the fork, once it is complete."""
+    until_us: int | None = None
+    """Files that were written until then may be the fork's; nothing while it is under way."""
+
+
+class ForkNotes:
+    """The notes in a pool."""
+
+    def __init__(self, pool: Place) -> None:
+        self._pool = pool
+
+    def pinned_us(self, lake_id: str) -> int:
+        """Up to which time files may be those of a fork other than this lake itself; -1 if there is none.
+
+        A note that cannot be read may be of any fork.
+        """
+        names = [entry.key for entry in self._pool.entries(FORKS)]
+        until_us = [-1]
+        for data in self._pool.read(names):
+            note = _decoded(data) if data is not None else None
+            if data is not None and (note is None or note.lake != lake_id):
+                until_us.append(FOREVER_US if note is None or note.until_us is None else note.until_us)
+        return max(until_us)
+
+    def begin(self, forked_from: str, target: str) -> None:
+        """Note that a fork is under way, unless it is noted."""
+        note = ForkNote(forked_from=forked_from, target=target)
+        self._pool.create(_name(target), msgspec.json.encode(note))
+
+    def complete(self, forked_from: str, target: str, lake_id: str, now_us: int) -> None:
+        """Note that a fork is complete, and since when; unless that is noted."""
+        (data,) = self._pool.read([_name(target)])
+        if data is None or (found := _decoded(data)) is None or found.lake != lake_id:
+            note = ForkNote(forked_from=forked_from, target=target, lake=lake_id, until_us=now_us)
+            self._pool.put(_name(target), msgspec.json.encode(note))
+
+
+def _name(target: str) -> str:
+    return FORKS + hashlib.blake2b(target.encode(), digest_size=16).hexdigest()
+
+
+def _decoded(data: bytes) -> ForkNote | None:
+    try:
+        return msgspec.json.decode(data, type=ForkNote)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,195 @@
+"""Changes to a table's files that are gathered, to become one commit.
+
+A file that is written is kept in memory, past a size on disk, until it is complete; a file that never is
+becomes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import sys
+from collections.abc import Callable
+from tempfile import SpooledTemporaryFile
+from types import TracebackType
+from typing import Any, BinaryIO, Final, NamedTuple, cast
+
+from penstock.lake.files_answers import FileEntry
+from penstock.lake.files_calls import CopiedFile
+from penstock.lake.files_paths import FilesPath
+from penstock.lake.files_writing import Data
+from penstock.model.keys import Key
+
+IN_MEMORY_MAX_BYTES: Final = 8 * 1024 * 1024
+"""A file that is written takes at most so much of it; a larger one is on disk meanwhile."""
+
+
+class Target(NamedTuple):
+    """What a commit is made to."""
+
+    key: Key
+    branch: str
+
+
+class Gathered:
+    """What one commit is to do. All of it is to one table, since a commit of files is."""
+
+    def __init__(self) -> None:
+        self.target: Target | None = None
+        self.puts: dict[str, Data] = {}
+        self.new: set[str] = set()
+        """Those of them that must not be there before."""
+        self.copies: dict[str, CopiedFile] = {}
+        self.sources: dict[str, FileEntry] = {}
+        """What was found where files are copied from."""
+        self.moved: dict[str, FileEntry] = {}
+        """Files that go because they are elsewhere then: they must still be these."""
+        self.removed: dict[str, None] = {}
+        self.replaced: dict[str, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.puts or self.copies or self.removed or self.replaced)
+
+    def aim(self, target: Target) -> None:
+        """Say which table is meant; ``OSError`` if it was another one before."""
+        if self.target is not None and self.target != target:
+            raise OSError(
+                errno.EXDEV,
+                f"one commit changes the files of one table on one branch: '{self.target.key}' on "
+                f"'{self.target.branch}', not also '{target.key}' on '{target.branch}'",
+            )
+        self.target = target
+
+    def put(self, target: Target, path: str, data: Data, *, is_new: bool = False) -> None:
+        self.aim(target)
+        self._forget(path)
+        self.puts[path] = data
+        if is_new:
+            self.new.add(path)
+
+    def copy(self, target: Target, copied: CopiedFile, found: FileEntry) -> None:
+        self.aim(target)
+        if copied.source in self.puts and copied.key is None:
+            raise OSError(errno.EBUSY, f"'{copied.source}' is written by the same commit, and not there yet")
+        self._forget(copied.path)
+        self.copies[copied.path] = copied
+        self.sources[copied.source] = found
+
+    def remove(self, target: Target, path: str, moved: FileEntry | None = None) -> None:
+        """Let a file go that is there."""
+        self.aim(target)
+        self._forget(path)
+        self.removed[path] = None
+        if moved is not None:
+            self.moved[path] = moved
+
+    def remove_folder(self, target: Target, prefix: str) -> None:
+        """Let all go that is below a folder when the commit has its turn, and what was to be put there."""
+        self.aim(target)
+        for path in [*self.puts, *self.copies, *self.removed]:
+            if path.startswith(prefix):
+                self._forget(path)
+        self.replaced[prefix] = None
+
+    def _forget(self, path: str) -> None:
+        """What was to become of a path: something else is now."""
+        self.puts.pop(path, None)
+        self.new.discard(path)
+        self.copies.pop(path, None)
+        self.removed.pop(path, None)
+        self.moved.pop(path, None)
+
+
+class WrittenFile(io.BufferedIOBase):
+    """A file that is being written. ``close`` hands it on, once; ``discard`` lets it never have been.
+
+    It is discarded too if it is closed because of an exception, or nobody closes it: half a file is none.
+    """
+
+    def __init__(self, place: FilesPath, mode: str, done: Callable[[BinaryIO], None]) -> None:
+        self.path, self.mode = place.named(place.path), mode
+        self._done = done
+        spool = SpooledTemporaryFile(max_size=IN_MEMORY_MAX_BYTES)  # noqa: SIM115
+        self._data = cast("BinaryIO", spool)
+        self._opened_under = sys.exception()
+        self._is_over = False
+
+    @property
+    def closed(self) -> bool:
+        return self._is_over
+
+    @property
+    def name(self) -> str:
+        return self.path
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._require_open()
+        return self._data.write(data)
+
+    def tell(self) -> int:
+        self._require_open()
+        return self._data.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._require_open()
+        return self._data.seek(offset, whence)
+
+    def truncate(self, size: int | None = None) -> int:
+        self._require_open()
+        return self._data.truncate(size)
+
+    def flush(self) -> None:
+        """Nothing: what is not complete is nowhere."""
+
+    def close(self) -> None:
+        """Hand the file on, unless an exception that came after it was opened is why it is closed.
+
+        Wrappers for text and compression close a file without a word on why, also when a block ends with an
+        exception.
+        """
+        if self._is_over:
+            return
+        now = sys.exception()
+        if now is not None and now is not self._opened_under:
+            self.discard()
+            return
+        self._is_over = True
+        try:
+            self._data.seek(0)
+            self._done(self._data)
+        except BaseException:
+            self._data.close()
+            raise
+
+    def commit(self) -> None:
+        """Called at the end of a transaction of fsspec; ``OSError`` for a file that is still written to."""
+        if not self._is_over:
+            raise OSError(errno.EBUSY, f"'{self.path}' is still being written; close it inside of the block")
+
+    def discard(self) -> None:
+        """Let it never have been written."""
+        self._is_over = True
+        self._data.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.discard()
+
+    def __del__(self) -> None:
+        # Otherwise Python would close it, which hands it on.
+        if not getattr(self, "_is_over", True):
+            self.discard()
+
+    def _require_open(self) -> None:
+        if self._is_over:
+            raise ValueError(f"'{self.path}' is closed")

@@ -1,0 +1,63 @@
+"""Where a file is, written as one text: ``raw.events/day=1/part-0.parquet``, ``raw.events@dev/day=1``.
+
+The table's key comes first, then a revision if one is meant, then the path in the table. A revision that has
+a slash in its name cannot be written so: whoever takes such a text takes the revision apart from it, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.errors import InvalidRequest
+from penstock.model.keys import Key
+
+
+class FilesPath(NamedTuple):
+    """A table, and a file or folder of it."""
+
+    table: str
+    """As it was written, with its revision."""
+    key: Key
+    ref: str | None
+    path: str
+    """Without a slash at its end; empty for the whole table."""
+    is_folder: bool = False
+    """Whether it was written as a folder, with a slash at its end, or is the whole table."""
+
+    @property
+    def prefix(self) -> str:
+        """How the paths of the files in it begin, if it is a folder."""
+        return f"{self.path}/" if self.path else ""
+
+    def named(self, path: str) -> str:
+        """Another path of the same table, as one text."""
+        return f"{self.table}/{path}" if path else self.table
+
+
+def parse_path(text: str) -> FilesPath:
+    """Read such a text; ``InvalidRequest`` or ``InvalidKey`` if it is none."""
+    end = _outside_quotes(text, "/")
+    table, path = (text, "") if end is None else (text[:end], text[end + 1 :])
+    at = _outside_quotes(table, "@")
+    key, ref = (table, None) if at is None else (table[:at], table[at + 1 :])
+    if ref == "":
+        raise InvalidRequest(f"{text!r}: no revision follows the '@'")
+    return FilesPath(table, Key.parse(key), ref, path.rstrip("/"), not path or path.endswith("/"))
+
+
+def table_text(key: Key) -> str:
+    """A key as it stands at the beginning of such a text: in quotes where it would be read otherwise."""
+    return ".".join(
+        '"' + element.replace('"', '""') + '"' if set(element) & set('."/@') else element for element in key
+    )
+
+
+def _outside_quotes(text: str, char: str) -> int | None:
+    """Where a character stands for the first time that is in no quotes."""
+    in_quotes = False
+    for position, one in enumerate(text):
+        if one == '"':
+            in_quotes = not in_quotes  # a doubled one leaves and enters again
+        elif one == char and not in_quotes:
+            return position
+    return None

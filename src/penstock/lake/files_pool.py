@@ -1,0 +1,55 @@
+"""The pool: where in storage the files of a lake's tables of files lie."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from secrets import token_hex
+from typing import Final
+
+from penstock.errors import InvalidRequest
+from penstock.formats.files.files import POOL
+
+PART_MAX_BYTES: Final = 200
+"""Of a name between two slashes: file systems take 255."""
+NAME_MAX_BYTES: Final = 600
+"""Of a name below a writer's folder: object storage takes 1,024, with all that is before it."""
+TAKEN: Final = frozenset({".unfinished", ".locks"})
+"""Folders that a directory keeps its own records in."""
+
+
+def pool_of(warehouse: str) -> str:
+    """The pool's folder, a path or URL with a slash at its end; ``InvalidRequest`` without a warehouse."""
+    if not warehouse:
+        raise InvalidRequest(
+            "the lake has no warehouse, so that it has no place for files\n"
+            "  Make a lake with one: penstock init … --warehouse s3://bucket/warehouse"
+        )
+    return f"{warehouse.rstrip('/')}/{POOL}"
+
+
+def name_in_pool(warehouse: str, address: str) -> str:
+    """A file's name below the pool, from its whole address."""
+    pool = pool_of(warehouse)
+    if not address.startswith(pool):
+        raise InvalidRequest(f"{address or 'a folder'} is no file in the lake's pool, {pool}")
+    return address.removeprefix(pool)
+
+
+def names_for(paths: Iterable[str]) -> dict[str, str]:
+    """Names below a new folder for files that are to be at some paths of a table.
+
+    A file lies at its own path, for people and engines to see what it is. Where storage cannot have that,
+    since it is too long, or since one path is a folder of another, it has a name by chance.
+    """
+    wanted = dict.fromkeys(paths)
+    folders = {path[:end] for path in wanted for end, char in enumerate(path) if char == "/"}
+    return {path: path if _can_be(path, folders) else token_hex(16) for path in wanted}
+
+
+def _can_be(path: str, folders: Collection[str]) -> bool:
+    parts = path.split("/")
+    return (
+        path not in folders
+        and len(path.encode()) <= NAME_MAX_BYTES
+        and all(len(part.encode()) <= PART_MAX_BYTES and part not in TAKEN for part in parts)
+    )

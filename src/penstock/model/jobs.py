@@ -1,0 +1,114 @@
+"""Jobs: writes that take their time, known to the lake from their beginning to their end."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+
+ID: Final = re.compile(r"[0-9a-f]{32}")
+TEXT_MAX_CHARS: Final = 500
+EARLIER_MAX: Final = 16
+"""So many fences of earlier attempts are remembered, to tell their late messages from a new attempt."""
+ABANDONED_AFTER_US: Final = 2 * 3600 * 1_000_000
+"""So long after its time was over, others may take a job for abandoned; more than clocks are apart."""
+OWN_BRANCH: Final = "jobs/"
+"""How the name of a job's own branch begins."""
+
+
+class JobState(StrEnum):
+    """How far a job is."""
+
+    RUNNING = "running"
+    COMMITTING = "committing"
+    """It has sent its commit, which nobody can call back. What came of it, the branch tells."""
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    """It never lands."""
+
+
+class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A job and its newest attempt. It moves by swaps of its row."""
+
+    id: str
+    """32 hexadecimal digits. At most one attempt of a job ever lands."""
+    fence: str
+    """Of the newest attempt, which alone may commit."""
+    state: JobState
+    key: str
+    """Of the table that it writes."""
+    branch: str
+    """That it commits to."""
+    incarnation: bytes
+    """Of that branch, when the job began."""
+    base: ObjectId = NO_COMMIT
+    """The branch's head then."""
+    own_branch: str = ""
+    """The branch that it works on while it runs, if it has one."""
+    what: str = ""
+    """For people: what it does."""
+    application: str = ""
+    """Who runs it, such as Spark's id of the application."""
+    who: str = ""
+    began_us: int
+    expires_us: int
+    """After that it cannot commit any more."""
+    changed_us: int
+    commit: ObjectId = NO_COMMIT
+    """That it came to."""
+    why: str = ""
+    """It was aborted."""
+    attempt: int = 1
+    """How many attempts there have been, with this one."""
+    earlier: tuple[str, ...] = ()
+    """Fences of the attempts before, newest first, as far as they are remembered."""
+    sends: int = 0
+    """How often this attempt has sent its commit."""
+    position: int = 0
+    """Of the branch's log, when it was first sent."""
+    spent: int = 0
+    """How many attempts have sent a commit that came to nothing, and will never land."""
+
+    @property
+    def commit_key(self) -> str:
+        """The idempotency key of its commit: the job's id, or another one if that was used in vain."""
+        return f"{self.id}.{self.spent}" if self.spent else self.id
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in (JobState.COMMITTED, JobState.ABORTED)
+
+    def is_over(self, now_us: int) -> bool:
+        """Whether nothing can come of it any more, or something has."""
+        return self.has_ended or (self.state is JobState.RUNNING and now_us > self.expires_us)
+
+    def is_abandoned(self, now_us: int) -> bool:
+        """Whether it has not ended, and by any clock nobody is at it any more."""
+        return not self.has_ended and now_us > max(self.expires_us, self.changed_us) + ABANDONED_AFTER_US
+
+    def own_branches(self) -> list[str]:
+        """The branches that its attempts worked on, the newest first, if they have some."""
+        if not self.own_branch:
+            return []
+        return [own_branch(self.id, number) for number in range(self.attempt, 0, -1)]
+
+
+def own_branch(id: str, attempt: int) -> str:  # noqa: A002
+    """The branch of one attempt: none meets what another one has left behind."""
+    return OWN_BRANCH + (id if attempt == 1 else f"{id}-{attempt}")
+
+
+encode_job = encode
+decode_job = decoder(Job).decode
+
+
+def check_job_id(text: str, what: str = "job id") -> str:
+    """``InvalidRequest`` if it is none."""
+    if not ID.fullmatch(text):
+        raise InvalidRequest(f"{text!r} is no {what}: it has 32 hexadecimal digits")
+    return text

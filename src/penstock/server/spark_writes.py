@@ -1,0 +1,44 @@
+"""Writes of Spark drivers that have no Python: their JVM asks here what becomes of them.
+
+What the driver's Python process would decide is decided in this one, with the rights of the caller: the steps
+ask the lake by the same calls as anybody, and those are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.lake.files_sessions import STEPS, Begun, Checked, Deciding, Ended, SessionWrite
+from penstock.server.routes import Ask, Route
+
+PATH: Final = "/spark-writes/"
+_ANSWERS: Final[dict[str, Any]] = {"check": Checked, "begin": Begun, "commit": Ended, "abort": Ended}
+_SUMMARIES: Final = {
+    "check": "Whether a write of Spark's is to a table of the lake",
+    "begin": "Let a write of Spark's begin",
+    "commit": "Commit the files that Spark has written",
+    "abort": "Let a write of Spark's never land",
+}
+
+
+def _handler(step: str) -> Callable[[Ask], Any]:
+    def handle(ask: Ask) -> Any:
+        return STEPS[step](Deciding(ask.catalogue.do), ask.body)
+
+    return handle
+
+
+ROUTES: Final = tuple(
+    Route(
+        method="POST",
+        path=PATH + step,
+        handle=_handler(step),
+        summary=_SUMMARIES[step],
+        description="For Penstock's class in a Spark driver without Python. It may be asked again.",
+        body=SessionWrite,
+        answer=answer,
+        is_write=step != "check",
+    )
+    for step, answer in _ANSWERS.items()
+)

@@ -1,0 +1,1 @@
+"""Tables of files, written and read by Spark."""

@@ -1,0 +1,89 @@
+"""The driver's side of writes by code that knows only its session: Spark's JVM asks, this process decides.
+
+Penstock's class in the JVM is handed a callback for each lake. It calls back from the thread that writes, and
+waits. If this process is gone, nobody answers, the job fails, and nothing of it lands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.lake.files_sessions import STEPS, Deciding, SessionWrite
+from penstock.spark import failures, jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.lake.lake import Lake
+
+LakeOfId = Callable[[str], "Lake | None"]
+"""Finds the lake of an id that this process has open."""
+
+_REQUEST: Final = msgspec.json.Decoder(SessionWrite)
+
+
+class Driver:
+    """Answers for one lake. May be called from many threads at once."""
+
+    class Java:
+        """As py4j wants to be told of what the JVM may call."""
+
+        implements: Final = ["io.penstock.spark.JobDriver"]
+
+    def __init__(self, lake_id: str, lake_of_id: LakeOfId) -> None:
+        self._lake_id, self._lake_of_id = lake_id, lake_of_id
+
+    def answer(self, step: str, request: str) -> str:
+        """The answer to a step of a write, as JSON. An error is told by its text: it goes through a JVM."""
+        try:
+            lake = self._lake_of_id(self._lake_id)
+            if lake is None:
+                raise InvalidRequest("the lake that this session works with is not open in this process")
+            by = Deciding(lake.do, lake.places, lake.author)
+            told: Any = STEPS[step](by, _REQUEST.decode(request))
+        except PenstockError as problem:
+            told = {"error": failures.as_text(problem)}
+        return msgspec.json.encode(told).decode()
+
+
+def register(spark: SparkSession, lake_id: str, lake_of_id: LakeOfId) -> None:
+    """Let the JVM of a session ask this process of writes to a lake's tables.
+
+    Nothing happens without Penstock's classes there, and over Spark Connect.
+    """
+    if not jar.has_classes(spark):
+        return
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    assert spark._jvm is not None
+    ensure_callback_server_started(  # type: ignore[no-untyped-call]
+        spark.sparkContext._gateway
+    )
+    drivers: Any = spark._jvm.io.penstock.spark.JobDrivers
+    drivers.register(lake_id, Driver(lake_id, lake_of_id))
+
+
+def register_when_made(builder: SparkSession.Builder, lake_id: str, lake_of_id: LakeOfId) -> None:
+    """Do the same with the session that a builder makes, as soon as it does.
+
+    There is no JVM before that which could be told.
+    """
+    for name in ("getOrCreate", "create"):
+        make: Callable[[], SparkSession] | None = getattr(builder, name, None)
+        if make is not None:
+            setattr(builder, name, _registering(make, lake_id, lake_of_id))
+
+
+def _registering(
+    make: Callable[[], SparkSession], lake_id: str, lake_of_id: LakeOfId
+) -> Callable[[], SparkSession]:
+    def make_and_register() -> SparkSession:
+        spark = make()
+        register(spark, lake_id, lake_of_id)
+        return spark
+
+    return make_and_register

@@ -1,0 +1,15 @@
+"""What lies in the pool of a lake on a disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.lake.files_pool import pool_of
+from penstock.lake.lake import Lake
+
+
+def stored(lake: Lake) -> set[str]:
+    """All files in storage, whether a table has them or not."""
+    pool = Path(pool_of(lake.warehouse))
+    found = (path.relative_to(pool) for path in pool.rglob("*") if path.is_file())
+    return {str(path) for path in found if path.parts[0] != "_penstock"}

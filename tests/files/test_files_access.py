@@ -1,0 +1,121 @@
+"""Tables of files and jobs behind tokens: who may read, copy and write what, and who did it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import Denied, JobNotFound
+from penstock.lake.files_calls import (
+    AbortJob,
+    BeginJob,
+    CopiedFile,
+    GetFiles,
+    ListFiles,
+    ListJobs,
+    NewFile,
+    WriteFiles,
+)
+from penstock.lake.lake import Lake
+from penstock.model.jobs import JobState
+from penstock.model.keys import Key
+from penstock.server.access import Guarded
+from tests.server.access import caller
+
+ORDERS, PAY = Key("sales", "orders"), Key("hr", "pay")
+
+
+@pytest.fixture
+def lake(own: Lake) -> Lake:
+    for key in (ORDERS, PAY):
+        own.table(key).files.put("x", b"1")
+    own.branch("dev/etl").create()
+    return own
+
+
+def as_(lake: Lake, *grants: str) -> Guarded:
+    return Guarded(lake.catalogue, caller(*grants))
+
+
+def begin(number: int, key: Key = ORDERS, **more: Any) -> BeginJob:
+    return BeginJob(id=f"{number:032x}", fence=f"{number + 100:032x}", key=key, **more)
+
+
+def test_files_of_a_key_are_for_those_who_may_read_it(lake: Lake) -> None:
+    reader = as_(lake, "read:main:sales.*")
+    assert [one.path for one in reader.do(ListFiles(key=ORDERS, at="main"))] == ["x"]
+    for call in (ListFiles(key=PAY, at="main"), GetFiles(key=PAY, at="main", file=("x",))):
+        with pytest.raises(Denied):
+            reader.do(call)
+    with pytest.raises(Denied):
+        reader.do(ListFiles(key=ORDERS, at="dev/etl"))
+    with pytest.raises(Denied):
+        reader.do(ListFiles(key=ORDERS, at=lake.branch().head))
+    assert reader.do(ListFiles(key=ORDERS, at=lake.branch().head, via="main"))
+
+
+def test_a_copy_needs_the_right_to_read_what_is_copied(lake: Lake) -> None:
+    writer = as_(lake, "write:dev/*:sales.*")
+    own = WriteFiles(key=ORDERS, branch="dev/etl", copied=(CopiedFile(path="y", source="x"),))
+    assert writer.do(own).commit is not None
+    for key, at in ((PAY, None), (PAY, "dev/etl"), (None, "main"), (None, lake.branch().head)):
+        one = CopiedFile(path="z", source="x", key=key, at=at)
+        with pytest.raises(Denied):
+            writer.do(WriteFiles(key=ORDERS, branch="dev/etl", copied=(one,)))
+    reader_too = as_(lake, "write:dev/*:sales.*", "read:main:sales.*")
+    one = CopiedFile(path="z", source="x", at="main")
+    written = reader_too.do(WriteFiles(key=ORDERS, branch="dev/etl", copied=(one,)))
+    assert written.commit is not None
+    assert written.commit.committer == "tester"
+
+
+def test_a_new_table_needs_the_right_to_make_its_namespace(lake: Lake) -> None:
+    writer = as_(lake, "write:*:new.x")
+    with pytest.raises(Denied, match="create namespace 'new'"):
+        writer.do(WriteFiles(key=Key("new", "x")))
+    lake.branch().create_namespace("new")
+    assert writer.do(WriteFiles(key=Key("new", "x"))).commit is not None
+
+
+def test_jobs_are_seen_and_aborted_by_those_who_may(lake: Lake) -> None:
+    began = as_(lake, "write:main:sales.*").do(begin(1, branch="main", who="somebody else"))
+    assert began.job.who == "tester"
+    lake.do(begin(2, PAY))
+    seller = as_(lake, "read:main:sales.*")
+    assert [one.id for one in seller.do(ListJobs())] == [begin(1).id]
+    assert [one.id for one in as_(lake, "read").do(ListJobs(limit=1))] == [begin(2, PAY).id]
+    assert as_(lake, "read:dev/*").do(ListJobs(all=True)) == ()
+    with pytest.raises(Denied):
+        seller.do(AbortJob(id=begin(1).id))
+    with pytest.raises(JobNotFound):
+        as_(lake, "write:main:sales.*").do(AbortJob(id=begin(2).id))
+    aborted = as_(lake, "write:main:sales.*").do(AbortJob(id=begin(1).id))
+    assert (aborted.state, aborted.why) == (JobState.ABORTED, "by tester")
+    assert [one.state for one in lake.do(ListJobs(key=PAY))] == [JobState.RUNNING]
+
+
+def test_a_branch_of_its_own_needs_all_keys_of_the_target(lake: Lake) -> None:
+    with pytest.raises(Denied):
+        as_(lake, "write:*:sales.*").do(begin(1, own_branch=True))
+    assert as_(lake, "write:main", "read").do(begin(1, branch="main", own_branch=True)).job.own_branch
+
+
+def test_a_job_commits_what_its_writer_may_write_and_nothing_else(lake: Lake) -> None:
+    writer = as_(lake, "write:main:sales.*")
+    began = writer.do(begin(1, branch="main"))
+    folder = "/".join(began.folder.rstrip("/").split("/")[-2:]) + "/"
+    commit = WriteFiles(
+        key=ORDERS,
+        branch="main",
+        folder=folder,
+        added=(NewFile(path="new", size=1),),
+        job=began.job.id,
+        fence=begin(1).fence,
+    )
+    with pytest.raises(Denied):
+        as_(lake, "write:main:hr.*").do(commit)
+    first = writer.do(commit)
+    assert first.commit is not None
+    assert writer.do(commit).commit == first.commit
+    assert [one.path for one in lake.table(ORDERS).files.list()] == ["new", "x"]

@@ -1,0 +1,194 @@
+"""Several at one job at once: each race is forced by stopping one of them at a point of the store."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from penstock.errors import JobOver
+from penstock.kernel.attempts import Attempts
+from penstock.kernel.jobs import PREFIX
+from penstock.kernel.settings import Settings
+from penstock.lake.lake import Lake
+from penstock.model.jobs import JobState
+from penstock.model.references import Event
+from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Store
+from penstock.testing.faults import FaultyStore, Point
+from tests.jobs import lakes
+from tests.jobs.lakes import ID, A, B, Running, check_sound, open_lake, told
+
+ROW = PREFIX + ID
+OWN = pytest.mark.parametrize("own_branch", [False, True], ids=["on the branch", "on its own branch"])
+
+
+def test_property_23_an_abort_that_is_first_at_the_jobs_row_keeps_the_commit_from_landing() -> None:
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake, other = open_lake(store), open_lake(store.inner)
+    lakes.begin(lake)
+    gate = store.pause(Point.BEFORE_SWAP, name=ROW)
+    committing = Running(lambda: lakes.commit(lake))
+    gate.reached()
+    assert lakes.abort(other).state is JobState.ABORTED
+    gate.open()
+    with pytest.raises(JobOver, match="not wanted"):
+        committing.result()
+    assert lakes.files(other) == []
+    assert lakes.job(lake).state is lakes.job(other).state is JobState.ABORTED
+
+
+def test_property_23_an_abort_that_comes_second_is_told_of_the_commit() -> None:
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake, other = open_lake(store), open_lake(store.inner)
+    lakes.begin(lake)
+    gate = store.pause(Point.BEFORE_SWAP, name=ROW)
+    aborting = Running(lambda: lakes.abort(lake))
+    gate.reached()
+    written = lakes.commit(other)
+    gate.open()
+    found = aborting.result()
+    assert written.commit is not None
+    assert (found.state, found.commit) == (JobState.COMMITTED, written.commit.id)
+    check_sound(other)
+
+
+def test_property_23_an_abort_while_the_commit_is_in_flight_does_not_claim_what_it_cannot_know() -> None:
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake, other = open_lake(store), open_lake(store.inner)
+    lakes.begin(lake)
+    gate = store.pause(Point.BEFORE_SWAP, name="main")
+    committing = Running(lambda: lakes.commit(lake))
+    gate.reached()
+    assert lakes.abort(other).state is JobState.COMMITTING
+    gate.open()
+    assert committing.result().commit is not None
+    assert lakes.abort(other).state is JobState.COMMITTED
+
+
+@OWN
+@pytest.mark.parametrize("point", [Point.TURN, Point.BEFORE_OBJECTS, Point.BEFORE_SWAP])
+def test_an_attempt_that_is_superseded_while_it_commits_never_lands_beside_the_newer_one(
+    point: Point, own_branch: bool
+) -> None:
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake, other = open_lake(store), open_lake(store.inner)
+    lakes.begin(lake, A, own_branch=own_branch)
+    gate = store.pause(point, name="main")
+    older = Running(lambda: lakes.commit(lake, A))
+    gate.reached()
+    assert lakes.begin(other, B, own_branch=own_branch).job.state is JobState.RUNNING
+    written = lakes.commit(other, B)
+    gate.open()
+    with pytest.raises(JobOver):
+        older.result()
+    assert lakes.files(other) == [B]
+    assert lakes.job(other).commit == other.show().id == (written.commit and written.commit.id)
+    assert lakes.branches(other) == ["main"]
+
+
+@OWN
+def test_an_attempt_that_is_superseded_and_then_aborted_while_it_commits_never_lands(
+    own_branch: bool,
+) -> None:
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake, other = open_lake(store), open_lake(store.inner)
+    lakes.begin(lake, A, own_branch=own_branch)
+    gate = store.pause(Point.BEFORE_SWAP, name="main")
+    older = Running(lambda: lakes.commit(lake, A))
+    gate.reached()
+    lakes.begin(other, B, own_branch=own_branch)
+    assert lakes.abort(other).state is JobState.ABORTED
+    gate.open()
+    with pytest.raises(JobOver):
+        older.result()
+    assert lakes.files(other) == []
+    assert lakes.branches(other) == ["main"]
+
+
+@OWN
+def test_an_attempt_that_has_landed_when_a_newer_one_begins_is_the_jobs_end(own_branch: bool) -> None:
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake, other = open_lake(store), open_lake(store.inner)
+    lakes.begin(lake, A, own_branch=own_branch)
+    gate = store.pause(Point.AFTER_SWAP, name="main")
+    older = Running(lambda: lakes.commit(lake, A))
+    gate.reached()
+    begun = lakes.begin(other, B, own_branch=own_branch).job
+    gate.open()
+    landed = older.result().commit
+    assert landed is not None
+    assert (begun.state, begun.commit) == (JobState.COMMITTED, landed.id)
+    assert told(lambda: lakes.commit(other, B)) == "over"
+    assert lakes.files(other) == [A]
+
+
+def test_a_commit_that_is_sent_twice_is_refused_to_both_or_to_none() -> None:
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake, other = open_lake(store), open_lake(store.inner)
+    lakes.begin(lake)
+    gate = store.pause(Point.TURN, name="main")
+    first = Running(lambda: lakes.commit(lake, when="empty"))
+    gate.reached()
+    lakes.begin(other, B, id="2" * 32)
+    lakes.commit(other, B, id="2" * 32)
+    assert told(lambda: lakes.commit(other, when="empty")) == "CommitConflict"  # the table has a file now
+    lakes.begin(other, B, id="3" * 32)
+    lakes.commit(other, B, id="3" * 32, added=(), replaced=("",))  # and now it has none
+    gate.open()
+    with pytest.raises(JobOver):
+        first.result()
+    assert lakes.files(other) == []
+    assert lakes.job(other).state is JobState.ABORTED
+
+
+def test_a_sending_that_is_refused_after_another_one_landed_is_answered_by_that() -> None:
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake, other = open_lake(store), open_lake(store.inner)
+    lakes.begin(lake)
+    gate = store.pause(Point.TURN, name="main")
+    first = Running(lambda: lakes.commit(lake, when="empty"))
+    gate.reached()
+    landed = lakes.commit(other, when="empty")
+    gate.open()
+    assert first.result().commit == landed.commit
+    assert len(lakes.files(other)) == 1
+
+
+def test_a_commit_that_was_called_off_is_told_in_the_log_and_leaves_the_head() -> None:
+    lake = open_lake(MemoryStore())
+    before = lake.kernel.references.get("main")
+    lakes.begin(lake)
+    Attempts(lake.kernel).send(ID, A, "raw.events", "main")
+    lakes.begin(lake, B)
+    after = lake.kernel.references.get("main")
+    assert (after.head, after.position) == (before.head, before.position + 1)
+    assert lake.reflog()[0].event == Event.ABORT
+    assert lake.outcome(ID) is None
+    assert not lake.fsck().damages
+    assert lakes.commit(lake, B).commit is not None
+    assert not lake.fsck().damages
+
+
+@OWN
+def test_two_attempts_that_begin_and_commit_at_once_leave_one_commit(
+    database: Store, own_branch: bool
+) -> None:
+    settings = Settings(tries_max=10_000, write_timeout_s=60)
+    one, other = open_lake(database, settings=settings), open_lake(database, settings=settings)
+
+    def run(lake: Lake, fence: str) -> str:
+        return told(lambda: lakes.begin(lake, fence, own_branch=own_branch)) or told(
+            lambda: lakes.commit(lake, fence)
+        )
+
+    for round_ in range(3):
+        fences = [f"{round_}{letter}" * 16 for letter in "ab"]
+        works = [Running(partial(run, lake, fence)) for lake, fence in zip((one, other), fences, strict=True)]
+        outcomes = [work.result() for work in works]
+        assert set(outcomes) <= {"", "over"}
+        check_sound(one)
+        if round_ == 0:
+            assert "" in outcomes
+    assert len(lakes.files(one)) == 1
+    assert lakes.branches(one) == ["main"]

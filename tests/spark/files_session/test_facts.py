@@ -1,0 +1,140 @@
+"""What a write of Spark's means for the lake, decided from what Spark tells of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock.errors import InvalidRequest
+from penstock.lake.files_facts import Facts, job_of
+from penstock.lake.files_saving import SaveMode
+
+TABLES = {
+    "/data/raw": "raw.all",
+    "/data/raw/events": "raw.events",
+    "s3://bucket/orders/": "raw.orders",
+    "hdfs://name/x": "raw.x",
+}
+
+
+def facts(path: str = "file:/data/raw/events", **more: Any) -> Facts:
+    return Facts(
+        **{
+            "job": "j",
+            "attempt": "a",
+            "path": path,
+            "home": "file:///",
+            "tables": json.dumps(TABLES),
+            "mode": "Append",
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("file:/data/raw/events", ("raw.events", "")),
+        ("file:/data/raw/events/day=1/x", ("raw.events", "day=1/x/")),
+        ("file:/data/raw/events2", ("raw.all", "events2/")),
+        ("file:///data/raw/", ("raw.all", "")),
+        ("file:/data", None),
+        ("hdfs://name/data/raw", None),
+        ("s3a://bucket/orders", ("raw.orders", "")),
+        ("s3a://bucket2/orders", None),
+        ("hdfs://name/x/y", ("raw.x", "y/")),
+        ("hdfs://other/x/y", None),
+    ],
+)
+def test_the_longest_path_that_is_mapped_names_the_table_and_the_rest_is_a_folder(
+    path: str, found: tuple[str, str] | None
+) -> None:
+    job = job_of(facts(path))
+    assert (None if job is None else (str(job.key), job.folder)) == found
+
+
+def test_a_path_without_a_scheme_is_in_the_file_system_that_spark_starts_from() -> None:
+    assert job_of(facts("hdfs://name/data/raw", home="hdfs://name")) is not None
+    assert job_of(facts("file:/data/raw", home="hdfs://name")) is None
+
+
+def test_an_option_names_the_table_whatever_the_path() -> None:
+    job = job_of(facts(options={"penstock.table": "sales.orders"}))
+    assert job is not None
+    assert (str(job.key), job.folder) == ("sales.orders", "")
+
+
+@pytest.mark.parametrize("given", [None, "append", "overwrite", "error", "ignore"])
+@pytest.mark.parametrize("spark", ["Append", "Overwrite", "ErrorIfExists", "Ignore"])
+def test_the_lakes_mode_counts_and_without_it_only_two_of_sparks_do(spark: str, given: str | None) -> None:
+    asked = facts(mode=spark, options={} if given is None else {"penstock.mode": given})
+    if given is None and spark in ("ErrorIfExists", "Ignore"):
+        meant = "error" if spark == "ErrorIfExists" else "ignore"
+        with pytest.raises(InvalidRequest) as caught:
+            job_of(asked)
+        assert f'.mode("append").option("penstock.mode", "{meant}")' in caught.value.message
+        return
+    job = job_of(asked)
+    assert job is not None
+    assert job.mode is (SaveMode(given) if given is not None else SaveMode(spark.lower()))
+
+
+def test_a_write_that_spark_would_skip_is_refused_even_if_its_mode_is_given() -> None:
+    with pytest.raises(InvalidRequest, match="Spark's mode 'ignore'"):
+        job_of(facts(mode="Ignore", is_skipped=True, options={"penstock.mode": "ignore"}))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"mode": ""}, "does not tell what it means"),
+        ({"if_not_exists": True}, "IF NOT EXISTS"),
+        ({"statement": "SaveAsV1TableCommand"}, "saveAsTable and CREATE TABLE AS"),
+        ({"statement": "CreateDataSourceTableAsSelectCommand"}, "saveAsTable and CREATE TABLE AS"),
+        ({"options": {"penstock.mode": "upsert"}}, "'upsert' is no penstock.mode; there are append,"),
+        ({"options": {"penstock.moed": "append"}}, "no option 'penstock.moed'"),
+        ({"options": {"penstock.job_branch": "yes"}}, "penstock.job_branch is true or false, not 'yes'"),
+        ({"options": {"penstock.timeout_s": "1h"}}, "penstock.timeout_s is a number of seconds"),
+        ({"mode": "Overwrite", "partition_overwrite": "both"}, "'both' is no way to overwrite partitions"),
+        ({"tables": "raw"}, "spark.penstock.tables is an object of JSON"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        job_of(facts(**more))
+
+
+@pytest.mark.parametrize(
+    ("static_folder", "setting", "option", "is_dynamic"),
+    [
+        ("", "static", None, False),
+        ("", "dynamic", None, True),
+        ("", "DYNAMIC", None, True),
+        ("", "dynamic", "static", False),
+        ("", "static", "dynamic", True),
+        ("a=1/", "dynamic", None, True),
+        ("a=1/b=2/", "dynamic", None, False),
+    ],
+)
+def test_partitions_are_overwritten_as_the_option_or_the_session_says_unless_all_are_fixed(
+    static_folder: str, setting: str, option: str | None, is_dynamic: bool
+) -> None:
+    job = job_of(
+        facts(
+            mode="Overwrite",
+            partition_by=("a", "b"),
+            static_folder=static_folder,
+            partition_overwrite=setting,
+            options={} if option is None else {"penstock.partition_overwrite": option},
+        )
+    )
+    assert job is not None
+    assert job.is_dynamic == is_dynamic
+
+
+def test_columns_in_the_path_are_partition_columns_of_the_table() -> None:
+    job = job_of(facts("file:/data/raw/events/day=1", partition_by=("hour",), schema="{}", format="csv"))
+    assert job is not None
+    assert (job.layout.partition_by, job.layout.schema) == (("day", "hour"), "")

@@ -1,0 +1,167 @@
+"""Lakes that were moved or forked, and the files that they share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.errors import JobOver, LakeMoved
+from penstock.kernel import copy as copying
+from penstock.kernel.settings import Settings
+from penstock.lake.copy import copy_lake
+from penstock.lake.files_calls import ListJobs
+from penstock.lake.files_forks import FORKS
+from penstock.lake.lake import Lake
+from tests.sweep.pool import Pool, names, swept
+from tests.sweep.tables import LateClock
+
+
+@pytest.fixture
+def later() -> LateClock:
+    return LateClock()
+
+
+@pytest.fixture
+def source(tmp_path: Path, later: LateClock) -> Path:
+    """A lake with files, some of which only older commits name."""
+    with opened(tmp_path / "lake", later) as lake:
+        pool = Pool(lake)
+        pool.write("t", *(f"p={number}/part" for number in range(40)))
+        pool.write("t", "new", replaced=("",))
+    return tmp_path / "lake"
+
+
+def opened(place: Path, later: LateClock) -> Lake:
+    return penstock.open(place, author="tester", settings=Settings(grace_s=0), clock=later)
+
+
+def forget_history(lake: Lake) -> None:
+    lake.keep_history(max_commits=1)
+    lake.sweep()
+
+
+def test_files_of_a_moved_lake_are_read_and_swept_where_they_were(
+    source: Path, tmp_path: Path, later: LateClock
+) -> None:
+    copy_lake(source, tmp_path / "there", clock=later)
+    with opened(tmp_path / "there", later) as lake, opened(source, later) as before:
+        pool = Pool(lake)
+        assert pool.url == Pool(before).url
+        assert names(lake, "t") == {"new"}
+        assert len(names(lake, "t", "main~1")) == 40
+        assert lake.fsck().damages == ()
+        pool.write("t", "later")
+        left = pool.put(pool.folder(), "x")
+        later.days = 8
+        assert set(swept(lake).names) == left
+        with pytest.raises(LakeMoved):
+            before.sweep_files(remove_data=True)
+        assert before.sweep_files(dry_run=True).data_files == 1, "it names less than the lake does by now"
+        assert names(lake, "t") == {"new", "later"}
+
+
+def test_jobs_are_left_behind_by_a_move_and_their_branches_go(
+    source: Path, tmp_path: Path, later: LateClock
+) -> None:
+    with opened(source, later) as lake:
+        begun = Pool(lake).begin("t", own_branch=True)
+        left = Pool(lake).put(Pool(lake).below(begun), "a")
+    copy_lake(source, tmp_path / "there", clock=later)
+    with opened(source, later) as lake, pytest.raises(LakeMoved):
+        Pool(lake).commit(begun, "a")
+    with opened(tmp_path / "there", later) as lake:
+        pool = Pool(lake)
+        assert lake.do(ListJobs(all=True)) == ()
+        with pytest.raises(JobOver):
+            pool.commit(begun, "a")
+        assert begun.job.own_branch in [one.name for one in lake.branches()]
+        later.days = 8
+        told = swept(lake)
+        assert (told.branches, set(told.names)) == (1, left)
+        assert [one.name for one in lake.branches()] == ["main"]
+
+
+def test_files_that_a_fork_may_need_stay_until_its_note_is_removed(
+    source: Path, tmp_path: Path, later: LateClock
+) -> None:
+    forked = copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+    with opened(source, later) as lake, opened(tmp_path / "fork", later) as fork:
+        pool = Pool(lake)
+        after = pool.put(pool.folder(), "after-the-fork")
+        forget_history(lake)
+        later.days = 8
+        told = swept(lake)
+        assert (set(told.names), told.forked) == (after, 40)
+        assert len(names(fork, "t", "main~1")) == 40
+        (note,) = (pool.root / FORKS).iterdir()
+        assert all(one in note.read_text() for one in (forked.id, str(tmp_path / "fork")))
+        note.unlink()
+        assert swept(lake).data_files == 40
+        assert names(fork, "t") == {"new"}
+
+
+def test_a_fork_sweeps_what_it_has_written_and_nothing_of_its_source(
+    source: Path, tmp_path: Path, later: LateClock
+) -> None:
+    copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+    with opened(source, later) as lake, opened(tmp_path / "fork", later) as fork:
+        theirs, ours = Pool(lake), Pool(fork)
+        left = ours.put(ours.folder(), "x")
+        ours.write("t", "forks-own")
+        theirs.put(theirs.folder(), "x")
+        forget_history(fork)
+        later.days = 8
+        assert set(swept(fork).names) == left
+        assert len(names(lake, "t", "main~1")) == 40
+        assert swept(lake).data_files == 1
+        assert names(fork, "t") == {"new", "forks-own"}
+
+
+def test_while_a_fork_is_under_way_everything_stays(
+    source: Path, tmp_path: Path, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "fsck", killed)
+        with pytest.raises(Killed):
+            copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+    with opened(source, later) as lake:
+        pool = Pool(lake)
+        after = pool.put(pool.folder(), "x")
+        forget_history(lake)
+        later.days = 8
+        assert (swept(lake).data_files, swept(lake).forked) == (0, 41)
+        later.days = 0
+        copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+        with opened(tmp_path / "fork", later) as fork:
+            assert len(names(fork, "t", "main~1")) == 40
+        later.days = 8
+        assert pool.files() >= after
+        assert swept(lake).forked == 41, "it is as old as the fork, which is complete now"
+        copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+        late = pool.put(pool.folder(), "y")
+        later.days = 16
+        assert set(swept(lake).names) == late, "a fork that is complete is not noted anew"
+
+
+def test_a_note_that_nobody_can_read_keeps_everything(source: Path, later: LateClock) -> None:
+    with opened(source, later) as lake:
+        pool = Pool(lake)
+        pool.put(pool.folder(), "x")
+        lake.places.at(pool.url).put(f"{FORKS}somebody's", b"?")
+        later.days = 8
+        assert (swept(lake).data_files, swept(lake).forked) == (0, 1)
+
+
+def test_a_lake_without_files_is_forked_without_a_note(tmp_path: Path, later: LateClock) -> None:
+    with opened(tmp_path / "lake", later) as lake:
+        warehouse = Path(lake.warehouse)
+    copy_lake(tmp_path / "lake", tmp_path / "fork", fork=True, clock=later)
+    assert not warehouse.exists()

@@ -1,0 +1,59 @@
+"""The pool in a bucket is swept as one on a disk is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.lake.files_calls import AbortJob
+from penstock.lake.lake import Lake
+from penstock.storage import places
+from tests.servers.s3 import S3Place
+from tests.sweep.pool import Pool, swept
+from tests.sweep.tables import LateClock
+
+NAMES = ("part-0", "day=1/ü ä", "day=100%25/a+b", "a:b/c~d", "日本/x", "_SUCCESS", "k=v&w/x;y", "a'b(c)!*")
+
+
+@pytest.fixture
+def later() -> LateClock:
+    return LateClock()
+
+
+@pytest.fixture
+def lake(
+    s3_place: S3Place, tmp_path: Path, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lake]:
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_place.endpoint or "",
+        "AWS_REGION": s3_place.region,
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    warehouse = f"s3://{s3_place.bucket}/{s3_place.prefix}/tables"
+    penstock.init(tmp_path / "lake", warehouse=warehouse).close()
+    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
+        yield lake
+
+
+def test_what_nobody_names_goes_from_a_bucket_and_what_is_named_stays(
+    lake: Lake, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "LISTED_AT_ONCE", 3)
+    pool = Pool(lake)
+    folder = pool.write("t", *NAMES)
+    left = pool.put(folder, "unnamed") | pool.put(pool.folder(), *NAMES)
+    begun = pool.begin("t")
+    early = pool.put(pool.below(begun), "a")
+    lake.do(AbortJob(id=begun.job.id))
+    later.days = 1 / 20
+    assert set(swept(lake).names) == early
+    later.days = 8
+    assert set(swept(lake, dry_run=True).names) == left
+    assert swept(lake).data_files == len(left)
+    assert swept(lake).data_files == 0
+    assert pool.files() == {folder + name for name in NAMES}
+    assert pool.read("t") == {name: name.encode() for name in NAMES}
