@@ -21,7 +21,7 @@ from benchmarks.counting import KindCountingStore
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Goal, Table, at_least, at_most, table
 from penstock.formats.files.files import new_folder
-from penstock.lake.files_calls import NewFile, WriteFiles
+from penstock.lake.files.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.lake.opening import init_lake
 from penstock.model.clock import now_us
@@ -62,7 +62,7 @@ KEY: Final = Key("raw", "events")
 
 def ask(workshop: Workshop) -> Findings:
     partitions = workshop.size(4000, 8)
-    files, rows = workshop.size(100, 3), workshop.size(15_000_000, 3000)
+    files, rows = workshop.size(100, 3), workshop.size(10_000_000, 3000)
     small = Job(committer="", format="csv", partitions=partitions, files=8, rows=10 * partitions, place="")
     large = Job(committer="", format="parquet", files=files, rows=rows, place="")
     orc = msgspec.structs.replace(small, format="orc")

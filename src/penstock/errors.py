@@ -25,7 +25,7 @@
     │       ├── KeyNotFound
     │       ├── TokenNotFound
     │       ├── JobNotFound         no such job, or not any more
-    │       ├── FileMissing         a table of files has none at that path
+    │       ├── FileNotFound        a table of files has none at that path
     │       ├── RouteNotFound       the server has no such address
     │       ├── TableNotFound       there is no table at that place
     │       ├── VersionNotFound     the table has no such version, or no longer
@@ -238,7 +238,7 @@ class JobNotFound(NotFound):
     code = "job_not_found"
 
 
-class FileMissing(NotFound):
+class FileNotFound(NotFound):
     """A table of files has no file at a path."""
 
     code = "file_not_found"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,6 +128,35 @@ def test_where_files_go_is_plain(terminal: Terminal, work: Path) -> None:
     assert terminal.json("files", "cat", "t/typed")["base64"] == base64.b64encode(b"\x00typed").decode()
 
 
+def test_what_cannot_be_put_whole_is_not_put(
+    terminal: Terminal, visits: str, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, before = ("files", "put", "-r", "in/", visits, "--replace"), commits(terminal)
+    os.mkfifo("in/pipe")
+    for source in (put, ("files", "put", "in/pipe", f"{visits}/x")):
+        assert "in/pipe is no regular file" in terminal(*source, status=1).err
+    Path("in/pipe").unlink()
+    Path("in/linked").symlink_to(work / "in" / "day=1")
+    assert "in/linked is a link to a directory" in terminal(*put, status=1).err
+    Path("in/linked").unlink()
+    scan = os.scandir
+
+    def deny(path: str | Path) -> Any:
+        if str(path).endswith("day=2"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", deny)  # whoever runs this may be allowed everything
+    assert "in/day=2 cannot be read: Permission denied" in terminal(*put, status=1).err
+    assert (paths(terminal, visits), commits(terminal)) == (["day=1/a", "day=2/b"], before)
+
+
+def test_a_file_does_not_take_the_name_of_a_folder(terminal: Terminal, visits: str) -> None:
+    assert f"write {visits}/day=1/ to" in terminal("files", "put", "one.csv", f"{visits}/day=1", status=2).err
+    terminal("files", "put", "one.csv", f"{visits}/day=")
+    assert paths(terminal, visits) == ["day=", "day=1/a", "day=2/b"]
+
+
 @anywhere
 def test_a_folder_is_replaced_in_the_same_commit(terminal: Terminal, visits: str) -> None:
     before = commits(terminal)
@@ -216,6 +247,28 @@ def test_files_are_got_and_exported(terminal: Terminal, visits: str, work: Path)
     terminal("files", "rm", f"{visits}/day=2/b")
     terminal("files", "export", visits, "whole", "--ref", "main~1")
     assert sorted(one.name for one in Path("whole").rglob("*") if one.is_file()) == ["a", "b"]
+
+
+@anywhere
+def test_nothing_is_not_exported(terminal: Terminal, visits: str, work: Path) -> None:
+    for command in (
+        ("export", f"{visits}/none"),
+        ("export", f"{visits}/day=/"),
+        ("get", "-r", f"{visits}/none/"),
+    ):
+        ran = terminal("files", *command, "out", status=4)
+        assert "'raw.visits' has no file at" in ran.err
+    assert "'penstock files get'" in terminal("files", "export", f"{visits}/day=1/a", "out", status=2).err
+    assert not Path("out").exists()
+
+
+@anywhere
+def test_bytes_that_are_not_those_that_were_put_are_not_got(terminal: Terminal, visits: str) -> None:
+    address = Path(terminal.json("files", "stat", f"{visits}/day=1/a")["address"])
+    address.write_bytes(b"9876543210")
+    ran = terminal("files", "get", f"{visits}/day=1/a", "copy", status=1)
+    assert "is not in storage as it was written" in ran.err
+    assert not [one for one in Path().iterdir() if one.name.startswith(("copy", ".penstock"))]
 
 
 def test_places_are_completed(terminal: Terminal, visits: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,18 +7,21 @@ from uuid import uuid4
 import pytest
 
 import penstock
-from penstock.lake.files_answers import JobBegun
-from penstock.lake.files_calls import BeginJob, NewFile, WriteFiles
+from penstock.lake.files.answers import JobBegun
+from penstock.lake.files.calls import BeginJob, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
+from penstock.server.limits import Limits
+from penstock.server.native import NATIVE
 from tests.cli.conftest import Terminal, anywhere
+from tests.server.running import local
 
 KEY = Key.parse("raw.events")
 
 
 def begin(lake: Lake, fence: str, **more: object) -> JobBegun:
-    call = {"key": KEY, "what": "append", "application": "app-1", **more}
-    return lake.do(BeginJob(id=uuid4().hex, fence=fence, **call))  # type: ignore[arg-type]
+    call = {"id": uuid4().hex, "key": KEY, "what": "append", "application": "app-1", **more}
+    return lake.do(BeginJob(fence=fence, **call))  # type: ignore[arg-type]
 
 
 @anywhere
@@ -77,6 +80,28 @@ def test_jobs_whose_time_is_over_are_aborted_together(terminal: Terminal) -> Non
     assert [job["id"] for job in terminal.json("jobs", "abort", "--late")["jobs"]] == [late.id]
     assert terminal("jobs", "abort", "--late").lines == ["no jobs"]
     assert len(terminal.json("jobs")["jobs"]) == 1
+
+
+@pytest.mark.parametrize("short", ["", "a", "0123456"])
+def test_a_job_is_named_by_eight_digits_at_least(terminal: Terminal, short: str) -> None:
+    with penstock.open(terminal.place) as lake:
+        begin(lake, uuid4().hex, id=f"0123456{short[:1] or 'f'}{'0' * 24}")
+        assert "at least the first 8" in terminal("jobs", "abort", short, status=2).err
+        assert [job["state"] for job in terminal.json("jobs")["jobs"]] == ["running"]
+
+
+def test_a_job_is_found_behind_more_than_a_page_of_newer_ones(terminal: Terminal) -> None:
+    with penstock.open(terminal.place) as lake:
+        first = begin(lake, uuid4().hex, timeout_s=0.000001).job
+        others = [begin(lake, uuid4().hex).job for _ in range(12)]
+        with local(lake.catalogue, [NATIVE], limits=Limits(page_max=5)) as server:
+            far = Terminal(terminal.place, server.url)
+            found = [job["id"] for job in far.json("jobs")["jobs"]]
+            assert found == [job.id for job in (*reversed(others), first)]
+            told = far.json("jobs", "abort", first.id[:8])["jobs"]
+            assert [(job["id"], job["state"]) for job in told] == [(first.id, "aborted")]
+            told = far.json("jobs", "abort", others[0].id)["jobs"]
+            assert [(job["id"], job["state"]) for job in told] == [(others[0].id, "aborted")]
 
 
 def test_a_job_that_is_not_known_is_said_so(terminal: Terminal) -> None:

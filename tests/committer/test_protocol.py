@@ -44,7 +44,8 @@ class Calls:
 
     def _context(self, number: int, attempt: int) -> Any:
         configuration = self._jvm.org.apache.hadoop.conf.Configuration()
-        configuration.set("penstock.job", JOB)
+        for name in ("penstock.attempt", "penstock.attempt"):
+            configuration.set(name, JOB)
         configuration.set("penstock.footers", "false")
         mapreduce = self._jvm.org.apache.hadoop.mapreduce
         id_ = mapreduce.TaskAttemptID("202611150000", 0, mapreduce.TaskType.MAP, number, attempt)

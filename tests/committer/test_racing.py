@@ -14,10 +14,10 @@ import pytest
 
 import penstock
 from penstock.formats.files.files import new_folder
-from penstock.lake.files_answers import FilesWritten
-from penstock.lake.files_calls import AbortJob, BeginJob, NewFile, WriteFiles
-from penstock.lake.files_pool import pool_of
-from penstock.lake.files_writing import list_in
+from penstock.lake.files.answers import FilesWritten
+from penstock.lake.files.calls import AbortJob, BeginJob, NewFile, WriteFiles
+from penstock.lake.files.pool import pool_of
+from penstock.lake.files.writing import list_in
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
@@ -108,7 +108,7 @@ def test_property_49_a_merge_that_lost_its_swap_is_the_merge_of_what_is_there_th
     """The same commits, merged at once and merged after a swap was lost to one of them."""
     inner = new_store()
     store = FaultyStore(inner, locking=False)
-    raced, quiet = (penstock.open(one, create=False, clock=_clock) for one in (store, new_store()))
+    raced, quiet = (penstock.open(one, create=False) for one in (store, new_store()))
 
     def fork(lake: Lake) -> None:
         write(lake, *(f"day={day}/{number}" for day in range(20) for number in range(20)))
@@ -120,7 +120,7 @@ def test_property_49_a_merge_that_lost_its_swap_is_the_merge_of_what_is_there_th
         write(lake, "day=3/late", "day=4/late", removed=["day=7/7"])
 
     fork(raced)
-    store.at(Point.BEFORE_SWAP, lambda: late(penstock.open(inner, create=False, clock=_clock)))
+    store.at(Point.BEFORE_SWAP, lambda: late(penstock.open(inner, create=False)))
     assert raced.merge("dev").commit is not None
     fork(quiet)
     late(quiet)
@@ -128,11 +128,6 @@ def test_property_49_a_merge_that_lost_its_swap_is_the_merge_of_what_is_there_th
     assert "day=3/late" not in paths(raced)
     assert paths(raced) == paths(quiet)
     assert not raced.fsck().damages
-
-
-def _clock() -> int:
-    """On the day on which the jobs of ``write`` have begun."""
-    return 1_790_000_000_000_001
 
 
 def test_property_53_ten_thousand_files_of_a_job_need_little_memory_and_a_small_request(lake: Lake) -> None:

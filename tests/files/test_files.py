@@ -15,7 +15,7 @@ import penstock
 from penstock.errors import (
     CommitConflict,
     Damaged,
-    FileMissing,
+    FileNotFound,
     IdempotencyKeyReused,
     InvalidName,
     InvalidRequest,
@@ -23,8 +23,8 @@ from penstock.errors import (
     NotManaged,
 )
 from penstock.formats.files.files import new_folder
-from penstock.lake import files_writing
-from penstock.lake.files_calls import CopiedFile, ListFiles, ListOfFiles, NewFile, WriteFiles
+from penstock.lake.files import writing as files_writing
+from penstock.lake.files.calls import CopiedFile, ListFiles, ListOfFiles, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.content import IcebergTable
@@ -194,7 +194,7 @@ def test_files_are_listed_in_the_order_of_their_bytes(lake: Lake) -> None:
     assert paths(lake, "a/") == ["a/1", "a/2/x", "a/\U0010ffff\U0010ffff"]
     assert [one.path for one in files.list(limit=2)] == ["a", "a!"]
     assert files.list(limit=0) == files.list("none") == []
-    assert files.urls("b") == [files.stat("b/c/d").address]
+    assert files.urls("b") == files.urls("b/") == [files.stat("b/c/d").address]
     with pytest.raises(InvalidRequest, match="below nothing"):
         files.list(limit=-1)
 
@@ -206,7 +206,7 @@ def test_a_folder_is_listed_without_what_is_in_its_folders(lake: Lake) -> None:
     assert top == ["a", "a!", "a/", "a0", "b/", "é/", "\uffff/", "\U0001f600"]
     assert [one.is_folder for one in files.folder()] == [name.endswith("/") for name in top]
     assert [one.path for one in files.folder("a/")] == ["a/1", "a/2/", "a/\U0010ffff\U0010ffff"]
-    assert [one.path for one in files.folder("b")] == ["b/"]
+    assert [one.path for one in files.folder("b")] == ["b/c/"]
     assert files.folder("b/c/d/") == []
 
 
@@ -241,7 +241,7 @@ def test_totals_and_the_table_as_a_whole_are_told(lake: Lake) -> None:
     files.write({"a/x": b"12", "a/y": b"345", "b": b"6"})
     assert (files.total().files, files.total().size, files.total("a/").size) == (3, 6, 5)
     about = files.about()
-    assert (about.key, about.files, about.size, about.format) == (KEY, 3, 6, "")
+    assert (about.key, about.files, about.size, about.layout.format) == (KEY, 3, 6, "")
     assert (files.exists("b"), files.exists("a")) == (True, False)
 
 
@@ -250,12 +250,12 @@ def test_what_is_not_there_is_told_by_its_kind(lake: Lake) -> None:
     lake.table(KEY).files.put("x", b"1")
     files = lake.table(KEY).files
     for do, kind, why in (
-        (lambda: files.stat("y"), FileMissing, "'raw.events' has no file at 'y'"),
-        (lambda: files.read("y"), FileMissing, "no file at 'y'"),
-        (lambda: files.open("y"), FileMissing, "no file at 'y'"),
-        (lambda: files.delete("x", "y"), FileMissing, "no file at 'y'"),
-        (lambda: files.copy("y", "z"), FileMissing, "no file at 'y'"),
-        (lambda: files.move("y", "z"), FileMissing, "no file at 'y'"),
+        (lambda: files.stat("y"), FileNotFound, "'raw.events' has no file at 'y'"),
+        (lambda: files.read("y"), FileNotFound, "no file at 'y'"),
+        (lambda: files.open("y"), FileNotFound, "no file at 'y'"),
+        (lambda: files.delete("x", "y"), FileNotFound, "no file at 'y'"),
+        (lambda: files.copy("y", "z"), FileNotFound, "no file at 'y'"),
+        (lambda: files.move("y", "z"), FileNotFound, "no file at 'y'"),
         (lake.table("raw.x").files.list, KeyNotFound, "no 'raw.x' at 'main'"),
         (lambda: lake.table("raw.x").files.delete("a"), KeyNotFound, "no 'raw.x' at 'main'"),
         (lake.table("ice").files.about, NotManaged, "ICEBERG_TABLE"),

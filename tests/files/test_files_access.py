@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Denied, JobNotFound
-from penstock.lake.files_calls import (
+from penstock.errors import Denied, InvalidRequest, JobNotFound
+from penstock.lake.files.calls import (
     AbortJob,
     BeginJob,
     CopiedFile,
@@ -17,6 +17,7 @@ from penstock.lake.files_calls import (
     NewFile,
     WriteFiles,
 )
+from penstock.lake.files.saving import below_pool, job_id
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
@@ -119,3 +120,24 @@ def test_a_job_commits_what_its_writer_may_write_and_nothing_else(lake: Lake) ->
     assert first.commit is not None
     assert writer.do(commit).commit == first.commit
     assert [one.path for one in lake.table(ORDERS).files.list()] == ["new", "x"]
+
+
+def test_where_a_job_writes_is_not_told_to_those_who_may_not_see_it(lake: Lake) -> None:
+    lake.do(begin(1, PAY))
+    with pytest.raises(InvalidRequest, match="another job needs another id") as told:
+        as_(lake, "write:main:sales.*").do(begin(1, branch="main"))
+    assert "hr" not in str(told.value)
+
+
+def test_a_name_stands_for_another_job_in_another_table_or_branch() -> None:
+    named = {job_id("nightly", key, branch) for key in (ORDERS, PAY) for branch in ("main", "dev")}
+    assert len(named) == 4
+    assert job_id("nightly", ORDERS, "main") in named
+    assert job_id("A" * 32, ORDERS, "main") == job_id("a" * 32, PAY, "dev") == "a" * 32
+
+
+def test_a_folder_that_no_attempt_was_given_is_refused() -> None:
+    assert below_pool("/w/_penstock/data/day/attempt/") == "day/attempt/"
+    for folder in ("", "/", "x"):
+        with pytest.raises(InvalidRequest, match="no folder that an attempt was given"):
+            below_pool(folder)

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from penstock.errors import Damaged, InvalidRequest, PenstockError
+from penstock.errors import Damaged, FileNotFound, InvalidRequest, PenstockError
 from penstock.formats.files.files import new_folder
-from penstock.lake.files_calls import NewFile, WriteFiles
+from penstock.lake.files.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
@@ -56,6 +56,7 @@ def test_a_link_in_the_directory_leads_nowhere_else(own: Lake, tmp_path: Path) -
     with pytest.raises(InvalidRequest, match="outside"):
         files.export(tmp_path / "out")
     (tmp_path / "out" / "day=1").unlink()
+    (tmp_path / "out" / "note").unlink(missing_ok=True)
     (tmp_path / "out" / "note").symlink_to(tmp_path / "elsewhere" / "note")
     with pytest.raises(InvalidRequest, match="is there already"):
         files.export(tmp_path / "out")
@@ -107,3 +108,57 @@ def test_an_export_is_of_one_commit(own: Lake, tmp_path: Path) -> None:
     assert exported(tmp_path / "out") == {"a": b"1", "b": b"1"}
     with pytest.raises(PenstockError):
         own.table(KEY, "nobody").files.export(tmp_path / "nobody")
+
+
+def test_a_folder_that_is_not_there_is_not_exported(lake: Lake, tmp_path: Path) -> None:
+    files = lake.table(KEY).files
+    files.write(FILES)
+    for folder in ("day=3", "note", "day"):
+        with pytest.raises(FileNotFound, match=f"no file at '{folder}'"):
+            files.export(tmp_path / "out", folder)
+    assert not (tmp_path / "out").exists()
+    files.write(replace=[""])
+    assert files.export(tmp_path / "out").files == 0
+
+
+def test_one_file_is_exported_by_the_same_rules(lake: Lake, tmp_path: Path) -> None:
+    files, target = lake.table(KEY).files, tmp_path / "target"
+    files.write(FILES)
+    for _ in range(2):
+        assert files.export_file("day=1/b", target).size == len(target.read_bytes()) == 2
+    with pytest.raises(InvalidRequest, match="nothing is overwritten"):
+        files.export_file("note", target)
+    Path(files.stat("note").address).write_bytes(b"xxx")
+    with pytest.raises(Damaged, match="'note' of 'raw"):
+        files.export_file("note", tmp_path / "damaged")
+    with pytest.raises(PenstockError, match="cannot be written"):
+        files.export_file("day=1/a", tmp_path / "none" / "a")
+    assert exported(tmp_path).get("target") == b"22"
+    assert not [name for name in exported(tmp_path) if "damaged" in name or ".penstock-export" in name]
+
+
+def test_of_two_who_export_different_files_to_one_path_one_wins(own: Lake, tmp_path: Path) -> None:
+    files = own.table(KEY).files
+    files.write({"a": bytes(100_000), "b": b"b" * 100_000})
+
+    def to_target(path: str) -> str | None:
+        try:
+            files.export_file(path, tmp_path / "target")
+        except InvalidRequest:
+            return None
+        return path
+
+    for _ in range(10):
+        (winner,) = filter(None, at_once(lambda: to_target("a"), lambda: to_target("b")))
+        assert (tmp_path / "target").read_bytes() == files.read(winner)
+        (tmp_path / "target").unlink()
+
+
+def test_no_directory_is_made_behind_a_link(own: Lake, tmp_path: Path) -> None:
+    own.table(KEY).files.put("link/deep/x", b"1")
+    for name in ("out", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "out" / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidRequest, match="outside"):
+        own.table(KEY).files.export(tmp_path / "out")
+    assert list((tmp_path / "elsewhere").iterdir()) == []

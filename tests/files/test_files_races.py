@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.errors import CommitConflict, FileMissing, JobOver, OutcomeUnknown, PenstockError, Unavailable
+from penstock.errors import CommitConflict, FileNotFound, JobOver, OutcomeUnknown, PenstockError, Unavailable
 from penstock.lake.call import Call
 from penstock.lake.delta_jobs import Began
-from penstock.lake.files_calls import BeginJob, CopiedFile, WriteFiles
+from penstock.lake.files.calls import BeginJob, CopiedFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.model.jobs import JobState
@@ -138,7 +138,7 @@ def test_what_moves_is_what_was_there_and_nothing_that_came_meanwhile(
 PUT = textwrap.dedent(
     """
     import sys, penstock
-    from penstock.lake.files_calls import WriteFiles
+    from penstock.lake.files.calls import WriteFiles
     lake = penstock.open(sys.argv[1])
     do = lake.catalogue.do
     def then(call, *more):
@@ -347,4 +347,4 @@ def test_a_file_that_is_gone_by_its_turn_is_told_as_missing(own: Lake, far: Lake
     told = at_once(
         *(lambda lake=lake: outcome(lambda: lake.table(KEY).files.delete("x")) for lake in (own, far))
     )
-    assert set(told) == {None, FileMissing}
+    assert set(told) == {None, FileNotFound}

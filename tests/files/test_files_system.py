@@ -20,8 +20,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.lake.files_paths import parse_path, table_text
-from penstock.lake.files_system import FilesSystem
+from penstock.lake.files.paths import parse_path, table_text
+from penstock.lake.files.system import FilesSystem
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.server.access import TokenGate
@@ -251,6 +251,7 @@ def stop_in(opened: Any, half: str | bytes) -> None:
         raise Stop
 
 
+@pytest.mark.filterwarnings("ignore:.*was not written:RuntimeWarning")
 @pytest.mark.parametrize("how", ["binary", "text", "compressed", "by fsspec"])
 def test_a_file_whose_block_fails_is_none(lake: Lake, fs: FilesSystem, how: str) -> None:
     before, path = commits(lake), "raw.events/new"
@@ -265,6 +266,7 @@ def test_a_file_whose_block_fails_is_none(lake: Lake, fs: FilesSystem, how: str)
     assert (fs.exists(path), commits(lake)) == (False, before)
 
 
+@pytest.mark.filterwarnings("ignore:.*was not written:ResourceWarning")
 def test_a_file_that_nobody_closes_or_that_is_discarded_is_none(lake: Lake, fs: FilesSystem) -> None:
     before = commits(lake)
     fs.open("raw.events/new", "wb").write(b"half")
@@ -562,6 +564,7 @@ class Unwilling:
         raise Stop
 
 
+@pytest.mark.filterwarnings("ignore:.*was not written:RuntimeWarning")
 def test_a_frame_that_cannot_be_written_whole_is_not_written(lake: Lake, fs: FilesSystem) -> None:
     frame, before = pd.DataFrame({"a": [1, Unwilling()]}, dtype=object), commits(lake)
     with pytest.raises(Stop):

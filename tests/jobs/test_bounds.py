@@ -11,7 +11,7 @@ from penstock.errors import InvalidRequest, JobOver
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.jobs import PREFIX, _row
 from penstock.kernel.settings import Settings
-from penstock.lake.files_calls import ListJobs
+from penstock.lake.files.calls import ListJobs
 from penstock.lake.lake import Lake
 from penstock.model.jobs import ABANDONED_AFTER_US, Job, JobState
 from penstock.stores.memory import MemoryStore

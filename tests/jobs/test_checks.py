@@ -12,6 +12,7 @@ import penstock
 from penstock import Commit, Delete, Key, Namespace, Put, Vetoed
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, Unavailable
 from penstock.kernel.settings import Settings
+from penstock.lake.calls import AssignReference
 from penstock.lake.checks import Proposed
 from penstock.lake.lake import Lake
 from penstock.model.encoding import NO_COMMIT
@@ -287,6 +288,64 @@ def test_a_check_can_read_the_bytes_of_files_that_are_not_published(tmp_path: Pa
         with pytest.raises(CommitVetoed, match=r"raw\.notes/b\.txt has a secret"):
             files.put("b.txt", b"a secret")
         assert [one.path for one in files.list()] == ["a.txt"]
+
+
+def test_a_branch_is_moved_only_to_what_its_checks_agree_to(lake: Lake) -> None:
+    seen: list[Proposed] = []
+    start = lake.commit([put("one")])
+    dev = lake.branch("dev").create()
+    lake.commit([put("bad")], branch="dev", message="try", author="ada")
+    lake.add_check("no bad things", refuse_bad)
+    lake.add_check("look", seen.append)
+    with pytest.raises(CommitVetoed, match="something bad"):
+        lake.branch("main").assign("dev")
+    assert (lake.resolve("main"), seen) == (start.id, [])
+    lake.commit([Delete(Key.parse("bad")), put("good")], branch="dev", message="mend", author="ada")
+    lake.branch("main").assign("dev")
+    (shown,) = seen
+    assert (shown.branch, shown.base, shown.message, shown.author) == ("main", start.id, "mend", "ada")
+    assert [str(key) for key in shown.changed] == ["good"]
+    assert lake.resolve("main") == dev.head
+    lake.branch("dev").assign("dev~1")
+    lake.tag("dev-as-it-was").create(at="dev")
+    lake.tag("dev-as-it-was").assign("dev~1")
+    assert len(seen) == 1, "only main is checked"
+
+
+def test_a_branch_that_moves_while_its_check_runs_is_assigned_only_after_another_check(lake: Lake) -> None:
+    other = penstock.open(lake.kernel.store, create=False)
+    lake.commit([put("one")])
+    lake.branch("dev").create()
+    lake.commit([put("two")], branch="dev")
+    bases: list[str] = []
+
+    def look(proposed: Proposed) -> None:
+        bases.append(proposed.base)
+        if len(bases) == 1:
+            other.commit([put("meanwhile")])
+
+    lake.add_check("look", look)
+    before = lake.resolve("main")
+    lake.branch("main").assign("dev")
+    assert len(bases) == 2
+    assert bases[0] == before != bases[1]
+    assert lake.resolve("main") == lake.resolve("dev")
+
+
+def test_an_assignment_that_was_done_is_answered_as_then_whatever_checks_say_by_now(lake: Lake) -> None:
+    lake.commit([put("one")])
+    lake.branch("dev").create()
+    lake.commit([put("bad")], branch="dev")
+    dev = lake.resolve("dev")
+    call = AssignReference(name="main", to=dev, idempotency_key="once")
+    lake.do(call)
+    lake.add_check("no bad things", refuse_bad)
+    assert lake.do(call).id == dev
+    assert lake.do(AssignReference(name="main", to=dev, idempotency_key="twice")).id == dev
+    lake.branch("main").assign("main~1")
+    assert lake.do(call).id == dev, "as it was then"
+    with pytest.raises(CommitVetoed):
+        lake.do(AssignReference(name="main", to=dev, idempotency_key="three times"))
 
 
 def test_checks_have_names_and_are_listed_in_the_order_in_which_they_run(lake: Lake) -> None:

@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.errors import OutcomeUnknown, TryAgainError, Unavailable
 from penstock.kernel.settings import Settings
-from penstock.lake.files_calls import NewFile
+from penstock.lake.files.calls import NewFile
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.stores.memory import MemoryStore

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from penstock.errors import JobOver
+from penstock.formats.files.intents import When
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.jobs import PREFIX
 from penstock.kernel.settings import Settings
@@ -85,6 +86,57 @@ def test_an_attempt_that_is_superseded_while_it_commits_never_lands_beside_the_n
     assert lakes.files(other) == [B]
     assert lakes.job(other).commit == other.show().id == (written.commit and written.commit.id)
     assert lakes.branches(other) == ["main"]
+
+
+@pytest.mark.parametrize("point", [Point.TURN, Point.BEFORE_OBJECTS, Point.BEFORE_SWAP])
+def test_an_attempt_that_is_superseded_before_it_commits_to_its_own_branch_is_told_that_it_is_over(
+    point: Point,
+) -> None:
+    """The newer attempt removes the branch under its hands."""
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake, other = open_lake(store), open_lake(store.inner)
+    own = lakes.begin(lake, A, own_branch=True).job.own_branch
+    gate = store.pause(point, name=own)
+    older = Running(lambda: lakes.commit(lake, A))
+    gate.reached()
+    lakes.begin(other, B, own_branch=True)
+    assert own not in lakes.branches(other)
+    gate.open()
+    with pytest.raises(JobOver):
+        older.result()
+    assert lakes.job(other).state is JobState.RUNNING
+    assert lakes.commit(other, B).commit is not None
+    assert lakes.files(other) == [B]
+    assert lakes.branches(other) == ["main"]
+
+
+@OWN
+def test_a_job_that_only_fills_an_empty_table_makes_no_commit_if_it_was_filled_meanwhile(
+    own_branch: bool,
+) -> None:
+    lake = open_lake(MemoryStore())
+    lakes.begin(lake, A, own_branch=own_branch)
+    lakes.begin(lake, B, id="2" * 32)
+    lakes.commit(lake, B, id="2" * 32)
+    head = lake.resolve("main")
+    written = lakes.commit(lake, A, when=When.IGNORE)
+    assert (written.commit, written.head) == (None, head)
+    assert lake.resolve("main") == head
+    assert lakes.files(lake) == [B]
+    assert lakes.job(lake).state is JobState.COMMITTED
+    assert lakes.commit(lake, A, when=When.IGNORE).commit is None
+    assert lakes.branches(lake) == ["main"]
+
+
+@OWN
+def test_a_job_that_only_fills_an_empty_table_fills_it_once(own_branch: bool) -> None:
+    lake = open_lake(MemoryStore())
+    lakes.begin(lake, A, own_branch=own_branch)
+    written = lakes.commit(lake, A, when=When.IGNORE)
+    assert written.commit is not None
+    assert lakes.commit(lake, A, when=When.IGNORE).commit == written.commit
+    assert lakes.files(lake) == [A]
+    assert lakes.branches(lake) == ["main"]
 
 
 @OWN

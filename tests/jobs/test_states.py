@@ -14,7 +14,7 @@ import pytest
 from penstock import Namespace, Put
 from penstock.errors import InvalidRequest, JobNotFound, JobOver
 from penstock.kernel.attempts import Attempts
-from penstock.lake.files_calls import WriteFiles
+from penstock.lake.files.calls import WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
@@ -54,23 +54,42 @@ def reach(world: World, state: str) -> None:
         lakes.abort(lake)
 
 
+def forget(lake: Lake) -> None:
+    Attempts(lake.kernel).jobs.forget(ID)
+
+
+def forget_later(lake: Lake) -> None:
+    clock = lake.kernel.clock
+    assert isinstance(clock, SetClock)
+    clock.go_on(12 * DAY_S)
+    forget(lake)
+
+
 EVENTS_OF: dict[str, Callable[[Lake], object]] = {
     "begin again": lambda lake: lakes.begin(lake, A),
     "begin anew": lambda lake: lakes.begin(lake, C),
     "commit": lambda lake: lakes.commit(lake, A),
     "abort": lakes.abort,
-    "forget": lambda lake: Attempts(lake.kernel).jobs.forget(ID),
+    "forget": forget,
+    "forget later": forget_later,
 }
 TABLE = {
-    # state        begin again         begin anew    commit               abort                forget
-    "none": ("running A", "running C", "over", "JobNotFound", ""),
-    "running": ("running A", "running C", "committed A", "aborted A", "running A"),
-    "expired": ("running A", "running C", "over running A", "aborted A", ""),
-    "superseded": ("over running B", "running C", "over running B", "aborted B", "running B"),
-    "committing": ("committing A", "running C", "committed A", "committing A", "committing A"),
-    "landed": ("committing A", "committed A", "committed A", "committed A", "committing A"),
-    "committed": ("committed A", "committed A", "committed A", "committed A", ""),
-    "aborted": ("aborted A", "running C", "over aborted A", "aborted A", ""),
+    # state: begin again, begin anew, commit, abort, forget, forget later
+    "none": ("running A", "running C", "over", "JobNotFound", "", ""),
+    "running": ("running A", "running C", "committed A", "aborted A", "running A", ""),
+    "expired": ("running A", "running C", "over running A", "aborted A", "running A", ""),
+    "superseded": ("over running B", "running C", "over running B", "aborted B", "running B", ""),
+    "committing": (
+        "committing A",
+        "running C",
+        "committed A",
+        "committing A",
+        "committing A",
+        "committing A",
+    ),
+    "landed": ("committing A", "committed A", "committed A", "committed A", "committing A", "committing A"),
+    "committed": ("committed A", "committed A", "committed A", "committed A", "committed A", ""),
+    "aborted": ("aborted A", "running C", "over aborted A", "aborted A", "aborted A", ""),
 }
 CASES = [
     pytest.param(state, event, expected, id=f"{state}, {event}")

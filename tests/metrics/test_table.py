@@ -37,6 +37,8 @@ NAMES = {
     "penstock_delta_foreign_commits_total": (),
     "penstock_delta_swept_files_total": ("kind",),
     "penstock_delta_swept_bytes_total": ("kind",),
+    "penstock_files_swept_files_total": (),
+    "penstock_files_swept_bytes_total": (),
 }
 """What dashboards are built on: a change here breaks them."""
 

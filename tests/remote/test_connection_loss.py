@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import OutcomeUnknown, Unavailable
-from penstock.lake import delta_calls, files_calls
+from penstock.lake import delta_calls
 from penstock.lake.calls import (
     CALLS,
     AssignReference,
@@ -28,6 +28,7 @@ from penstock.lake.calls import (
     Transplant,
     Write,
 )
+from penstock.lake.files import calls as files_calls
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from penstock.lake.remote_doubt import target_of

@@ -38,7 +38,7 @@ from penstock.lake.calls import (
     Transplant,
     Write,
 )
-from penstock.lake.files_calls import CopiedFile, WriteFiles
+from penstock.lake.files.calls import CopiedFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.remote import SETTLE_S, Patience, Remote

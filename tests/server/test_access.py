@@ -10,8 +10,10 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import CommitNotFound, Denied, PenstockError, ReferenceChanged
-from penstock.lake import calls, delta_calls, files_calls, files_care_calls
+from penstock.lake import calls, delta_calls
 from penstock.lake.catalogue import Catalogue
+from penstock.lake.files import calls as files_calls
+from penstock.lake.files import care_calls as files_care_calls
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.model.commits import EMPTY_COMMIT_ID

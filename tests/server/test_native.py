@@ -11,7 +11,7 @@ import urllib3
 
 import penstock
 from penstock.lake.calls import CALLS, Fsck, Sweep, SweepTables, Write
-from penstock.lake.files_care_calls import SweepFiles
+from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.lake import Lake
 from penstock.server import spark_writes
 from penstock.server.limits import Limits

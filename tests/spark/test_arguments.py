@@ -11,10 +11,11 @@ import pytest
 
 import penstock
 from penstock.errors import InvalidKey, InvalidRequest
+from penstock.lake.files.saving import check_new_key
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.spark import changes, read, update, view, write
-from penstock.spark.arguments import check_new_key, check_session, check_values, check_version
+from penstock.spark.arguments import check_session, check_values, check_version
 from tests.spark.writing_cases import seen
 
 if TYPE_CHECKING:

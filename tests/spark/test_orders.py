@@ -9,12 +9,13 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.lake.call import Said
-from penstock.spark.writes.orders import Mode, Order, check, is_dynamic, mode_of
+from penstock.lake.files.saving import SaveMode
+from penstock.spark.writes.orders import Order, check, is_dynamic, mode_of
 
 
 def order(**chosen: Any) -> Order:
     plain: dict[str, Any] = {
-        "mode": Mode.APPEND,
+        "mode": SaveMode.APPEND,
         "partition_by": None,
         "replace_where": None,
         "is_dynamic": False,
@@ -33,10 +34,15 @@ def order(**chosen: Any) -> Order:
 
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [("Append", Mode.APPEND), ("OVERWRITE", Mode.OVERWRITE), ("ignore", Mode.IGNORE), ("error", Mode.ERROR)]
-    + [(name, Mode.ERROR) for name in ("errorifexists", "ErrorIfExists", "default")],
+    [
+        ("Append", SaveMode.APPEND),
+        ("OVERWRITE", SaveMode.OVERWRITE),
+        ("ignore", SaveMode.IGNORE),
+        ("error", SaveMode.ERROR),
+    ]
+    + [(name, SaveMode.ERROR) for name in ("errorifexists", "ErrorIfExists", "default")],
 )
-def test_modes_have_the_names_that_they_have_in_spark(name: str, mode: Mode) -> None:
+def test_modes_have_the_names_that_they_have_in_spark(name: str, mode: SaveMode) -> None:
     assert mode_of(name) is mode
 
 
@@ -59,7 +65,7 @@ def test_options_that_delta_has_are_refused_with_the_argument_to_give(option: st
 @pytest.mark.parametrize(
     "option",
     [
-        "penstock.job",
+        "penstock.attempt",
         "Penstock.Subdirectory",
         "mapreduce.fileoutputcommitter.algorithm.version",
         "spark.sql.sources.commitProtocolClass",

@@ -190,7 +190,7 @@ def _task(spark: SparkSession, root: Path | None = None) -> tuple[Any, Any]:
     """A protocol and the third task of a job of ours, as an executor has them."""
     jvm: Any = spark._jvm
     configuration = jvm.org.apache.hadoop.conf.Configuration()
-    configuration.set("penstock.job", "5e")
+    configuration.set("penstock.attempt", "5e")
     mapreduce = jvm.org.apache.hadoop.mapreduce
     attempt = mapreduce.TaskAttemptID("202611150000", 0, mapreduce.TaskType.MAP, 3, 0)
     context = mapreduce.task.TaskAttemptContextImpl(configuration, attempt)

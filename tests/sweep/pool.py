@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 from penstock.formats.files.files import File, new_folder
 from penstock.formats.files.intents import NAME, Write, encode_write
 from penstock.lake.answers import SweptFiles
-from penstock.lake.files_answers import FilesWritten, JobBegun
-from penstock.lake.files_calls import BeginJob, CopiedFile, GetFiles, ListFiles, NewFile, WriteFiles
-from penstock.lake.files_pool import pool_of
+from penstock.lake.files.answers import FilesWritten, JobBegun
+from penstock.lake.files.calls import BeginJob, CopiedFile, GetFiles, ListFiles, NewFile, WriteFiles
+from penstock.lake.files.pool import pool_of
 from penstock.lake.lake import Lake
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
@@ -72,7 +72,7 @@ class Pool:
 
     def land_late(self, key: str, folder: str, name: str, branch: str = "main") -> None:
         """Commit a file long after it was written: later than the lake lets any job do it."""
-        write = Write(put=((name, File(folder, len(name.encode()), 1)),), table=uuid4(), creates=True)
+        write = Write(put=((name, File(folder, len(name.encode()), 1)),), creates=True)
         change = Change(Key.parse(key), NAME, encode_write(write))
         self.lake.kernel.commit(branch, [change], CommitMeta(), create_namespaces=True)
 

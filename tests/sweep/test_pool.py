@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,10 +12,12 @@ from uuid import uuid4
 import pytest
 
 import penstock
+from penstock.errors import PenstockError, Unavailable
 from penstock.formats.files.files import File, decode_file, slice_of
 from penstock.kernel.settings import Settings
-from penstock.lake import files_named, files_sweep
-from penstock.lake.files_calls import GetFilesTable
+from penstock.lake.files import named as files_named
+from penstock.lake.files import sweep as files_sweep
+from penstock.lake.files.calls import GetFilesTable
 from penstock.lake.lake import Lake
 from penstock.metrics.memory import Metrics
 from penstock.metrics.table import FILES_SWEPT_BYTES, FILES_SWEPT_FILES
@@ -89,7 +92,8 @@ def test_days_within_the_grace_time_are_not_even_listed(
     listing = Place.entries
 
     def entries(place: Place, folder: str = "") -> Iterator[Entry]:
-        listed.append(folder)
+        if place.url == lake.places.at(pool.url).url:
+            listed.append(folder)
         return listing(place, folder)
 
     pool.write("t", "a")
@@ -356,8 +360,56 @@ def test_what_went_is_counted(tmp_path: Path, later: LateClock) -> None:
     assert (found.count(FILES_SWEPT_FILES), found.count(FILES_SWEPT_BYTES)) == (2, 3)
 
 
-def test_a_lake_that_never_had_a_table_is_not_looked_at(lake: Lake, pool: Pool, later: LateClock) -> None:
-    left = pool.put(pool.folder(), "x")
-    later.days = 8
+def test_files_of_a_write_that_was_refused_go_also_where_no_table_ever_was(
+    lake: Lake, pool: Pool, later: LateClock
+) -> None:
+    folder = pool.folder()
+    left = pool.put(folder, "x")
+    with pytest.raises(PenstockError):
+        lake.do(pool.writing("t", folder, "x", branch="no-such-branch"))
+    later.days = 6
     assert swept(lake).data_files == 0
-    assert pool.files() == left
+    later.days = 8
+    assert set(swept(lake).names) == left
+    assert pool.files() == set()
+
+
+def test_storage_that_does_not_answer_is_told_only_if_files_may_be_there(
+    lake: Lake, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: Place) -> Iterator[str]:
+        raise Unavailable("the storage is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Place, "folders", away)
+        assert lake.sweep_files().problem == ""
+    pool.write("t", "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Place, "folders", away)
+        assert lake.sweep_files().problem == "the storage is away"
+
+
+def test_lists_that_readers_made_for_spark_go_after_a_day(lake: Lake, pool: Pool, later: LateClock) -> None:
+    pool.write("t", "a")
+    place = lake.places.at(lake.warehouse)
+    lists = [f"_penstock/reads/{one * 32}/_spark_metadata/0" for one in "ab"]
+    others = ["_penstock/reads/somebody's", "_penstock/other", f"t/_penstock/reads/{'c' * 32}/0"]
+    for name in (*lists, *others):
+        place.put(name, b"v1")
+
+    def there() -> list[str]:
+        return [name for name in (*lists, *others) if place.size(name) is not None]
+
+    later.days = 0.9
+    swept(lake)
+    assert there() == [*lists, *others]
+    later.days = 1.1
+    swept(lake, dry_run=True)
+    assert there() == [*lists, *others]
+    now_s = time.time() + 86_400
+    os.utime(Path(lake.warehouse) / lists[1], (now_s, now_s))
+    swept(lake, remove_data=False)
+    assert there() == [lists[1], *others], "it was made again meanwhile"
+    assert not (Path(lake.warehouse) / lists[0]).parent.exists()
+    place.put(lists[0], b"v1")
+    assert place.size(lists[0]) == 2, "a folder that is gone is made again"

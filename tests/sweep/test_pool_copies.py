@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import penstock
-from penstock.errors import JobOver, LakeMoved
+from penstock.errors import JobOver, LakeExists, LakeMoved
 from penstock.kernel import copy as copying
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake
-from penstock.lake.files_calls import ListJobs
-from penstock.lake.files_forks import FORKS
+from penstock.lake.files.calls import ListJobs
+from penstock.lake.files.forks import FORKS, ForkNotes
 from penstock.lake.lake import Lake
 from tests.sweep.pool import Pool, names, swept
 from tests.sweep.tables import LateClock
@@ -149,6 +150,51 @@ def test_while_a_fork_is_under_way_everything_stays(
         late = pool.put(pool.folder(), "y")
         later.days = 16
         assert set(swept(lake).names) == late, "a fork that is complete is not noted anew"
+
+
+def test_a_second_fork_to_a_place_is_noted_before_it_begins_as_the_first_was(
+    source: Path, tmp_path: Path, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note of the first one, which is gone, tells a time that is too early for the second."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    place = tmp_path / "fork"
+    copy_lake(source, place, fork=True, clock=later)
+    shutil.rmtree(place)
+    with opened(source, later) as lake:
+        pool = Pool(lake)
+        lake.branch("dev").create()
+        pool.write("t", "x", branch="dev")
+        with monkeypatch.context() as patch:
+            patch.setattr(ForkNotes, "complete", killed)
+            with pytest.raises(Killed):
+                copy_lake(source, place, fork=True, clock=later)
+        lake.branch("dev").delete()
+        later.days = 8
+        told = swept(lake)
+        assert (told.data_files, told.forked) == (0, 1)
+        with opened(place, later) as fork:
+            assert names(fork, "t", "dev") == {"new", "x"}
+        copy_lake(source, place, fork=True, clock=later)
+        late = pool.put(pool.folder(), "y", days=-9)
+        later.days = 18
+        assert set(swept(lake).names) == late, "it is noted that the second fork is complete"
+
+
+def test_a_fork_that_is_refused_leaves_no_note(source: Path, tmp_path: Path, later: LateClock) -> None:
+    """Nobody would ever complete it, and everything would stay for ever."""
+    opened(tmp_path / "other", later).close()
+    with pytest.raises(LakeExists):
+        copy_lake(source, tmp_path / "other", fork=True, clock=later)
+    with opened(source, later) as lake:
+        left = Pool(lake).put(Pool(lake).folder(), "x")
+        later.days = 8
+        assert set(swept(lake).names) == left
 
 
 def test_a_note_that_nobody_can_read_keeps_everything(source: Path, later: LateClock) -> None:

@@ -13,7 +13,8 @@ import pytest
 import penstock
 from penstock.formats.files.files import File, FilesState, encode_file, state_of, with_state
 from penstock.kernel.tree import pack
-from penstock.lake.files_calls import BeginJob, TableLayout
+from penstock.lake.files.answers import TableLayout
+from penstock.lake.files.calls import BeginJob
 from penstock.lake.lake import Lake
 from penstock.model.content import FilesTable, content_bytes
 from penstock.model.encoding import ObjectId, encode, object_id

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.errors import JobOver
+from penstock.errors import JobOver, ReferenceExists
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.jobs import Jobs
 from penstock.kernel.settings import Settings
-from penstock.lake.files_calls import AbortJob, ListJobs
+from penstock.lake.files.calls import AbortJob, ListJobs
 from penstock.lake.lake import Lake
-from penstock.model.jobs import JobState
+from penstock.model.jobs import JobState, own_branch_note
+from penstock.model.references import Kind
 from tests.sweep.pool import Pool, swept
 from tests.sweep.tables import LateClock
 
@@ -161,14 +162,93 @@ def test_a_branch_whose_job_is_not_known_any_more_goes_after_the_grace_time(
     lake: Lake, pool: Pool, later: LateClock
 ) -> None:
     name = f"jobs/{'0123456789abcdef' * 2}"
-    for other in (name, "jobs/nightly", f"{name}x"):
+    for other in ("jobs/nightly", f"{name}x", f"{name}-2"):
         lake.branch(other).create()
     pool.write("t", "a")
+    note = own_branch_note("f" * 32)
+    lake.kernel.references.create(name, Kind.BRANCH, lake.kernel.resolve("main")[0], note=note)
+    pool.write("t", "b", branch=name)
     later.days = 6
     assert swept(lake).branches == 0
     later.days = 8
     assert swept(lake).branches == 1
-    assert branches(lake) == [f"{name}x", "jobs/nightly"]
+    assert branches(lake) == [f"{name}-2", f"{name}x", "jobs/nightly"], "those that people made stay"
+
+
+def test_a_branch_that_somebody_made_is_never_taken_for_that_of_a_job(
+    lake: Lake, pool: Pool, later: LateClock
+) -> None:
+    """Whatever its name: no attempt works on it, and neither a sweep nor the end of a job removes it."""
+    job = "0" * 32
+    pool.write("t", "a")
+    lake.branch(f"jobs/{job}").create()
+    pool.write("t", "mine", branch=f"jobs/{job}")
+    with pytest.raises(ReferenceExists):
+        pool.begin("t", job, own_branch=True)
+    assert state(lake, job) is JobState.ABORTED
+    begun = pool.begin("t", job, own_branch=True)
+    assert begun.job.own_branch == f"jobs/{job}-2"
+    pool.put(pool.below(begun), "b")
+    pool.commit(begun, "b")
+    for later.days in (1, 8, 30):
+        swept(lake)
+    assert branches(lake) == [f"jobs/{job}"]
+    assert set(pool.read("t", f"jobs/{job}")) == {"a", "mine"}
+    assert set(pool.read("t")) == {"a", "b"}
+
+
+def test_an_attempt_does_not_commit_to_a_branch_that_took_the_place_of_its_own(
+    lake: Lake, pool: Pool
+) -> None:
+    pool.write("t", "a")
+    begun = pool.begin("t", own_branch=True)
+    pool.put(pool.below(begun), "b")
+    lake.branch(begun.job.own_branch).delete()
+    lake.branch(begun.job.own_branch).create()
+    pool.write("t", "mine", branch=begun.job.own_branch)
+    with pytest.raises(JobOver):
+        pool.commit(begun, "b")
+    assert state(lake, begun.job.id) is JobState.ABORTED
+    assert set(pool.read("t")) == {"a"}
+    assert set(pool.read("t", begun.job.own_branch)) == {"a", "mine"}
+
+
+def test_what_a_forgotten_job_left_on_its_branch_is_not_in_a_job_of_the_same_id(
+    lake: Lake, pool: Pool, later: LateClock
+) -> None:
+    first = pool.begin("t", own_branch=True)
+    pool.write("t", "old", branch=first.job.own_branch)
+    later.days = 30
+    jobs = Jobs(lake.kernel.store, lake.kernel.settings, lake.kernel.clock)
+    jobs.abort(first.job.id, "by a test")
+    later.days = 60
+    jobs.forget(first.job.id)
+    second = pool.begin("t", first.job.id, own_branch=True)
+    assert second.job.own_branch == first.job.own_branch
+    pool.put(pool.below(second), "new")
+    pool.commit(second, "new")
+    assert set(pool.read("t")) == {"new"}
+    assert branches(lake) == []
+
+
+@pytest.mark.parametrize("own_branch", [False, True], ids=["on the branch", "on its own"])
+def test_an_id_may_be_used_again_when_its_job_is_forgotten(
+    lake: Lake, pool: Pool, later: LateClock, own_branch: bool
+) -> None:
+    """The receipt of its commit may be there for longer than its row."""
+    id = "1" * 32  # noqa: A001
+    for round, days in enumerate((0, 30, 60)):  # noqa: A001
+        later.days = days
+        assert swept(lake, remove_data=False).jobs_forgotten == bool(round)
+        begun = pool.begin("t", id, own_branch=own_branch)
+        assert begun.job.state is JobState.RUNNING
+        pool.put(pool.below(begun), f"{round}")
+        written = pool.commit(begun, f"{round}")
+        assert written.commit is not None
+        again = pool.commit(begun, f"{round}")
+        assert again.commit is not None
+        assert again.commit.id == written.commit.id
+    assert set(pool.read("t")) == {"0", "1", "2"}
 
 
 def test_a_branch_that_another_attempt_has_taken_up_meanwhile_stays(

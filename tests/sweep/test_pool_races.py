@@ -13,8 +13,8 @@ import pytest
 
 import penstock
 from penstock.errors import Unavailable
-from penstock.lake import files_sweep
-from penstock.lake.files_named import NamedFiles
+from penstock.lake.files import sweep as files_sweep
+from penstock.lake.files.named import NamedFiles
 from penstock.lake.lake import Lake
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
@@ -182,7 +182,7 @@ def test_two_sweeps_at_once_remove_the_same_and_nothing_else(
 KILLED = """
 import os
 import penstock
-from penstock.lake import files_sweep
+from penstock.lake.files import sweep as files_sweep
 from penstock.storage.places import Place
 
 files_sweep.REMOVED_AT_ONCE = 2

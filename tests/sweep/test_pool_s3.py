@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.lake.files_calls import AbortJob
+from penstock.lake.files.calls import AbortJob
 from penstock.lake.lake import Lake
 from penstock.storage import places
 from tests.servers.s3 import S3Place

@@ -20,7 +20,7 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.ReferenceNotFound: "'penstock branch' and 'penstock tag' list what there is.",
     errors.CommitNotFound: "'penstock log' shows the commits that there are.",
     errors.KeyNotFound: "'penstock tables' lists what there is.",
-    errors.FileMissing: "'penstock files ls' lists what there is.",
+    errors.FileNotFound: "'penstock files ls' lists what there is.",
     errors.JobNotFound: "'penstock jobs list --all' lists what there is.",
     errors.VersionNotFound: "'penstock delta log' shows the versions that there are.",
     errors.ReferenceExists: "Take another name, or move it with 'assign'.",

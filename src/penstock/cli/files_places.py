@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.completions import offering
-from penstock.errors import FileMissing, InvalidKey, InvalidRequest
-from penstock.lake.files_calls import ListFiles
-from penstock.lake.files_paths import FilesPath, parse_path, table_text
+from penstock.errors import FileNotFound, InvalidKey, InvalidRequest
+from penstock.lake.files.calls import ListFiles
+from penstock.lake.files.paths import FilesPath, parse_path, table_text
 from penstock.lake.lake import Lake
 
 if TYPE_CHECKING:
-    from penstock.lake.files import Files
+    from penstock.lake.files.files import Files
 
 OFFERED_MAX = 200
 
@@ -36,10 +36,10 @@ def files_at(lake: Lake, place: FilesPath, ref: str | None) -> Files:
     return lake.at(ref).table(place.key).files
 
 
-def missing(place: FilesPath, ref: str | None) -> FileMissing:
+def missing(place: FilesPath, ref: str | None) -> FileNotFound:
     """The error for a place where nothing is."""
     at = "" if ref is None else f" at '{ref}'"
-    return FileMissing(
+    return FileNotFound(
         f"'{place.key}' has no file at '{place.path}'{at}", table=str(place.key), path=place.path
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from penstock.cli.shapes import Shape
-from penstock.lake.files_answers import FileEntry, FilesWritten, JobInfo
+from penstock.lake.files.answers import FileEntry, FilesWritten, JobInfo
 
 
 class FilesTable(Shape, frozen=True, kw_only=True):

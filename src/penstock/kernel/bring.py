@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -22,9 +23,10 @@ from penstock.kernel.edit import Edit, Occasion
 from penstock.kernel.format import Crossed, Format, Formats, Refused
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
+from penstock.kernel.ledger import find_table, ledger_key
 from penstock.kernel.objects import Objects
 from penstock.kernel.request import Request
-from penstock.kernel.state import Difference, View, diff_commits, prefix_end
+from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, Namespace, encode_content
 from penstock.model.encoding import ObjectId
@@ -136,6 +138,17 @@ class Meeting(NamedTuple):
     crossed: Crossed | None = None
 
 
+class Renamed(NamedTuple):
+    """What is to be known of a key that is new on the source, but whose table is not.
+
+    It counts where the target has the same table there: then both sides renamed it alike.
+    """
+
+    was: Value
+    """The table where the sides parted, at its old key."""
+    intents: list[bytes] | None
+
+
 class Bringing:
     """Brings a difference, key by key, into an edit on the target."""
 
@@ -150,11 +163,14 @@ class Bringing:
         intents: Intents,
         ambiguous: frozenset[bytes] = frozenset(),
         crossed: Mapping[bytes, Crossed] = MappingProxyType({}),
+        renamed: Mapping[bytes, Renamed] = MappingProxyType({}),
     ) -> None:
         """Bring every key of a difference; conflicts are collected in the edit."""
         for stored, (was, wanted) in changes.items():
             now = self._edit.view.get(stored)
             replayed = intents.get(stored, [])
+            if stored in renamed and self._is_one_table(wanted, now):
+                was, replayed = renamed[stored]
             is_ambiguous, met = stored in ambiguous, crossed.get(stored)
             self._bring(Meeting(Key.decode(stored), stored, was, wanted, now, replayed, is_ambiguous, met))
 
@@ -206,6 +222,10 @@ class Bringing:
 
     def _content(self, value: Value | None) -> AnyContent | None:
         return self._edit.decoded(value)
+
+    def _is_one_table(self, one: Value | None, other: Value | None) -> bool:
+        mine, yours = self._content(one), self._content(other)
+        return mine is not None and yours is not None and mine.id == yours.id
 
     def _is_as_expected(self, meeting: Meeting, how: KeyMerge) -> bool:
         if how.expected is None and not how.expect_absent:
@@ -283,6 +303,30 @@ class Bringing:
 def changes_between(history: History, before: CommitObject, after: CommitObject) -> Difference:
     """What differs between two commits in keys of users; what the kernel keeps itself is not brought."""
     return diff_commits(history.objects, before, after, prefix_end(RESERVED) or b"")
+
+
+def old_places(
+    history: History, formats: Formats, changes: Difference, before: CommitObject
+) -> dict[bytes, tuple[Value, UUID]]:
+    """The new keys of tables that were elsewhere before, with what these were there and their ids."""
+    if not formats:
+        return {}
+    view, objects = state_of(history.objects, before), history.objects
+    come = {
+        stored: content.id
+        for stored, (was, wanted) in changes.items()
+        if was is None and (content := content_of(objects, wanted)) is not None
+        if content.id is not None and formats.managing(content) is not None
+    }
+    known = view.get_many([ledger_key(one) for one in come.values()]) if come else {}
+    found: dict[bytes, tuple[Value, UUID]] = {}
+    for stored, identity in come.items():
+        if ledger_key(identity) in known:
+            key = find_table(lambda at: content_of(objects, view.get(at)), identity)
+            value = None if key is None else view.get(key.encode())
+            if value is not None:
+                found[stored] = value, identity
+    return found
 
 
 def _merge_namespaces(base: AnyContent | None, source: Namespace, target: Namespace) -> Namespace:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, TryAgainError
 from penstock.kernel.chain import Chain, Draft
@@ -28,7 +28,7 @@ from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key
-from penstock.model.references import Reference
+from penstock.model.references import Kind, Reference
 
 if TYPE_CHECKING:
     from penstock.kernel.batch import Outcome
@@ -72,6 +72,16 @@ class Check(NamedTuple):
     branch: str
     """The branch, or a pattern such as ``release/*``."""
     function: Function
+
+
+class Assigning(TypedDict, total=False):
+    """How a reference is assigned (see ``References.assign``)."""
+
+    kind: Kind | None
+    expected: ObjectId | None
+    who: str
+    key: str
+    asked: bytes
 
 
 class Checks:
@@ -174,7 +184,46 @@ def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
                 continue
             finally:
                 request.checked = None
-    raise RetriesExhausted(
+    raise _moves_on(kernel, branch)
+
+
+def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[Assigning]) -> Reference:
+    """Let a branch or tag name another commit, as ``References.assign``, once its checks agree to that.
+
+    What others read there is another state from then on, wherever that came from.
+    """
+    references = kernel.references
+    with kernel.checks.turn(name):
+        for _ in range(kernel.settings.tries_max):
+            if not kernel.checks.of(name) or (found := references.get(name)).kind is not Kind.BRANCH:
+                return references.assign(name, to, **how)
+            key, asked, expected = how.get("key"), how.get("asked"), how.get("expected")
+            is_done = bool(key) and kernel.outcome(name, key or "", asked, about_itself=True) is not None
+            if not is_done and found.head != to and expected in (None, found.head):
+                _check_move(kernel, found, to)
+            try:
+                return references.assign(name, to, checked=(found.incarnation, found.head), **how)
+            except PrepareAgain:
+                continue
+    raise _moves_on(kernel, name)
+
+
+def _check_move(kernel: Kernel, reference: Reference, to: ObjectId) -> None:
+    commit = kernel.history.commit(to)
+    meta = CommitMeta(
+        message=commit.message,
+        authors=commit.authors,
+        author_time_us=commit.author_time_us,
+        signed_off_by=commit.signed_off_by,
+        properties=commit.properties,
+        committer=commit.committer,
+    )
+    changed = [key for key, _, _ in kernel.differing(reference.head, to)]
+    kernel.checks.run(proposal_of(reference, Chain(kernel.objects, to), meta, changed))
+
+
+def _moves_on(kernel: Kernel, branch: str) -> RetriesExhausted:
+    return RetriesExhausted(
         f"'{branch}' moved {kernel.settings.tries_max} times while its checks ran. Nothing was changed; "
         "try again when there is less traffic.",
         tries=kernel.settings.tries_max,

@@ -72,6 +72,15 @@ class Crossed(NamedTuple):
     """The intents of the target that the source does not have; ``None`` if not all of them are known."""
 
 
+class Since(NamedTuple):
+    """What was done to a key after a commit that is to be undone."""
+
+    after: tuple[bytes, ...] | None
+    """The intents of commits that build on it, oldest first; ``None`` if not all of them are known."""
+    beside: tuple[bytes, ...] | None
+    """Those of commits that do not build on it, which a merge brought together with it; likewise."""
+
+
 class _Facts(NamedTuple):
     key: Key
     content: AnyContent | None
@@ -176,6 +185,9 @@ class Format:
     """As ``Change.format`` names it."""
     has_paths: bool = False
     """Whether a merge can treat paths inside its tables differently."""
+    merges_objects_only: bool = False
+    """Whether what ``merge`` answers follows from kernel objects alone, so that a merge of long ago can be
+    worked out again."""
 
     def manages(self, content: AnyContent) -> bool:
         """Whether a content is a table of this format."""
@@ -236,10 +248,11 @@ class Format:
         table: Table,  # noqa: ARG002
         was: AnyContent | None,  # noqa: ARG002
         wanted: AnyContent | None,  # noqa: ARG002
+        since: Since,  # noqa: ARG002
     ) -> Applied | None:
         """The table without a change that made ``was`` of ``wanted``, where others came after it.
 
-        ``None`` if that cannot be told, which is a conflict.
+        ``since`` is what they intended. ``None`` if it cannot be told, which is a conflict.
         """
         return None
 

@@ -25,8 +25,9 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.kernel.description import require_unmoved
+from penstock.kernel.reflog import receipt_id
 from penstock.kernel.retry import Tries
-from penstock.kernel.settings import Settings
+from penstock.kernel.settings import DAY_US, Settings
 from penstock.model.encoding import ObjectId
 from penstock.model.jobs import EARLIER_MAX, Job, JobState, decode_job, encode_job, own_branch
 from penstock.model.references import Kind
@@ -35,6 +36,8 @@ from penstock.stores.port import Row, Store, Turn
 PREFIX: Final = "@job/"
 """No branch or tag has a name that begins so."""
 PAGE: Final = 1000
+SPENT_MAX: Final = 16
+"""How many keys of a forgotten job are looked for. Few ever have a second one."""
 
 J = TypeVar("J", Job, "Job | None")
 
@@ -90,10 +93,10 @@ class Jobs:
             nonlocal before
             before = found
             if found is None:
-                return _attempt(job, 1)
+                return _attempt(msgspec.structs.replace(job, spent=self._spent_before(job)), 1)
             if (found.key, found.branch) != (job.key, job.branch):
                 raise InvalidRequest(
-                    f"job {job.id} writes '{found.key}' on '{found.branch}'; another job needs another id"
+                    f"job {job.id} is one of another table or branch; another job needs another id"
                 )
             if job.fence in found.earlier:
                 raise _superseded(job.id)
@@ -106,6 +109,16 @@ class Jobs:
             return _attempt(begun, found.attempt + 1)
 
         return self._move(job.id, decide), before
+
+    def _spent_before(self, job: Job) -> int:
+        """How many keys a job of the same id has used on the branch, as far as receipts tell.
+
+        It was forgotten, so this is another one, and what the other came to is not its own.
+        """
+        keys = (msgspec.structs.replace(job, spent=number).commit_key for number in range(SPENT_MAX))
+        receipts = [receipt_id(job.incarnation, key, 0) for key in keys]
+        found = self._store.fetch(receipts)
+        return max((number for number, one in enumerate(receipts, 1) if one in found), default=0)
 
     def commit_begins(self, id: str, fence: str, key: str, branch: str, position: int) -> Job:  # noqa: A002
         """Let an attempt send its commit, from where there is no way back; ``JobOver`` if it may not.
@@ -177,10 +190,14 @@ class Jobs:
 
         return self._move(id, decide)
 
+    def is_old(self, job: Job) -> bool:
+        """Whether a job may be forgotten: it was over before any message or file of it that still counts."""
+        kept_days = max(self._settings.idempotency_days, self._settings.data_grace_days)
+        return job.is_old(self._clock(), int(kept_days * DAY_US))
+
     def forget(self, id: str) -> None:  # noqa: A002
-        """Remove the row of a job that is over. What comes of it later is refused as of no job at all."""
-        now_us = self._clock()
-        self._move(id, lambda found: None if found is None or found.is_over(now_us) else found)
+        """Remove the row of a job if it is old. What comes of it later is refused as of no job at all."""
+        self._move(id, lambda found: None if found is None or self.is_old(found) else found)
 
     def _move(self, id: str, decide: Callable[[Job | None], J]) -> J:  # noqa: A002
         """Move a row to what is decided; again where another process was faster, or nobody answered."""

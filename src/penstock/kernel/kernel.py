@@ -47,10 +47,11 @@ from penstock.kernel.references import References
 from penstock.kernel.reflog import RefLog, made_before
 from penstock.kernel.request import MadeKey, Request, request_key
 from penstock.kernel.retry import Tries
+from penstock.kernel.revert import RevertRequest
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
-from penstock.kernel.transplant import RevertRequest, TransplantRequest
+from penstock.kernel.transplant import TransplantRequest
 from penstock.kernel.tree import Differing
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us

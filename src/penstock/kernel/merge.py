@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
+from uuid import UUID
 
 from penstock.errors import MergeConflict
 from penstock.kernel.bring import (
@@ -12,11 +13,14 @@ from penstock.kernel.bring import (
     BringRequest,
     Intents,
     MergeOptions,
+    Renamed,
     changes_between,
     intents_between,
+    old_places,
 )
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.edit import Edit
+from penstock.kernel.conflict import content_of
+from penstock.kernel.edit import Edit, Occasion
 from penstock.kernel.format import Crossed, Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
@@ -47,7 +51,7 @@ class MergeRequest(BringRequest):
     ) -> None:
         super().__init__(history, formats, meta, key, options, if_head)
         self._source = source
-        self._plan: _Plan | None = None
+        self._plan: MergePlan | None = None
         self.base: ObjectId | None = None
 
     @property
@@ -57,19 +61,19 @@ class MergeRequest(BringRequest):
         )
 
     def prepare(self, reference: Reference) -> None:
-        plan = self._plan = _plan(self._history, self._formats, self._source, reference.head)
+        plan = self._plan = plan_merge(self._history, self._formats, self._source, reference.head)
         managed = self._managed(plan.changes or {})
         if managed and not self.may_read:
             view = state_of(self._history.objects, self._history.commit(reference.head))
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
-                self._bringing(edit).bring(managed, plan.intents, plan.ambiguous, plan.crossed)
+                plan.bring(self._bringing(edit), managed)
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         if chain.has_merge_drafts:
             raise NextBatch  # the common ancestor depends on a merge that has no id yet
         if self._plan is None or not self._plan.holds_at(chain):
-            self._plan = _plan(self._history, self._formats, self._source, chain.tip)
+            self._plan = plan_merge(self._history, self._formats, self._source, chain.tip)
         plan = self._plan
         if plan.crossed and chain.has_drafts:
             raise NextBatch  # what the target did since depends on commits that have no id yet
@@ -81,7 +85,7 @@ class MergeRequest(BringRequest):
         chain.view.get_many(parents | plan.changes.keys())  # with one request a level
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
         bringing = self._bringing(edit)
-        bringing.bring(plan.changes, plan.intents, plan.ambiguous, plan.crossed)
+        plan.bring(bringing, plan.changes)
         bringing.finish()
         self.results = list(bringing.results.values())
         if edit.conflicts:
@@ -94,7 +98,7 @@ class MergeRequest(BringRequest):
         return Bringing(edit, self._formats, self._options)
 
 
-class _Plan(NamedTuple):
+class MergePlan(NamedTuple):
     """What a merge has to bring, worked out against one head of the target."""
 
     head: ObjectId
@@ -105,6 +109,11 @@ class _Plan(NamedTuple):
     intents: Intents
     ambiguous: frozenset[bytes]
     crossed: dict[bytes, Crossed]
+    renamed: dict[bytes, Renamed]
+
+    def bring(self, bringing: Bringing, changes: Difference) -> None:
+        """Bring some of the changes."""
+        bringing.bring(changes, self.intents, self.ambiguous, self.crossed, self.renamed)
 
     def holds_at(self, chain: Chain) -> bool:
         """Whether the plan still fits: the branch only grew since, and nothing was merged into it."""
@@ -113,15 +122,59 @@ class _Plan(NamedTuple):
         return not self.crossed and chain.contains(self.head) and chain.commit.merges == self.merges
 
 
-def _plan(history: History, formats: Formats, source: ObjectId, head: ObjectId) -> _Plan:
+def plan_merge(history: History, formats: Formats, source: ObjectId, head: ObjectId) -> MergePlan:
+    """What a merge has to bring; ``CommitNotFound`` if the common history has expired."""
     commit, target = history.commit(source), history.commit(head)
     bases = history.merge_bases(head, source)
     if source in bases:
-        return _Plan(head, target.merges, source, None, {}, frozenset(), {})
+        return MergePlan(head, target.merges, source, None, {}, frozenset(), {}, {})
     changes, ambiguous = _changes_since(history, bases, commit)
     intents = intents_between(history, source, head) if formats else {}
     crossed = _crossed(history, bases, source, head) if intents else {}
-    return _Plan(head, target.merges, bases[0], changes, intents, ambiguous, crossed)
+    places = old_places(history, formats, changes, history.commit(bases[0]))
+    renamed = {
+        stored: Renamed(was, None if crossed or len(bases) > 1 else _intents_of(history, source, head, one))
+        for stored, (was, one) in places.items()
+    }
+    return MergePlan(head, target.merges, bases[0], changes, intents, ambiguous, crossed, renamed)
+
+
+def _intents_of(history: History, source: ObjectId, head: ObjectId, table: UUID) -> list[bytes] | None:
+    """The intents for a table of all commits that the source has and the target has not, under any key."""
+    found: list[bytes] = []
+    for _, commit in history.only_in(source, head):
+        view = state_of(history.objects, commit)
+        for intent in history.objects.intents(commit):
+            content = content_of(history.objects, view.get(intent.key))
+            if content is not None and content.id == table:
+                if intent.opaque:
+                    return None
+                found.append(intent.data)
+    return found
+
+
+def merge_plainly(
+    history: History, formats: Formats, reference: Reference, source: ObjectId, target: ObjectId
+) -> dict[bytes, Value | None]:
+    """What a merge of two commits gives if nobody settles anything, for the keys at which it is no conflict.
+
+    Only keys that are no managed tables, or whose format goes by kernel objects alone. Nothing is stored.
+    ``CommitNotFound`` if the history before them has expired.
+    """
+    objects = history.objects
+    plan = plan_merge(history, formats, source, target)
+    changes = {
+        stored: (was, wanted)
+        for stored, (was, wanted) in (plan.changes or {}).items()
+        if (managing := formats.managing(content_of(objects, was if wanted is None else wanted))) is None
+        or managing.merges_objects_only
+    }
+    view = state_of(objects, history.commit(target))
+    edit = Edit(objects, view, formats, Occasion(reference, {}, may_read=True))
+    bringing = Bringing(edit, formats, MergeOptions())
+    plan.bring(bringing, changes)
+    refused = {key.encode() for key, result in bringing.results.items() if result.conflicts}
+    return {key: edit.view.get(key) for key in changes if key not in refused}
 
 
 def _crossed(

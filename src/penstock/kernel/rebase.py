@@ -167,7 +167,7 @@ class Rebase:
         if not own:
             return chain
         request = self._request = TransplantRequest(
-            kernel.history, kernel.formats, own, self._meta, self._key, self._options, has=self._is_in_base
+            kernel.history, kernel.formats, own, self._meta, self._key, self._options, onto=self._onto
         )
         request.may_read, request.notes = may_read, self._notes
         try:

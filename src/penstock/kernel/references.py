@@ -22,6 +22,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.kernel.description import HistoryRule, find_description, lake_moved
+from penstock.kernel.format import PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.measure import measured
 from penstock.kernel.objects import Objects
@@ -166,15 +167,19 @@ class References:
         who: str = "",
         key: str = "",
         asked: bytes | None = None,
+        checked: tuple[bytes, ObjectId] | None = None,
     ) -> Reference:
         """Let a branch or tag name another commit, which must be reachable (see ``require_reachable``).
 
         ``InvalidRequest`` if it is the default branch and has a managed table that cannot follow.
+        ``PrepareAgain`` if it is not any more as it was when checks agreed to this.
         """
         self.require_kept(to)
 
         def decide(before: Row | None) -> Move:
             found = self.expected(name, before, expected, kind)
+            if checked is not None and checked != (found.incarnation, found.head):
+                raise PrepareAgain
             self._check_move(found, to)
             return Move(msgspec.structs.replace(found, head=to), Event.ASSIGN)
 

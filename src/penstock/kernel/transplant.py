@@ -1,30 +1,33 @@
-"""Transplant and revert: repeating commits on another branch, and undoing one."""
+"""Transplant: repeating commits on another branch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
-from penstock.errors import InvalidRequest, MergeConflict
+from penstock.errors import CommitNotFound, InvalidRequest, MergeConflict
 from penstock.kernel.bring import (
     Bringing,
     BringRequest,
     Intents,
-    Meeting,
     MergeOptions,
+    Renamed,
     changes_between,
     gather_intents,
     intents_between,
+    old_places,
 )
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import compare
+from penstock.kernel.conflict import content_of
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
+from penstock.kernel.format import Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
+from penstock.kernel.merge import merge_plainly, plan_merge
 from penstock.kernel.objects import Objects
 from penstock.kernel.state import Difference, Overlay, View, state_of
 from penstock.model.commits import CommitMeta
@@ -45,6 +48,17 @@ class _Repeated(NamedTuple):
     landing: Landing
 
 
+class _Done(NamedTuple):
+    """What a commit did."""
+
+    changes: Difference
+    intents: Intents
+    unclear: frozenset[bytes] = frozenset()
+    """Keys at which a merge was settled by somebody, so that it cannot be told on what else it rests."""
+    renamed: Mapping[bytes, Value] = MappingProxyType({})
+    """Keys of tables that it renamed, with what these were before."""
+
+
 class TransplantRequest(BringRequest):
     """Bring commits one by one, each as a commit of its own, landed by one swap."""
 
@@ -60,13 +74,13 @@ class TransplantRequest(BringRequest):
         key: str,
         options: MergeOptions,
         if_head: ObjectId | None = None,
-        has: Callable[[ObjectId], bool] | None = None,
+        onto: ObjectId | None = None,
     ) -> None:
-        """``has`` tells which commits the target has; merges of these are not brought again."""
+        """``onto`` is a commit of the target; what it has is not brought again by merges of it."""
         super().__init__(history, formats, meta, key, options, if_head)
-        self._commits, self._has = tuple(commits), has
+        self._commits, self._onto = tuple(commits), onto
         self.needs_preparation = bool(formats)
-        self._differences: dict[ObjectId, Difference] = {}
+        self._done: dict[ObjectId, _Done] = {}
         """What each commit did, once it was looked up."""
         _check_contiguous(history, self._commits)
         if meta.message and len(self._commits) > 1:
@@ -79,7 +93,8 @@ class TransplantRequest(BringRequest):
         )
 
     def prepare(self, reference: Reference) -> None:
-        if self.may_read or not any(self._managed(self._changes(one)) for one in self._commits):
+        done = (self._did(one, reference).changes for one in self._commits)
+        if self.may_read or not any(map(self._managed, done)):
             return
         view = state_of(self._history.objects, self._history.commit(reference.head))
         with suppress(PrepareAgain):
@@ -104,29 +119,28 @@ class TransplantRequest(BringRequest):
         below = Overlay(view, landed)
         repeated = _Repeated([], {}, [], Landing(self._formats, reference.name))
         for one in self._commits:
-            commit, changes = self._history.commit(one), self._changes(one)
+            commit, done = self._history.commit(one), self._did(one, reference)
             edit = self._edit(objects, below, reference, may_read, blobs)
-            self._bring(edit, commit, changes, repeated.results)
+            self._bring(edit, done, repeated.results)
             if edit.conflicts:
                 repeated.conflicts.extend(edit.conflicts)
                 # What follows is judged as if this commit had landed: one conflict makes up no others.
-                landed.update((key, wanted) for key, (_, wanted) in changes.items())
+                landed.update((key, wanted) for key, (_, wanted) in done.changes.items())
             elif edit.changed:
-                self._keep_intents(edit, commit)
+                self._keep_intents(edit, done.intents)
                 repeated.drafts.append(edit.draft(self._describe(commit), self.key))
                 repeated.landing.add(edit.tables)
                 landed.update(repeated.drafts[-1].changes)
                 blobs.update(repeated.drafts[-1].blobs)
         return repeated
 
-    def _bring(
-        self, edit: Edit, commit: CommitObject, changes: Difference, results: dict[Key, MergedKey]
-    ) -> None:
+    def _bring(self, edit: Edit, done: _Done, results: dict[Key, MergedKey]) -> None:
         """Bring one commit's changes; a key that several commits change has one result."""
-        touched = {Key.decode(key) for key in changes}
+        touched = {Key.decode(key) for key in done.changes}
         keys = {key: how for key, how in self._options.keys.items() if key in touched}
         bringing = Bringing(edit, self._formats, self._options._replace(keys=keys))
-        bringing.bring(changes, self._intents(commit))
+        renamed = {key: Renamed(was, done.intents.get(key, [])) for key, was in done.renamed.items()}
+        bringing.bring(done.changes, done.intents, done.unclear, renamed=renamed)
         bringing.finish()
         for key, result in bringing.results.items():
             if (known := results.get(key)) is not None:
@@ -135,36 +149,95 @@ class TransplantRequest(BringRequest):
                 )
             results[key] = result
 
-    def _changes(self, one: ObjectId) -> Difference:
+    def _did(self, one: ObjectId, reference: Reference) -> _Done:
         """What a commit did. Of a merge of what the target has, only what it did besides."""
-        if one not in self._differences:
-            self._differences[one] = self._difference(self._history.commit(one))
-        return self._differences[one]
+        if one not in self._done:
+            commit = self._history.commit(one)
+            parent = self._history.commit(commit.parent)
+            done = _Done(changes_between(self._history, parent, commit), self._intents(commit))
+            for further in commit.further_parents:
+                if self._knows(further):
+                    done = self._besides(done, commit.parent, further, reference)
+                elif any(self._knows(each) for each, _ in self._history.only_in(further, commit.parent)):
+                    done = self._anew(done, commit.parent, further, reference)
+            places = old_places(self._history, self._formats, done.changes, parent)
+            renamed = {key: was for key, (was, _) in places.items()}
+            self._done[one] = done._replace(renamed=renamed)
+        return self._done[one]
 
-    def _difference(self, commit: CommitObject) -> Difference:
-        changes = changes_between(self._history, self._history.commit(commit.parent), commit)
-        for further in commit.further_parents:
-            if self._has is not None and self._has(further):
-                merged = state_of(self._history.objects, self._history.commit(further))
-                theirs = merged.get_many(list(changes))
-                changes = {
-                    key: (theirs.get(key), wanted)
-                    for key, (_, wanted) in changes.items()
-                    if theirs.get(key) != wanted
-                }
-        return changes
+    def _besides(self, done: _Done, parent: ObjectId, further: ObjectId, reference: Reference) -> _Done:
+        """What a merge did besides bringing what its source has: what a plain one would not have.
+
+        It is told by how the result differs from the source, which the target has. That is also all that
+        the first parent did; if some of it came from commits that the target has too, and may have undone,
+        then a table whose files the kernel knows is a conflict.
+        """
+        history = self._history
+        plain = self._plain(parent, further, reference)
+        theirs = state_of(history.objects, history.commit(further)).get_many(list(done.changes))
+        changes = {
+            key: (theirs.get(key), wanted)
+            for key, (_, wanted) in done.changes.items()
+            if theirs.get(key) != wanted and (key not in plain or plain[key] != wanted)
+        }
+        rests = any(self._knows(one) for one, _ in history.only_in(parent, further))
+        return done._replace(changes=changes, unclear=self._unclear(changes) if rests else frozenset())
+
+    def _anew(self, done: _Done, parent: ObjectId, further: ObjectId, reference: Reference) -> _Done:
+        """What a merge did whose source has some commits of the target: a merge of that with the target.
+
+        The target may have undone what it has of the source. Where that merge is not all, since somebody
+        settled the first one, or an order would have to be found, a table whose files the kernel knows is a
+        conflict.
+        """
+        assert self._onto is not None, "or nothing is known"
+        history = self._history
+        plain = self._plain(parent, further, reference)
+        plan = plan_merge(history, self._formats, further, self._onto)
+        is_apart = all(self._knows(one) for one in history.merge_bases(further, parent))
+        changes, intents, left = dict(done.changes), dict(done.intents), dict(done.changes)
+        for key, (_, wanted) in done.changes.items():
+            is_plain = key in plain and plain[key] == wanted
+            if is_plain and is_apart and key not in plan.ambiguous and key not in plan.crossed:
+                del changes[key], left[key]
+                intents.pop(key, None)
+                if key in (plan.changes or {}):
+                    changes[key] = (plan.changes or {})[key]
+                    intents[key] = plan.intents.get(key, [])
+        return done._replace(changes=changes, intents=intents, unclear=self._unclear(left))
+
+    def _plain(self, parent: ObjectId, further: ObjectId, reference: Reference) -> dict[bytes, Value | None]:
+        """What a plain merge gives; that nothing is known of it where the history before it has expired."""
+        try:
+            return merge_plainly(self._history, self._formats, reference, further, parent)
+        except CommitNotFound:
+            return {}
+
+    def _unclear(self, changes: Difference) -> frozenset[bytes]:
+        """Of some keys those of tables whose files the kernel knows."""
+        objects, managing = self._history.objects, self._formats.managing
+        return frozenset(
+            key
+            for key, (was, wanted) in changes.items()
+            if (format_of := managing(content_of(objects, was if wanted is None else wanted))) is not None
+            and format_of.merges_objects_only
+        )
+
+    def _knows(self, one: ObjectId) -> bool:
+        """Whether the target has a commit, as far as that is told."""
+        return self._onto is not None and self._history.is_ancestor(one, self._onto)
 
     def _intents(self, commit: CommitObject) -> Intents:
         gathered: Intents = {}
         for further in commit.further_parents:
-            if self._has is None or not self._has(further):  # or they were carried out there already
+            if not self._knows(further):  # or they were carried out there already
                 gathered |= intents_between(self._history, further, commit.parent)
         gather_intents(self._history, commit, gathered)
         return gathered
 
-    def _keep_intents(self, edit: Edit, commit: CommitObject) -> None:
+    def _keep_intents(self, edit: Edit, gathered: Intents) -> None:
         """The new commit is no descendant of the old one, so it carries its intents itself."""
-        for key, intents in self._intents(commit).items():
+        for key, intents in gathered.items():
             managing = self._formats.managing(edit.content(key))
             if managing is None:
                 continue
@@ -196,92 +269,3 @@ def _check_contiguous(history: History, commits: tuple[ObjectId, ...]) -> None:
                 f"{before.hex()[:8]}; give them oldest first"
             )
         before = one
-
-
-class RevertRequest(BringRequest):
-    """Undo what one commit did, by a new commit."""
-
-    event = Event.COMMIT
-    needs_preparation = True
-
-    def __init__(
-        self,
-        history: History,
-        formats: Formats,
-        commit: ObjectId,
-        meta: CommitMeta,
-        key: str,
-        options: MergeOptions,
-        if_head: ObjectId | None = None,
-    ) -> None:
-        super().__init__(history, formats, meta, key, options, if_head)
-        self._commit = commit
-        self._undo: Difference | None = None
-
-    @property
-    def wish(self) -> bytes:
-        return object_id(
-            encode(("revert", self._commit, self.if_head, self._meta.message, self._options.wish()))
-        )
-
-    def prepare(self, reference: Reference) -> None:
-        self._require_in(reference, reference.head)
-        managed = self._managed(self._changes())
-        if managed and not self.may_read:
-            view = state_of(self._history.objects, self._history.commit(reference.head))
-            edit = self._edit(self._history.objects, view, reference, may_read=True)
-            with suppress(PrepareAgain):
-                self._reverting(edit).bring(managed, {})
-
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
-        self._require_in(reference, chain.tip)
-        edit = self._edit(chain.objects, chain.view, reference, self.may_read)
-        reverting = self._reverting(edit)
-        reverting.bring(self._changes(), {})
-        reverting.finish()
-        self.results = list(reverting.results.values())
-        if edit.conflicts:
-            raise MergeConflict(edit.conflicts)
-        if not edit.changed:
-            return []
-        self._landing = Landing(self._formats, reference.name)
-        self._landing.add(edit.tables)
-        return [edit.draft(self._meta, self.key)]
-
-    def _require_in(self, reference: Reference, head: ObjectId) -> None:
-        if not self._history.is_ancestor(self._commit, head):
-            raise InvalidRequest(
-                f"commit {self._commit.hex()[:8]} is not in the history of '{reference.name}'"
-            )
-
-    def _changes(self) -> Difference:
-        """What undoes the commit."""
-        if self._undo is None:
-            commit = self._history.commit(self._commit)
-            self._undo = changes_between(self._history, commit, self._history.commit(commit.parent))
-        return self._undo
-
-    def _reverting(self, edit: Edit) -> _Reverting:
-        return _Reverting(edit, self._formats, self._options)
-
-
-class _Reverting(Bringing):
-    """A managed table is not replayed but restored, if nothing came after or its format knows how."""
-
-    def _merge_managed(self, managing: Format, meeting: Meeting) -> None:
-        paths = self._options.of(meeting.key).paths
-        if meeting.was == meeting.now and not paths:
-            self._restore(meeting, self._content(meeting.wanted))
-            return
-        was, wanted, now = map(self._content, (meeting.was, meeting.wanted, meeting.now))
-        table = self._edit.table(meeting.key, now, wanted)._replace(paths=paths)
-        try:
-            applied = managing.revert(table, was, wanted)
-        except Refused as refused:
-            self._edit.refuse(meeting.key, refused)
-            return
-        if applied is None:
-            self._edit.conflicts.append(compare(meeting.key, was, now))
-            return
-        self._edit.put_applied(meeting.stored, applied)
-        self._edit.add_opaque(meeting.stored, managing)

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.lake.calls import Rebase, Said, Write
-from penstock.lake.files_calls import NewFile, WriteFiles
+from penstock.lake.files.calls import ListOfFiles, NewFile, WriteFiles, hash_of_files
 from penstock.model.encoding import encode, object_id
 
 AFTER_DOUBT: Final = "after_doubt"
@@ -27,10 +27,10 @@ def asked(call: Write[Any]) -> bytes:
         unimportant |= {field: None for field in ("branch", "into", "onto", "on") if hasattr(call, field)}
     if isinstance(said := getattr(call, "said", None), Said):
         unimportant["said"] = Said(message=said.message, properties=said.properties)
-    if isinstance(call, WriteFiles):
-        unimportant |= _where(call)
-    plain = msgspec.structs.replace(call, **unimportant)
     try:
+        if isinstance(call, WriteFiles):
+            unimportant |= _where(call)
+        plain = msgspec.structs.replace(call, **unimportant)
         return object_id(encode((type(call).__name__, plain)))
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:
         raise InvalidRequest(f"this cannot be asked: {problem}") from None
@@ -41,13 +41,9 @@ def _where(call: WriteFiles) -> dict[str, Any]:
 
     It matters if not all of them are known by a hash of their bytes.
     """
-    added, put = call.added, call.put
-    if not isinstance(added, tuple) or not isinstance(put, tuple):
-        return {}
-    if not all(one.checksum.startswith("sha256:") for one in (*added, *put)):
-        return {}
-    return {"folder": "", "added": tuple(map(_plain, added)), "put": tuple(map(_plain, put))}
+    files = {"added": _known(call.added), "put": _known(call.put)}
+    return {} if None in files.values() else {"folder": "", **files}
 
 
-def _plain(new: NewFile) -> NewFile:
-    return NewFile(path=new.path, size=new.size, checksum=new.checksum)
+def _known(told: tuple[NewFile, ...] | ListOfFiles) -> bytes | None:
+    return told.files if isinstance(told, ListOfFiles) else hash_of_files(told)

@@ -17,9 +17,11 @@ import msgspec
 
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
-from penstock.lake import delta_calls, files_calls, files_care_calls
+from penstock.lake import delta_calls
 from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved, SweptTable
 from penstock.lake.call import PAGE_MAX, Call, ReadAt, Said, Write, said
+from penstock.lake.files import calls as files_calls
+from penstock.lake.files import care_calls as files_care_calls
 from penstock.model.commits import Commit
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key

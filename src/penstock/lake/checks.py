@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from penstock.errors import FileMissing, InvalidRequest, KeyNotFound, NotManaged
+from penstock.errors import FileNotFound, InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.files import trees
-from penstock.formats.files.files import File, is_managed, state_of
+from penstock.formats.files.files import is_managed, state_of
 from penstock.kernel import checks
 from penstock.lake.embedded import Embedded
-from penstock.lake.files_answers import FileEntry
-from penstock.lake.files_pool import pool_of
-from penstock.model.clock import utc
+from penstock.lake.files.answers import FileEntry
+from penstock.lake.files.paths import as_folder
+from penstock.lake.files.pool import pool_of
 from penstock.model.content import AnyContent, FilesTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -93,44 +93,28 @@ class ProposedFiles:
         self._lake, self._objects, self._key, self._root = lake, proposal.objects, key, root
         self._pool = pool_of(lake.warehouse)
 
-    def walk(self, prefix: str = "") -> Iterator[FileEntry]:
-        """Files below a prefix, by path."""
-        for path, file in trees.below(self._objects, self._root, prefix):
-            yield self._entry(path, file)
+    def walk(self, folder: str = "") -> Iterator[FileEntry]:
+        """Files in a folder and in those below it, or all, by path."""
+        for path, file in trees.below(self._objects, self._root, as_folder(folder)):
+            yield FileEntry.of(self._pool, path, file)
 
-    def list(self, prefix: str = "") -> list[FileEntry]:
+    def list(self, folder: str = "") -> list[FileEntry]:
         """All of them at once."""
-        return [*self.walk(prefix)]
+        return [*self.walk(folder)]
 
     def stat(self, path: str) -> FileEntry:
-        """``FileMissing`` if there would be no file at a path."""
-        return self._entry(path, self._file(path))
-
-    def open(self, path: str) -> BinaryIO:
-        """A file as a file object, which reads what is asked for; ``FileMissing`` as ``stat``."""
-        from penstock.lake.files_reader import opened
-
-        file = self._file(path)
-        place = self._lake.delta.places.at(self._pool)
-        return opened(place, file.at(path), file.size, lambda: self._missing(path))
-
-    def _file(self, path: str) -> File:
+        """``FileNotFound`` if there would be no file at a path."""
         found = trees.find(self._objects, self._root, [path]).get(path)
         if found is None:
-            raise self._missing(path)
-        return found
+            raise FileNotFound(f"'{self._key}' has no file at '{path}'", table=str(self._key), path=path)
+        return FileEntry.of(self._pool, path, found)
 
-    def _missing(self, path: str) -> FileMissing:
-        return FileMissing(f"'{self._key}' has no file at '{path}'", table=str(self._key), path=path)
+    def open(self, path: str) -> BinaryIO:
+        """A file as a file object, which reads what is asked for; ``FileNotFound`` as ``stat``."""
+        from penstock.lake.files.reader import TableBytes
 
-    def _entry(self, path: str, file: File) -> FileEntry:
-        return FileEntry(
-            path=path,
-            size=file.size,
-            modified=utc(file.time_us),
-            checksum=file.checksum,
-            address=self._pool + file.at(path),
-        )
+        entry = self.stat(path)
+        return TableBytes(self._lake.delta.places, self._lake.warehouse, self._key).open(entry)
 
 
 def add_check(lake: Lake, name: str, function: Callable[[Proposed], Any], branch: str) -> None:

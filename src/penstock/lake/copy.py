@@ -6,12 +6,12 @@ import os
 from contextlib import ExitStack
 
 from penstock.kernel.copy import Copied, CopyProgress, copy, silent
-from penstock.kernel.description import Seal
+from penstock.kernel.description import Description, Seal, find_description
 from penstock.kernel.seal import cancel
 from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
-from penstock.lake.files_forks import ForkNotes
-from penstock.lake.files_pool import pool_of
+from penstock.lake.files.forks import ForkNotes
+from penstock.lake.files.pool import pool_of
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.model.clock import Clock, now_us
@@ -48,7 +48,9 @@ def copy_lake(
             stack.callback(place.close)
         notes = _fork_notes(lake) if fork else None
         if notes is not None:
-            notes.begin(lake.id, place_of(place))
+            found = find_description(place)
+            if found is None or _is_fork_of(found, lake.id):  # else the copy is refused
+                notes.begin(lake.id, place_of(place), None if found is None else found.id)
         copied = copy(
             lake.kernel,
             place,
@@ -72,6 +74,10 @@ def _fork_notes(lake: Lake) -> ForkNotes | None:
         return None
     pool = lake.places.at(pool_of(lake.warehouse))
     return ForkNotes(pool) if any(True for _ in pool.folders()) else None
+
+
+def _is_fork_of(found: Description, source_id: str) -> bool:
+    return found.arrival is not None and found.arrival.is_fork and found.arrival.source_id == source_id
 
 
 def cancel_copy(source: str | os.PathLike[str] | Store, *, settings: Settings | None = None) -> Seal:

@@ -24,6 +24,7 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.formats.files.files import is_managed as is_managed_files
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.delta_answers import Ratified
@@ -38,7 +39,7 @@ from penstock.lake.delta_calls import (
 )
 from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_partitions import Values, check_inside, parts_of
-from penstock.model.content import DeltaTable
+from penstock.model.content import DeltaTable, FilesTable
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -226,6 +227,11 @@ def done_before(
 def require_managed(table: Table) -> DeltaTable:
     """What a Delta table is whose commits the lake decides; ``NotManaged`` for any other."""
     content = table.content
+    if isinstance(content, FilesTable) and is_managed_files(content):
+        raise NotManaged(
+            f"'{table.key}' is a table of files, which has no rows of its own: its files are in .files",
+            key=str(table.key),
+        )
     if not isinstance(content, DeltaTable):
         raise NotManaged(
             f"'{table.key}' is {content.type}: its commits are not decided by the lake\n"

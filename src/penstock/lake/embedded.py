@@ -25,6 +25,7 @@ from penstock.formats.files.intents import NAME as FILES
 from penstock.kernel import tokens
 from penstock.kernel.batch import Outcome
 from penstock.kernel.bring import MergeOptions
+from penstock.kernel.checks import assign_checked
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import (
     Description,
@@ -41,7 +42,7 @@ from penstock.kernel.request import request_key
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.state import Overlay, prefix_end
 from penstock.kernel.sweep import sweep
-from penstock.lake import calls, files_calls
+from penstock.lake import calls
 from penstock.lake.answers import (
     About,
     Comparison,
@@ -55,7 +56,8 @@ from penstock.lake.answers import (
 )
 from penstock.lake.asked import asked
 from penstock.lake.delta_on_demand import DeltaOnDemand
-from penstock.lake.files_care_calls import SweepFiles
+from penstock.lake.files import calls as files_calls
+from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.log import Filter, changes_of, differences, ranges, walk
 from penstock.model.clock import utc
 from penstock.model.commits import Commit, CommitMeta
@@ -73,7 +75,7 @@ from penstock.stores import place_of
 if TYPE_CHECKING:
     from penstock.lake.delta_embedded import DeltaAnswers
     from penstock.lake.delta_parts import DeltaParts
-    from penstock.lake.files_embedded import FilesAnswers
+    from penstock.lake.files.embedded import FilesAnswers
 
 logger = logging.getLogger("penstock")
 
@@ -183,7 +185,7 @@ class Embedded:
     @property
     def _files_answers(self) -> FilesAnswers:
         if self._files_ways is None:
-            from penstock.lake.files_embedded import FilesAnswers
+            from penstock.lake.files.embedded import FilesAnswers
 
             self._files_ways = FilesAnswers(self, lambda: self.delta.places)
         return self._files_ways
@@ -196,12 +198,25 @@ class Embedded:
         return TableSweep(self.kernel, self.delta, call, progress).run()
 
     def _sweep_files(self, call: SweepFiles, progress: Progress) -> SweptFiles:
-        has_jobs = any(True for _ in job_rows(self.kernel.store))
-        if not self.warehouse or not (has_jobs or self.has_any_tables()):
+        if not self.warehouse or not self._may_have_files():
             return SweptFiles(dry_run=call.dry_run)
-        from penstock.lake.files_sweep import FilesSweep
+        from penstock.lake.files.sweep import FilesSweep
 
         return FilesSweep(self.kernel, self.delta.places, self.id, self.warehouse, call, progress).run()
+
+    def _may_have_files(self) -> bool:
+        """Whether a table of files may have been written, also in vain.
+
+        If nobody ever committed one, nor began a job, storage that does not answer is no problem.
+        """
+        if any(True for _ in job_rows(self.kernel.store)) or self.has_any_tables():
+            return True
+        from penstock.lake.files.sweep import has_slices
+
+        try:
+            return has_slices(self.delta.places, self.id, self.warehouse)
+        except PenstockError:
+            return False
 
     def catch_up(self) -> None:
         """Have published, in the background, what earlier processes ratified, if there are Delta tables.
@@ -381,7 +396,8 @@ class Embedded:
         return _left(call, made)
 
     def _assign(self, call: calls.AssignReference) -> Reference:
-        moved = self.kernel.references.assign(
+        moved = assign_checked(
+            self.kernel,
             call.name,
             self._reachable(call.to),
             kind=call.kind,

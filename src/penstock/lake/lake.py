@@ -22,9 +22,10 @@ from penstock.lake.answers import About, Comparison, Difference, LogLine, SweptF
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
-from penstock.lake.files_answers import JobInfo
-from penstock.lake.files_calls import AbortJob, ListJobs
-from penstock.lake.files_care_calls import SweepFiles
+from penstock.lake.files.answers import JobInfo
+from penstock.lake.files.calls import AbortJob, ListJobs
+from penstock.lake.files.care_calls import SweepFiles
+from penstock.lake.files.paths import as_folder
 from penstock.lake.table import Table
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import utc
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
     from penstock.lake.checks import CheckInfo, Proposed
     from penstock.lake.delta_tables import DeltaTables
-    from penstock.lake.files_system import FilesSystem
+    from penstock.lake.files.system import FilesSystem
     from penstock.storage.places import Places
 
 LOG_LIMIT = 100
@@ -228,12 +229,20 @@ class Lake:
         """Create a Delta table from a ``schema`` or from ``data``; takes what ``lake.delta.create`` takes."""
         return self.delta.create(key, **table)
 
-    def files_system(self, ref: str | None = None) -> FilesSystem:
+    def files_system(self, ref: str | None = None, *, pinned: bool = False) -> FilesSystem:
         """Tables of files at a reference as a file system of ``fsspec``, with paths such as
-        ``raw.events/day=1/part-0.parquet``."""
-        from penstock.lake.files_system import FilesSystem
+        ``raw.events/day=1/part-0.parquet``.
 
-        return FilesSystem(self, self._or_default(ref))
+        A ``pinned`` one reads a branch as it was when it first looked, until it writes itself; others look
+        anew every time. ``InvalidRequest`` if ``fsspec`` is not installed.
+        """
+        try:
+            from penstock.lake.files.system import FilesSystem
+        except ModuleNotFoundError as missing:
+            if missing.name != "fsspec":
+                raise
+            raise InvalidRequest("a file system needs fsspec: pip install 'penstock[files]'") from None
+        return FilesSystem(self, self._or_default(ref), pinned=pinned)
 
     def tables(self, prefix: str | Key | None = None, ref: str | None = None) -> list[Table]:
         """The tables (and views and functions) below a namespace, or all."""
@@ -483,10 +492,9 @@ class Lake:
         all: bool = False,  # noqa: A002
     ) -> list[JobInfo]:
         """Jobs that run, newest first: all, or those of a table or branch. ``all`` also has those that ended
-        lately. Behind a server these are the newest so many as it gives at once."""
-        scope, most = None if key is None else Key.parse(key), self.catalogue.page_max
-        found = self.do(ListJobs(key=scope, branch=branch, all=all, limit=most))
-        return list(found)
+        lately."""
+        call = ListJobs(key=None if key is None else Key.parse(key), branch=branch, all=all)
+        return self.pages(call, None, lambda last: {"after": last.id})
 
     def abort_job(self, job_id: str, why: str = "") -> JobInfo:
         """Let a job never land. One that is committing, or has committed, stays as it is, and is returned."""
@@ -625,7 +633,7 @@ def _way(how: HowToMerge) -> KeyMerge:
     if isinstance(how, KeyMerge):
         return how
     if isinstance(how, Mapping):
-        return KeyMerge(paths={check_prefix(prefix): _mode(mode) for prefix, mode in how.items()})
+        return KeyMerge(paths={check_prefix(as_folder(one)): _mode(mode) for one, mode in how.items()})
     return KeyMerge(mode=_mode(how))
 
 

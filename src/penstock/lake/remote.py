@@ -19,7 +19,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
 from penstock.lake.answers import About, Entry
 from penstock.lake.calls import PAGE_MAX, Call, GetContents, Resolve, Write
-from penstock.lake.files_calls import WriteFiles
+from penstock.lake.files.calls import WriteFiles
 from penstock.lake.remote_connection import Connection
 from penstock.lake.remote_sending import Sending
 from penstock.lake.remote_verdict import Manner, manner_of

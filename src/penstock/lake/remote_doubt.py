@@ -49,8 +49,8 @@ from penstock.lake.calls import (
 from penstock.lake.delta_answers import Ratified, TableMade
 from penstock.lake.delta_calls import AdoptTable, CommitTables, CreateTable, ReleaseTable
 from penstock.lake.delta_outcomes import made, ratified
-from penstock.lake.files_answers import FilesWritten
-from penstock.lake.files_calls import WriteFiles
+from penstock.lake.files.answers import FilesWritten
+from penstock.lake.files.calls import WriteFiles
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.merges import MergeResult

@@ -36,8 +36,8 @@ from penstock.lake.calls import (
     Write,
 )
 from penstock.lake.delta_calls import CheckpointTable, CleanLog, CompactLog, PublishTable
-from penstock.lake.files_calls import AbortJob, BeginJob
-from penstock.lake.files_care_calls import SweepFiles
+from penstock.lake.files.calls import AbortJob, BeginJob
+from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.remote_connection import Lost, NotSent, Reply
 from penstock.wire import json
 from penstock.wire.errors import decode_error, kind_for

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.lake.delta import Actions
     from penstock.lake.delta_answers import Ratified, TableVersions
     from penstock.lake.delta_snapshot import PastVersion, TableSnapshot
-    from penstock.lake.files import Files
+    from penstock.lake.files.files import Files
     from penstock.lake.lake import Lake
 
 
@@ -63,7 +63,7 @@ class Table:
     @property
     def files(self) -> Files:
         """Its files by path, if it is a table of files; on a branch, to change them, or to make it one."""
-        from penstock.lake.files import Files
+        from penstock.lake.files.files import Files
 
         return Files(self)
 

@@ -180,7 +180,7 @@ class Snapshot:
     """The lake at a commit. It never changes."""
 
     def __init__(self, lake: Lake, commit: str, via: str | None = None) -> None:
-        self._lake, self.id, self._via = lake, commit, via
+        self._lake, self.id, self.via = lake, commit, via
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.id[:8]} of {self._lake.url}>"
@@ -192,7 +192,7 @@ class Snapshot:
     def get_many(self, keys: Sequence[str | Key]) -> dict[Key, AnyContent]:
         """What those keys hold that hold something."""
         paths = tuple(Key.parse(key) for key in keys)
-        found = self._lake.do(calls.GetContents(at=self.id, via=self._via, key=paths))
+        found = self._lake.do(calls.GetContents(at=self.id, via=self.via, key=paths))
         return {entry.key: entry.content for entry in found}
 
     def entries(
@@ -204,7 +204,7 @@ class Snapshot:
         most, asked = self._lake.catalogue.page_max or calls.PAGE_MAX, FIRST_PAGE
         while True:
             page = self._lake.do(
-                calls.ListEntries(at=self.id, via=self._via, prefix=scope, after=last, limit=asked)
+                calls.ListEntries(at=self.id, via=self.via, prefix=scope, after=last, limit=asked)
             )
             for entry in page:
                 yield entry.key, entry.content
@@ -216,7 +216,7 @@ class Snapshot:
     def tables(self, prefix: str | Key | None = None) -> list[Table]:
         """Everything that is not a namespace, below a namespace or all."""
         return [
-            Table(self._lake, key, self.id, self._via)
+            Table(self._lake, key, self.id, self.via)
             for key, content in self.entries(prefix)
             if not isinstance(content, Namespace)
         ]
@@ -226,8 +226,8 @@ class Snapshot:
         return [key for key, content in self.entries(prefix) if isinstance(content, Namespace)]
 
     def table(self, key: str | Key) -> Table:
-        return Table(self._lake, Key.parse(key), self.id, self._via)
+        return Table(self._lake, Key.parse(key), self.id, self.via)
 
     def log(self, **chosen: Any) -> list[Commit]:
         """The commits that led here, newest first; takes what ``Lake.log`` takes."""
-        return self._lake.log(self.id, via=self._via, **chosen)
+        return self._lake.log(self.id, via=self.via, **chosen)

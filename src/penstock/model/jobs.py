@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+from penstock.model.references import Reference
 
 ID: Final = re.compile(r"[0-9a-f]{32}")
 TEXT_MAX_CHARS: Final = 500
@@ -19,6 +20,8 @@ ABANDONED_AFTER_US: Final = 2 * 3600 * 1_000_000
 """So long after its time was over, others may take a job for abandoned; more than clocks are apart."""
 OWN_BRANCH: Final = "jobs/"
 """How the name of a job's own branch begins."""
+_OWN: Final = re.compile(rf"{OWN_BRANCH}(?P<job>{ID.pattern})(?:-(?P<attempt>[1-9][0-9]*))?")
+_OWN_NOTE: Final = b"attempt "
 
 
 class JobState(StrEnum):
@@ -26,7 +29,8 @@ class JobState(StrEnum):
 
     RUNNING = "running"
     COMMITTING = "committing"
-    """It has sent its commit, which nobody can call back. What came of it, the branch tells."""
+    """It may have sent its commit. Nobody can call that off by the job's row alone: the branch tells what
+    came of it, and there it is called off, if it has to be."""
     COMMITTED = "committed"
     ABORTED = "aborted"
     """It never lands."""
@@ -49,7 +53,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     base: ObjectId = NO_COMMIT
     """The branch's head then."""
     own_branch: str = ""
-    """The branch that it works on while it runs, if it has one."""
+    """The branch that this attempt works on, if it has one."""
     what: str = ""
     """For people: what it does."""
     application: str = ""
@@ -91,6 +95,10 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """Whether it has not ended, and by any clock nobody is at it any more."""
         return not self.has_ended and now_us > max(self.expires_us, self.changed_us) + ABANDONED_AFTER_US
 
+    def is_old(self, now_us: int, kept_us: int) -> bool:
+        """Whether it has been over for so long that it may be forgotten."""
+        return self.is_over(now_us) and max(self.changed_us, self.expires_us) < now_us - kept_us
+
     def own_branches(self) -> list[str]:
         """The branches that its attempts worked on, the newest first, if they have some."""
         if not self.own_branch:
@@ -101,6 +109,20 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 def own_branch(id: str, attempt: int) -> str:  # noqa: A002
     """The branch of one attempt: none meets what another one has left behind."""
     return OWN_BRANCH + (id if attempt == 1 else f"{id}-{attempt}")
+
+
+def attempt_of(branch: Reference) -> tuple[str, int] | None:
+    """The job and the number of the attempt that a branch was made for; ``None`` if people made it.
+
+    Its name alone does not tell: anybody may have a branch of that name.
+    """
+    own = _OWN.fullmatch(branch.name) if branch.note.startswith(_OWN_NOTE) else None
+    return (own["job"], int(own["attempt"] or 1)) if own is not None else None
+
+
+def own_branch_note(fence: str) -> bytes:
+    """The note on the branch that an attempt has made for itself."""
+    return _OWN_NOTE + fence.encode()
 
 
 encode_job = encode

@@ -101,7 +101,8 @@ def _within(call: Call[Any], limits: Limits) -> Call[Any]:
         count = len(getattr(call, field, ()))
         if count > limits.operations_max:
             raise InvalidRequest(
-                f"the request has {count} {field}, but this server takes at most {limits.operations_max}",
+                f"the request has {count} {field}, but this server takes at most {limits.operations_max}: "
+                "make several requests, or start the server with a larger --operations-max",
                 operations_max=limits.operations_max,
             )
     return call

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.lake.files_sessions import STEPS, Begun, Checked, Deciding, Ended, SessionWrite
+from penstock.lake.files.sessions import STEPS, Begun, Checked, Deciding, Ended, SessionWrite
 from penstock.server.routes import Ask, Route
 
 PATH: Final = "/spark-writes/"

@@ -18,7 +18,7 @@ from penstock.kernel.sweep import Swept
 from penstock.lake.answers import SweptFiles, SweptTable
 from penstock.lake.calls import GetSetting, PutSetting, Sweep, SweepTables
 from penstock.lake.embedded import Embedded
-from penstock.lake.files_care_calls import SweepFiles
+from penstock.lake.files.care_calls import SweepFiles
 from penstock.model.clock import utc
 from penstock.server.logs import Level, Log
 

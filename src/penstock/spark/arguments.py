@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from penstock.errors import InvalidKey, InvalidRequest
-from penstock.model.keys import Key
+from penstock.errors import InvalidRequest
 from penstock.spark import jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_NOT_IN_NEW_KEYS: Final = frozenset("/\\`")
 
 
 def check_session(spark: Any) -> None:
@@ -52,16 +49,6 @@ def check_values(values: Any) -> None:
         raise InvalidRequest(
             "'set' is to have new values by the names of columns, such as {'amount': 'amount * 2'}, and is "
             f"{_shown(values)}"
-        )
-
-
-def check_new_key(key: Key) -> None:
-    """``InvalidKey`` for a table that is to be created and whose key looks like a path, or quoted for SQL."""
-    if any(_NOT_IN_NEW_KEYS & set(one) for one in key):
-        raise InvalidKey(
-            f"no table is created with the key {str(key)!r}: a key is the table's name in the lake, such as "
-            "'sales.orders', without backquotes, and no path\n"
-            "  The lake decides where the files are."
         )
 
 

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 COMMIT_PROTOCOL: Final = "io.penstock.spark.CommitProtocol"
 COMMIT_PROTOCOL_SETTING: Final = "spark.sql.sources.commitProtocolClass"
+STREAM_PROTOCOL: Final = "io.penstock.spark.StreamProtocol"
+STREAM_PROTOCOL_SETTING: Final = "spark.sql.streaming.commitProtocolClass"
+"""Of Spark's streams to files, which would pass over what a path stands for."""
 NAME: Final = "penstock-spark.jar"
 
 _PLACE: Final = Path(__file__).parent / "jars"
@@ -38,18 +41,28 @@ def lack_of_package() -> Lack:
     return Lack(reason, remedy)
 
 
+LACK_OVER_CONNECT: Final = Lack(
+    "over Spark Connect files are written by the server's Spark",
+    "use a Spark of this process, as penstock.spark.session() starts it",
+)
+
+
 def lack_of_session(spark: SparkSession) -> Lack:
     """Why writes of a session do not go through Penstock's protocol."""
     if not is_classic(spark):
-        return Lack(
-            "over Spark Connect files are written by the server's Spark",
-            "use a Spark of this process, as penstock.spark.session() starts it",
-        )
+        return LACK_OVER_CONNECT
     if is_in(spark._jvm):
-        return Lack(
-            f"the session's {COMMIT_PROTOCOL_SETTING} is {spark.conf.get(COMMIT_PROTOCOL_SETTING)}",
-            f"set it to {COMMIT_PROTOCOL}",
-        )
+        return lack_of_protocol(spark.conf.get(COMMIT_PROTOCOL_SETTING) or "")
+    return lack_of_start()
+
+
+def lack_of_protocol(chosen: str) -> Lack:
+    """Why they do not, where the classes are and somebody has chosen another protocol."""
+    return Lack(f"the session's {COMMIT_PROTOCOL_SETTING} is {chosen}", f"set it to {COMMIT_PROTOCOL}")
+
+
+def lack_of_start() -> Lack:
+    """Why they do not, where the classes are not."""
     absent = "Penstock's jar is not in this Spark session"
     jar = path()
     if jar is None:

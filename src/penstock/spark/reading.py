@@ -48,7 +48,7 @@ def read(
     format: str | None = None,  # noqa: A002 - as Spark's reader calls it
     schema: str | StructType | None = None,
     options: Mapping[str, Any] | None = None,
-    prefix: str = "",
+    folder: str = "",
     lake: Lake | None = None,
 ) -> DataFrame:
     """A table as it is at a reference: its latest version there, an older one, or that of a time.
@@ -58,7 +58,7 @@ def read(
     ``columns`` are those to be shown, in that order.
 
     A table of files is read as its last job said. ``format``, ``schema`` and ``options`` say it otherwise, as
-    they do to Spark's reader; ``prefix``, such as ``day=1/``, reads only the files below. The option
+    they do to Spark's reader; ``folder``, such as ``day=1``, reads only the files in it. The option
     ``mergeSchema`` has Spark look into the files for their columns. Such a table has no versions of its own.
 
     ``KeyNotFound`` without such a table, ``NotManaged`` for one whose commits are not the lake's,
@@ -68,7 +68,7 @@ def read(
     found = lake_of(spark, lake)
     check_version(version)
     table = found.at(ref).table(key)
-    wanted = Wanted(format=format, schema=schema, options=options or {}, prefix=prefix)
+    wanted = Wanted(format=format, schema=schema, options=options or {}, folder=folder)
     rows = _rows(spark, table, wanted, version=version, timestamp=timestamp, where=where)
     if where is not None:
         with analysing():
@@ -135,7 +135,7 @@ def _rows(
         )
     if table.type != FilesTable().type:
         raise InvalidRequest(
-            f"'{table.key}' is no table of files, but a {table.type}: format, schema, options and prefix "
+            f"'{table.key}' is no table of files, but a {table.type}: format, schema, options and folder "
             "are for such tables alone",
             table=str(table.key),
         )

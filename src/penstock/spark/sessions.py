@@ -93,6 +93,8 @@ def configure(
         _prepare_environment()
     settings.keep_errors_off_the_terminal()
     if address is not None:
+        if tables:
+            raise _passed_over(jar.LACK_OVER_CONNECT)
         return builder.config(map={**settings.of_writes(told, has_classes=False), **of_lake})
     from pyspark.find_spark_home import _find_spark_home
 
@@ -100,6 +102,10 @@ def configure(
     given = (_given_to_jvm() if _has_jvm() else settings.given_by_files(spark_home)) | told
     log_file = None if settings.has_own_log_file(spark_home) else LOG_FILE
     has_classes = _has_classes()
+    if tables and not has_classes:
+        raise _passed_over(jar.lack_of_start())
+    if tables and given.get(jar.COMMIT_PROTOCOL_SETTING, jar.COMMIT_PROTOCOL) != jar.COMMIT_PROTOCOL:
+        raise _passed_over(jar.lack_of_protocol(given[jar.COMMIT_PROTOCOL_SETTING]))
     started = settings.of_start(given, jar.path() if has_classes else None, log_file)
     if has_classes:
         driver.register_when_made(builder, opened.id, _known)
@@ -204,17 +210,47 @@ def _join(
     for name, value in settings.of_writes({}, jar.is_in(spark._jvm)).items():
         if not chosen.contains(name):
             spark.conf.set(name, value)
+    if of_tables and not jar.is_loaded(spark):
+        raise _passed_over(jar.lack_of_session(spark))
+    if spark is not running and not of_tables:
+        of_tables = {settings.TABLES: ""}  # not those of the lake that Spark was started for
     for name, value in {**_of_lake(lake), **of_tables}.items():
         spark.conf.set(name, value)
-    return spark
+    return _handing_on(spark)
 
 
 def _beside(running: SparkSession, lake: Lake) -> SparkSession:
     """The lake's own session in the Spark that runs for another one too."""
     found = _BESIDE.get(lake.id)
     if found is None or found.sparkContext is not running.sparkContext:
-        found = _BESIDE[lake.id] = running.newSession()
+        found = _BESIDE[lake.id] = type(running).newSession(running)
     return found
+
+
+def _handing_on(spark: SparkSession) -> SparkSession:
+    """The session; those that are made of it from now on work with the same lake.
+
+    Spark itself would give them only what it was started with, which may be for another lake, or for none.
+    """
+
+    def new_session() -> SparkSession:
+        made = type(spark).newSession(spark)
+        for name in (*settings.WRITES, jar.COMMIT_PROTOCOL_SETTING, *settings.OF_LAKES):
+            if (value := spark.conf.get(name, None)) is not None:
+                made.conf.set(name, value)
+        return _handing_on(made)
+
+    spark.newSession = new_session  # type: ignore[method-assign]
+    return spark
+
+
+def _passed_over(lack: jar.Lack) -> InvalidRequest:
+    """What is raised rather than have writes go to their paths without a word."""
+    return InvalidRequest(
+        f"'tables' would mean nothing: writes of this session do not go through Penstock, since {lack.reason}"
+        f"\n  {lack.remedy[0].upper()}{lack.remedy[1:]}, or leave out 'tables' and write by "
+        "penstock.spark.write."
+    )
 
 
 def _set(spark: SparkSession, name: str, value: str) -> bool:

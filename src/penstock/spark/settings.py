@@ -11,8 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.lake.files.facts import tables_of
 from penstock.model.keys import Key
-from penstock.spark.jar import COMMIT_PROTOCOL, COMMIT_PROTOCOL_SETTING
+from penstock.spark.jar import (
+    COMMIT_PROTOCOL,
+    COMMIT_PROTOCOL_SETTING,
+    STREAM_PROTOCOL,
+    STREAM_PROTOCOL_SETTING,
+)
 
 LAKE: Final = "spark.penstock.lake"
 """The address of the lake that a session works with, without secrets."""
@@ -20,6 +26,7 @@ LAKE_ID: Final = "spark.penstock.lake.id"
 """The lake's own id, by which the process that made the session finds the lake it has open."""
 TABLES: Final = "spark.penstock.tables"
 """Paths and the tables that writes there are for, as a JSON object."""
+OF_LAKES: Final = (LAKE, LAKE_ID, TABLES, STREAM_PROTOCOL_SETTING)
 
 WRITES: Final = {
     # Spark's default is a type of 96 bits that has no usable statistics and that Parquet has given up.
@@ -76,7 +83,11 @@ def of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str, str]:
         path = os.fspath(given)
         whole = path if re.match(r"[A-Za-z][\w+.-]*:", path) else str(Path(path).absolute())
         found[whole] = str(Key.parse(key))
-    return {TABLES: json.dumps(found, sort_keys=True)} if found else {}
+    if not found:
+        return {}
+    text = json.dumps(found, sort_keys=True)
+    tables_of(text)
+    return {TABLES: text, STREAM_PROTOCOL_SETTING: STREAM_PROTOCOL}
 
 
 def as_text(value: Any) -> str:

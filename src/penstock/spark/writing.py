@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, overload
 from uuid import UUID
 
-from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
+from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, NotManaged
 from penstock.lake import calls
 from penstock.lake.delta import done_before
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_creating import EXISTS
-from penstock.lake.files_answers import FilesWritten
+from penstock.lake.files.answers import FilesWritten
+from penstock.lake.files.saving import SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_frame
 from penstock.spark.files import writing as files
@@ -26,7 +28,7 @@ from penstock.spark.job.tables import JobTable
 from penstock.spark.sessions import lake_of
 from penstock.spark.settings import as_text
 from penstock.spark.writes import creating, filling
-from penstock.spark.writes.orders import Mode, Order, check, is_dynamic, is_dynamic_to, mode_of
+from penstock.spark.writes.orders import Order, check, is_dynamic, is_dynamic_to, mode_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,6 +79,7 @@ def write(
     partition_by: str | Sequence[str] | None = ...,
     partition_overwrite: str | None = ...,
     create: bool = ...,
+    properties: Mapping[str, str] | None = ...,
     options: Mapping[str, Any] | None = ...,
     job_id: str | UUID | None = ...,
     job_branch: bool = ...,
@@ -136,7 +139,8 @@ def write(
     ``OutcomeUnknown`` if it cannot be known whether it was done: asking again under the same key tells.
 
     With a ``format`` such as ``parquet``, ``orc``, ``csv``, ``json``, ``text`` or ``avro`` the table is one
-    of files in that format, as Spark writes them, and ``options`` are that writer's. Files of earlier jobs
+    of files in that format, as Spark writes them, ``options`` are that writer's, and ``properties`` are told
+    by the commit, beside those that tell of the job: any names but theirs. Files of earlier jobs
     go as a whole, or by partition: what of the above is about rows and columns does not go with it.
     ``error`` is refused and ``ignore`` does nothing if the table has any file. Without rows there are no
     files: an overwrite then empties the table, and nothing else changes it; one that is not there comes with
@@ -158,10 +162,12 @@ def write(
         else is_dynamic(partition_overwrite)
     )
     texts = {name: as_text(value) for name, value in (options or {}).items()}
+    told = {name: as_text(value) for name, value in (properties or {}).items()}
     if (files_format := format_of(format)) is not None:
         of_rows: dict[str, Any] = {"replace_where": replace_where, "merge_schema": merge_schema}
-        of_rows |= {"overwrite_schema": overwrite_schema, "properties": properties, "app_id": app_id}
-        check_not_given(of_rows | {"description": description, "batch": batch}, FILES.format(files_format))
+        of_rows |= {"overwrite_schema": overwrite_schema, "app_id": app_id, "batch": batch}
+        check_not_given(of_rows | {"description": description}, FILES.format(files_format))
+        found, table = lake_of(spark, lake), Key.parse(key)
         wanted = FilesOrder(
             format=files_format,
             mode=chosen,
@@ -171,12 +177,13 @@ def write(
             create=create,
             success_file=success_file,
             job_branch=job_branch,
-            job=chosen_job(job_id, idempotency_key),
+            job=chosen_job(job_id, idempotency_key, table, branch or found.default_branch),
             timeout_s=timeout_s,
             message=message,
             author=author,
+            properties=told,
         )
-        return files.write(df, lake_of(spark, lake), Key.parse(key), branch, wanted)
+        return files.write(df, found, table, branch, wanted)
     of_jobs = {"job_id": job_id, "job_branch": job_branch}
     check_not_given(of_jobs | {"success_file": success_file, "timeout_s": timeout_s}, ROWS)
     order = Order(
@@ -186,7 +193,7 @@ def write(
         is_dynamic=dynamic,
         merge_schema=merge_schema,
         overwrite_schema=overwrite_schema,
-        properties={name: as_text(value) for name, value in (properties or {}).items()},
+        properties=told,
         description=description,
         options=texts,
         app_id=app_id,
@@ -219,9 +226,9 @@ def _written(
         return known
     table = _found(lake, key, branch, order)
     for left in reversed(range(TRIES_MAX)):
-        if table is not None and order.mode is Mode.IGNORE:
+        if table is not None and order.mode is SaveMode.IGNORE:
             return None
-        if table is not None and order.mode is Mode.ERROR:
+        if table is not None and order.mode is SaveMode.ERROR:
             raise CommitConflict(
                 [Conflict(ConflictKind.FORMAT, key, why="exists already")], EXISTS.format(key=key)
             )
@@ -234,7 +241,7 @@ def _written(
         try:
             return creating.create(df, lake, key, branch, order)
         except CommitConflict:
-            if order.mode is Mode.ERROR or not left:
+            if order.mode is SaveMode.ERROR or not left:
                 raise
             # If somebody else has created it, what that means for this job is decided by what is there now.
             # Nothing else would become better by another job.
@@ -249,6 +256,13 @@ def _found(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
         return JobTable(lake, key, branch, order.options)
     except KeyNotFound:
         return None
+    except NotManaged:
+        if lake.table(key, branch).type != FilesTable().type:
+            raise
+        raise NotManaged(
+            f"'{key}' is a table of files: say in which format to write, as in format='parquet'",
+            key=str(key),
+        ) from None
 
 
 def _tuple(names: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -8,7 +8,7 @@ import pytest
 
 import penstock
 from penstock import Lake
-from tests.formats.files.lakes import new_store
+from tests.formats.files.lakes import new_store, write
 
 
 @pytest.fixture
@@ -16,3 +16,11 @@ def lake() -> Iterator[Lake]:
     with penstock.open(new_store()) as opened:
         yield opened
         assert opened.fsck().damages == ()
+
+
+@pytest.fixture
+def forked(lake: Lake) -> Lake:
+    """A lake with a table of two days, and a branch."""
+    write(lake, "day=1/a", "day=2/a")
+    lake.branch("dev").create()
+    return lake

@@ -10,8 +10,8 @@ from penstock.formats.files.files import new_folder
 from penstock.formats.files.intents import When
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel
-from penstock.lake.files_answers import FilesWritten
-from penstock.lake.files_calls import GetFilesTable, ListFiles, NewFile, TableLayout, WriteFiles
+from penstock.lake.files.answers import FilesWritten, TableLayout
+from penstock.lake.files.calls import GetFilesTable, ListFiles, NewFile, WriteFiles
 from penstock.model.clock import now_us
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
@@ -39,6 +39,7 @@ def write(
     replaced: Iterable[str] = (),
     when: When = When.ALWAYS,
     written_as: str = "",
+    partition_by: tuple[str, ...] = (),
     checksum: str = "",
     idempotency_key: str | None = None,
 ) -> FilesWritten:
@@ -53,7 +54,7 @@ def write(
             removed=tuple(removed),
             replaced=tuple(replaced),
             when=when,
-            layout=TableLayout(format=written_as) if written_as else None,
+            layout=TableLayout(format=written_as, partition_by=partition_by) if written_as else None,
             idempotency_key=idempotency_key,
         )
     )

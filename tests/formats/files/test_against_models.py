@@ -13,7 +13,7 @@ from penstock.formats.files.changing import carry_out
 from penstock.formats.files.files import FilesState
 from penstock.formats.files.format import FilesFormat
 from penstock.formats.files.intents import When, Write
-from penstock.kernel.format import Applied
+from penstock.kernel.format import Applied, Since
 from penstock.kernel.objects import Objects
 from penstock.model.merges import MergeMode
 from penstock.model.objects import EMPTY_ROOT
@@ -163,8 +163,8 @@ def _after(files: Files, requests: list[Write]) -> tuple[Files, list[Write]]:
 def test_undoing_a_write_puts_back_its_paths_and_no_others(before: Files, after: Files, now: Files) -> None:
     shelf = Shelf()
     was, wanted, target = (shelf.content(shelf.state(one)) for one in (after, before, now))
-    undone = partial(merging.revert, shelf.table(target), shelf.objects, target, was, wanted)
-    assert shelf.asked(undone) == asked(lambda: merged(after, before, now))
+    undone = partial(merging.revert, shelf.table(target), shelf.objects, target, was, wanted, Since((), ()))
+    assert shelf.asked(lambda: undone().applied) == asked(lambda: merged(after, before, now))
 
 
 def test_an_empty_table_has_the_root_of_nothing() -> None:

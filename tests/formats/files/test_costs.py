@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock import Lake
+from penstock.errors import MergeConflict
 from penstock.formats.files import format as files_format
 from penstock.formats.files import merging
 from penstock.stores.port import Store
@@ -136,6 +137,84 @@ def test_a_large_write_is_prepared_again_rather_than_hold_up_the_others(
     assert len(paths(lake)) == 6 + 1 + files_format.ROUNDS_MAX
     write(lake, *(f"small-{number}" for number in range(5)))
     assert len(prepared) == 2 + files_format.ROUNDS_MAX
+
+
+def test_a_write_that_replaces_much_is_prepared_again_however_little_it_brings(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_format, "AT_TURN_MAX_PATHS", 5)
+    write(lake, *(f"day=1/{number}" for number in range(9)), "day=2/0")
+    prepared, others = [], iter(range(100))
+    plain = files_format.FilesFormat.prepare
+
+    def and_another_lands(self: files_format.FilesFormat, *asked: Any) -> Any:
+        found = plain(self, *asked)
+        if found.write.replaced:
+            prepared.append(found)
+            write(lake, f"other-{next(others)}")
+        return found
+
+    monkeypatch.setattr(files_format.FilesFormat, "prepare", and_another_lands)
+    write(lake, "day=1/new", replaced=["day=1/"])
+    assert len(prepared) == 1 + files_format.ROUNDS_MAX
+    write(lake, "day=2/new", replaced=["day=2/"])
+    overwrite(lake, "new")
+    assert len(prepared) == 3 + files_format.ROUNDS_MAX, "these take no look at many files"
+
+
+@pytest.fixture
+def busy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """A lake on whose branch another write lands whenever a merge is prepared, and whether the merge was at
+    its turn each time that it was worked out."""
+    turns: list[bool] = []
+    others = iter(range(100))
+    plain = merging.merge
+
+    def and_another_lands(*asked: Any) -> Any:
+        is_turn = not asked[0].may_read
+        turns.append(is_turn)
+        try:
+            return plain(*asked)
+        finally:
+            if not is_turn:
+                write(lake, f"other-{next(others)}")
+
+    monkeypatch.setattr(files_format, "AT_TURN_MAX_PATHS", 5)
+    monkeypatch.setattr(merging, "merge", and_another_lands)
+    write(lake, "first")
+    lake.branch("dev").create()
+    write(lake, "here")
+    return turns
+
+
+def test_a_large_merge_is_prepared_again_rather_than_hold_up_the_others(lake: Lake, busy: list[bool]) -> None:
+    write(lake, *(f"large-{number}" for number in range(6)), branch="dev")
+    lake.merge("dev")
+    assert busy == [False] * (1 + files_format.ROUNDS_MAX) + [True]
+    assert len(paths(lake)) == 2 + 6 + 1 + files_format.ROUNDS_MAX
+
+
+def test_a_small_merge_is_worked_out_at_its_turn(lake: Lake, busy: list[bool]) -> None:
+    write(lake, "small", branch="dev")
+    lake.merge("dev")
+    assert busy == [False, True]
+
+
+def test_a_merge_that_is_refused_is_prepared_again_rather_than_hold_up_the_others(
+    lake: Lake, busy: list[bool]
+) -> None:
+    write(lake, "here", branch="dev")
+    with pytest.raises(MergeConflict):
+        lake.merge("dev")
+    assert busy == [False] * (1 + files_format.ROUNDS_MAX) + [True]
+
+
+def test_a_large_commit_that_is_repeated_is_prepared_again_too(lake: Lake, busy: list[bool]) -> None:
+    write(lake, *(f"large-{number}" for number in range(6)), branch="dev")
+    write(lake, "small", branch="dev")
+    lake.transplant("dev~2..dev")
+    assert busy == [False, False] * (1 + files_format.ROUNDS_MAX) + [True, True]
+    assert len(paths(lake)) == 2 + 7 + 2 * (1 + files_format.ROUNDS_MAX)
 
 
 def test_a_merge_that_finds_the_table_as_it_was_prepared_does_no_work_at_its_turn(

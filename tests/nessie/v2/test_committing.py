@@ -7,10 +7,12 @@ from uuid import uuid4
 
 import pytest
 
+from penstock.formats.files.files import File
+from penstock.formats.files.intents import NAME, Write, encode_write
 from penstock.lake.lake import Lake
-from penstock.model.content import FilesTable, LanceTable
+from penstock.model.content import LanceTable
 from penstock.model.keys import Key
-from penstock.model.operations import Put
+from penstock.model.operations import Change, Put
 from tests.nessie.v2.talking import EMPTY, Talk, delete, put, table
 
 
@@ -44,11 +46,14 @@ def test_ids_of_new_contents_are_told(nessie: Talk) -> None:
     assert told == {name: nessie.content("main", name)["id"] for name in ("a", "ns")}
 
 
-@pytest.mark.parametrize("managed", [LanceTable, FilesTable])
-def test_a_managed_table_is_renamed_as_it_is_and_never_changed(
-    nessie: Talk, lake: Lake, managed: type[LanceTable] | type[FilesTable]
-) -> None:
-    lake.commit([Put(Key("events"), managed(state=b"\x01secret"))], message="made by its own format")
+@pytest.mark.parametrize("kind", ["Lance", "files"])
+def test_a_managed_table_is_renamed_as_it_is_and_never_changed(nessie: Talk, lake: Lake, kind: str) -> None:
+    if kind == "Lance":
+        lake.commit([Put(Key("events"), LanceTable(state=b"\x01secret"))], message="made by its own format")
+    else:
+        clicks = File(f"20261101-{'0' * 12}/{'1' * 32}/", 3, 0)
+        made = encode_write(Write(put=(("day=1/clicks.csv", clicks),), creates=True))
+        lake.kernel.commit("main", [Change(Key("events"), NAME, made)])
     stored = lake.table("events").content
     shown = nessie.content("main", "events")
     assert shown["type"] == "DELTA_LAKE_TABLE"

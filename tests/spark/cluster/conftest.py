@@ -65,16 +65,15 @@ def scene(door: Door, network: Proxy, tmp_path: Path) -> Iterator[Scene]:
     settings = Settings(publish_wait_s=20.0)
     with penstock.init(tmp_path / "lake", warehouse=str(tmp_path / "tables"), settings=settings) as lake:
         lake.create_table("orders", schema=SCHEMA)
-        door.open(lake)
         network.speak()
-        yield Scene(lake, door, network, tmp_path)
+        with door.showing(lake):
+            yield Scene(lake, door, network, tmp_path)
 
 
 @pytest.fixture
 def events(door: Door, network: Proxy, tmp_path: Path) -> Iterator[FilesScene]:
     """A lake without any table, for jobs that write files."""
     later = LateClock()
-    with penstock.open(tmp_path / "lake", clock=later) as lake:
-        door.open(lake)
+    with penstock.open(tmp_path / "lake", clock=later) as lake, door.showing(lake):
         network.speak()
         yield FilesScene(lake, door, network, tmp_path, later)

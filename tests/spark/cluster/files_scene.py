@@ -7,11 +7,12 @@ from pathlib import Path
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from penstock.errors import KeyNotFound
-from penstock.lake.files_answers import FileEntry, JobInfo
-from penstock.lake.files_pool import pool_of
-from penstock.lake.files_saving import job_id
+from penstock.lake.files.answers import FileEntry, JobInfo
+from penstock.lake.files.pool import pool_of
+from penstock.lake.files.saving import job_id
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
+from penstock.model.keys import Key
 from tests.servers.proxy import Proxy
 from tests.spark.cluster.jobs import Job
 from tests.spark.cluster.scene import Door, Scene
@@ -51,7 +52,7 @@ class FilesScene(Scene):
         """What the lake knows of a job, as anybody may ask."""
         assert job.idempotency_key is not None
         known = {one.id: one for one in self.lake.jobs(all=True)}
-        return known.get(job_id(job.idempotency_key))
+        return known.get(job_id(job.idempotency_key, Key("orders"), self.lake.default_branch))
 
     def check_landed(self, commit: str, *jobs: Job) -> None:
         """The branch ends with this commit, the rows of these jobs are there, each once, and all is sound."""

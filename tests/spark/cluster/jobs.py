@@ -12,6 +12,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = "append"
     format: str | None = None
     """Of a table of files; without one it is a table of rows."""
+    is_plain: bool = False
+    """Whether the files are written as by code that knows Spark only, to the lake of the driver's session."""
     branch: str | None = None
     job_branch: bool = False
     """Whether the job works on a branch of its own."""

@@ -20,7 +20,7 @@ import msgspec
 import penstock.spark
 from penstock.errors import PenstockError
 from penstock.lake.delta_answers import Ratified
-from penstock.lake.files_answers import FilesWritten
+from penstock.lake.files.answers import FilesWritten
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from tests.spark.cluster.jobs import Answer, Job
@@ -101,6 +101,9 @@ def _answer(spark: SparkSession, lake: Lake, job: Job) -> Answer:
 
 def _written(spark: SparkSession, lake: Lake, job: Job) -> Ratified | FilesWritten | None:
     rows = _rows(spark, job)
+    if job.is_plain:
+        _write_plainly(rows, job)
+        return None
     if job.format is not None:
         return penstock.spark.write(
             rows,
@@ -120,6 +123,14 @@ def _written(spark: SparkSession, lake: Lake, job: Job) -> Ratified | FilesWritt
         branch=job.branch,
         idempotency_key=job.idempotency_key,
     )
+
+
+def _write_plainly(rows: DataFrame, job: Job) -> None:
+    """By Spark's own call; what came of it, the lake knows."""
+    options = {"penstock.table": job.key, "penstock.mode": job.mode, "penstock.job_id": job.idempotency_key}
+    given = {name: value for name, value in options.items() if value is not None}
+    writer = rows.write.format(job.format or "parquet").mode("append").options(**given)
+    writer.save(str(Path.cwd() / "nowhere"))
 
 
 def _rows(spark: SparkSession, job: Job) -> DataFrame:

@@ -14,7 +14,7 @@ from penstock.errors import KeyNotFound
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import Call
 from penstock.lake.delta_calls import CommitTables, CreateTable
-from penstock.lake.files_calls import WriteFiles
+from penstock.lake.files.calls import WriteFiles
 from penstock.lake.lake import Lake
 from tests.servers.proxy import Proxy
 
@@ -54,6 +54,15 @@ class Door:
 
     def open(self, lake: Lake) -> None:
         self.lake, self.before, self.after = lake, _nothing, _nothing
+
+    @contextmanager
+    def showing(self, lake: Lake) -> Iterator[None]:
+        """Open to a lake while the block runs, and then to the one before it."""
+        before = self.lake
+        assert before is not None
+        self.open(lake)
+        yield
+        self.open(before)
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         assert self.lake is not None

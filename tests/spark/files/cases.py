@@ -12,8 +12,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.lake.files_answers import FileEntry, FilesAbout, FilesWritten, JobInfo
-from penstock.lake.files_calls import GetFilesTable, ListFiles, ListJobs
+from penstock.lake.files.answers import FileEntry, FilesAbout, FilesWritten, JobInfo
+from penstock.lake.files.calls import GetFilesTable, ListFiles, ListJobs
+from penstock.lake.files.saving import Output
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.spark import write
@@ -85,7 +86,7 @@ def after_writing(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], Any]) ->
     """Have something happen whenever a job has written its files, and before it commits them."""
     original = output.run
 
-    def run(*given: Any) -> output.Output:
+    def run(*given: Any) -> Output:
         done = original(*given)
         happen()
         return done

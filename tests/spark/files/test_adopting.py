@@ -67,7 +67,7 @@ def test_modes_mean_the_same(bare: SparkSession, lake: Lake) -> None:
         save(rows(bare, 0, parts=(1,)), mode="error")
     assert save(rows(bare, 0, parts=(1,)), mode="ignore") is None
     save(rows(bare, 0, parts=(1,)).where("id < 0"), mode="overwrite", partition_overwrite="static")
-    assert (paths(lake, "raw.events"), about(lake, "raw.events").partition_by) == ([], ("p",))
+    assert (paths(lake, "raw.events"), about(lake, "raw.events").layout.partition_by) == ([], ("p",))
 
 
 def test_a_job_that_fails_or_is_refused_leaves_nothing(

@@ -29,9 +29,9 @@ def test_rows_come_back_from_the_files_of_a_table(spark: SparkSession, lake: Lak
     assert file.path.endswith(f".{name}")
     assert file.size == Path(file.address).stat().st_size
     known = about(lake, "raw.events")
-    assert (known.format, known.files, known.size) == (name, 1, file.size)
-    assert known.schema == data.schema.json()
-    found = spark.read.schema(data.schema).options(**known.options).format(name).load(file.address)
+    assert (known.layout.format, known.files, known.size) == (name, 1, file.size)
+    assert known.layout.schema == data.schema.json()
+    found = spark.read.schema(data.schema).options(**known.layout.options).format(name).load(file.address)
     assert sorted(found.collect()) == sorted(data.collect())
 
 
@@ -63,7 +63,7 @@ def test_avro_needs_a_jar_and_says_so(spark: SparkSession, lake: Lake) -> None:
 def test_a_format_has_one_name_however_it_is_spelled(spark: SparkSession, lake: Lake) -> None:
     write(rows(spark, 0), "raw.events", format="Parquet")
     write(rows(spark, 0), "raw.events", format="PARQUET")
-    assert (about(lake, "raw.events").format, about(lake, "raw.events").files) == ("parquet", 2)
+    assert (about(lake, "raw.events").layout.format, about(lake, "raw.events").files) == ("parquet", 2)
     write(rows(spark, 0), "sales.orders", format="Delta")
     assert lake.table("sales.orders").version == 0
     with pytest.raises(InvalidRequest, match="'format' is the name of one"):
@@ -80,7 +80,7 @@ def test_what_writes_no_files_is_no_format(spark: SparkSession, lake: Lake, name
 def test_readers_are_told_of_the_options_they_need_and_of_no_others(spark: SparkSession, lake: Lake) -> None:
     options = {"sep": ";", "header": True, "nullValue": "-", "compression": "gzip", "maxRecordsPerFile": 100}
     write(rows(spark, 0), "raw.events", format="csv", options=options)
-    assert about(lake, "raw.events").options == {"sep": ";", "header": "true", "nullValue": "-"}
+    assert about(lake, "raw.events").layout.options == {"sep": ";", "header": "true", "nullValue": "-"}
     assert paths(lake, "raw.events")[0].endswith(".csv.gz")
 
 
@@ -171,10 +171,18 @@ def test_the_history_tells_what_ran(spark: SparkSession, lake: Lake) -> None:
         "bytes": (),
         "rows": ("3",),
     }
-    said = write(rows(spark, 0), "raw.other", format="parquet", message="by hand", author="Ann")
+    said = write(
+        rows(spark, 0),
+        "raw.other",
+        format="parquet",
+        message="by hand",
+        author="Ann",
+        properties={"ticket": "7"},
+    )
     assert said is not None
     assert said.commit is not None
     assert (said.commit.message, said.commit.authors) == ("by hand", ("Ann",))
+    assert (said.commit.properties["ticket"], said.commit.properties["rows"]) == (("7",), ("3",))
 
 
 def test_the_history_tells_which_tables_at_which_commits_were_read(spark: SparkSession, lake: Lake) -> None:

@@ -17,8 +17,8 @@ import penstock
 from penstock.errors import InvalidRequest, JobOver, OutcomeUnknown, PenstockError, Unavailable
 from penstock.kernel.reachable import silent
 from penstock.lake.call import Call
-from penstock.lake.files_answers import FilesWritten
-from penstock.lake.files_calls import AbortJob, BeginJob, WriteFiles
+from penstock.lake.files.answers import FilesWritten
+from penstock.lake.files.calls import AbortJob, BeginJob, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
@@ -64,9 +64,9 @@ def test_property_6_a_job_that_is_repeated_is_told_what_it_came_to_and_spark_doe
 
 
 def test_an_id_is_of_one_job_and_a_job_writes_one_table(spark: SparkSession, lake: Lake) -> None:
-    save(rows(spark, 0), job_id="nightly")
-    with pytest.raises(InvalidRequest, match=r"'raw\.events'"):
-        save(rows(spark, 0), "raw.other", job_id="nightly")
+    save(rows(spark, 0), job_id="b" * 32)
+    with pytest.raises(InvalidRequest, match="another job needs another id"):
+        save(rows(spark, 0), "raw.other", job_id="b" * 32)
     assert not lake.table("raw.other").exists
 
 
@@ -330,9 +330,9 @@ def test_a_warning_that_is_an_error_ends_the_job(spark: SparkSession, lake: Lake
 def test_more_files_than_a_request_names_are_told_by_a_list_beside_them(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.spark.files import attempts
+    from penstock.lake.files import beside as files_beside
 
-    monkeypatch.setattr(attempts, "SENT_MAX", 1)
+    monkeypatch.setattr(files_beside, "SENT_MAX", 1)
     save(rows(spark, 0, parts=(1, 2)), partition_by="p")
     assert len(entries(lake, "raw.events")) == 2
     assert len([one for one in in_pool(lake) if one.endswith(".list")]) == 1

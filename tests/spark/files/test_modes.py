@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import CommitConflict, InvalidKey, InvalidRequest, KeyNotFound, NotManaged
-from penstock.lake.files_calls import NewFile, WriteFiles
+from penstock.formats.files.files import new_folder
+from penstock.lake.files.answers import TableLayout
+from penstock.lake.files.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
+from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.spark import read, write
-from tests.spark.files.cases import about, by_folder, entries, head, ids, in_pool, jobs, paths, rows, save
+from tests.spark.files.cases import (
+    about,
+    after_writing,
+    by_folder,
+    entries,
+    head,
+    ids,
+    in_pool,
+    jobs,
+    paths,
+    rows,
+    save,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +54,7 @@ def test_property_27_overwrite_removes_everything_below_the_table_and_nothing_be
     lake.do(foreign)
     save(rows(spark, 50), mode="overwrite", partition_by=())
     assert ids(lake, "raw.events") == [50, 51, 52]
-    assert about(lake, "raw.events").partition_by == ()
+    assert about(lake, "raw.events").layout.partition_by == ()
     assert ids(lake, "raw.events2") == [7, 8, 9]
 
 
@@ -127,7 +143,7 @@ def test_property_34_without_rows_a_new_table_has_columns_and_no_files(
     done = write(rows(spark, 0).where("false"), "raw.events", format=name, mode=mode)
     assert done is not None
     known = about(lake, "raw.events")
-    assert (known.files, known.format, known.schema) == (0, name, rows(spark, 0).schema.json())
+    assert (known.files, known.layout.format, known.layout.schema) == (0, name, rows(spark, 0).schema.json())
     assert in_pool(lake) == set()
 
 
@@ -145,7 +161,7 @@ def test_property_34_without_rows_only_an_overwrite_changes_a_table_that_is_ther
 def test_partition_columns_that_are_not_named_are_those_of_the_table(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0, parts=(1,)), partition_by="P")
     save(rows(spark, 0, parts=(2,)))
-    assert about(lake, "raw.events").partition_by == ("p",)
+    assert about(lake, "raw.events").layout.partition_by == ("p",)
     assert set(by_folder(lake, "raw.events")) == {"p=1", "p=2"}
 
 
@@ -163,25 +179,62 @@ def test_an_append_by_other_partition_columns_is_refused_before_anything_is_writ
 ) -> None:
     save(rows(spark, 0, parts=(1,)), partition_by="p")
     before, files = head(lake), in_pool(lake)
-    with pytest.raises(InvalidRequest, match=r"'raw\.events' is partitioned by 'p'"):
+    with pytest.raises(InvalidRequest, match=r"'raw\.events' holds files partitioned by p"):
         save(rows(spark, 0, parts=(2,)), partition_by=by)
     assert (head(lake), in_pool(lake)) == (before, files)
     if by:
-        with pytest.raises(InvalidRequest, match="is partitioned by 'p'"):
+        with pytest.raises(InvalidRequest, match="holds files partitioned by p"):
             save(rows(spark, 0, parts=(2,)), mode="overwrite", partition_by=by, partition_overwrite="dynamic")
         assert head(lake) == before
     save(rows(spark, 0, parts=(2,)), mode="overwrite", partition_by=by)
-    assert about(lake, "raw.events").partition_by == by
+    assert about(lake, "raw.events").layout.partition_by == by
+
+
+@pytest.mark.parametrize("name", ["parquet", "orc", "json"])
+def test_columns_that_only_some_files_have_are_columns_of_the_table(
+    spark: SparkSession, lake: Lake, name: str
+) -> None:
+    first, second = rows(spark, 0).selectExpr("id", "'a' as s"), rows(spark, 10).selectExpr("true as b", "id")
+    write(first, "raw.events", format=name)
+    write(second, "raw.events", format=name)
+    write(rows(spark, 20), "raw.events", format=name)
+    found = read(spark, "raw.events")
+    assert found.columns == ["id", "s", "b"]
+    assert sorted(found.where("s = 'a' or b").select("id").collect()) == [(n,) for n in (0, 1, 2, 10, 11, 12)]
+    assert found.count() == 9
+
+
+@pytest.mark.parametrize("name", ["parquet", "csv"])
+def test_a_column_does_not_change_its_type_while_files_have_it(
+    spark: SparkSession, lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = rows(spark, 10).selectExpr("cast(id as string) as id")
+    other = WriteFiles(
+        key=Key.parse("raw.events"),
+        folder=new_folder(lake.id, uuid4(), now_us()),
+        added=(NewFile(path="one", size=1),),
+        layout=TableLayout(format=name, schema=rows(spark, 0).schema.json()),
+    )
+    with monkeypatch.context() as patched:
+        after_writing(patched, lambda: lake.do(other))  # what is there when the job commits decides
+        with pytest.raises(CommitConflict, match="in which 'id' is of the type long, and the job writes it"):
+            write(text, "raw.events", format=name)
+    before, files = head(lake), in_pool(lake)
+    with pytest.raises(InvalidRequest, match="in which 'id' is of the type long"):
+        write(text, "raw.events", format=name)
+    assert (head(lake), in_pool(lake)) == (before, files)
+    write(text, "raw.events", format=name, mode="overwrite")
+    assert read(spark, "raw.events").dtypes == text.dtypes
 
 
 def test_files_of_two_formats_do_not_meet_in_one_table(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     files = in_pool(lake)
-    with pytest.raises(CommitConflict, match="holds files of the format 'parquet', and the job writes 'csv'"):
+    with pytest.raises(InvalidRequest, match="holds files of the format 'parquet', and the job writes 'csv'"):
         write(rows(spark, 10), "raw.events", format="csv")
     assert in_pool(lake) == files
     write(rows(spark, 10), "raw.events", format="csv", mode="overwrite")
-    assert about(lake, "raw.events").format == "csv"
+    assert about(lake, "raw.events").layout.format == "csv"
 
 
 @pytest.mark.parametrize(
@@ -192,14 +245,15 @@ def test_files_of_two_formats_do_not_meet_in_one_table(spark: SparkSession, lake
         ({"partition_by": "id"}, "no columns besides"),
         ({"replace_where": "id = 1", "mode": "overwrite"}, "'replace_where' is for tables of rows"),
         ({"merge_schema": True}, "'merge_schema' is for tables of rows"),
-        ({"properties": {"a": "b"}}, "'properties' is for tables of rows"),
+        ({"properties": {"rows": "3"}}, "the property 'rows' of a commit is told by the job itself"),
+        ({"properties": {"penstock.job": "a"}}, "the property 'penstock.job' of a commit"),
         ({"app_id": "a", "batch": 0}, "'app_id' is for tables of rows"),
         ({"batch": 0}, "'batch' is for tables of rows"),
         ({"job_id": "a", "idempotency_key": "b"}, "give one of them"),
         ({"job_id": ""}, "the id of a job is empty"),
         ({"partition_overwrite": "dynamic"}, "goes with mode='overwrite'"),
         ({"options": {"partitionOverwriteMode": "dynamic"}}, "as the argument 'partition_overwrite'"),
-        ({"options": {"penstock.job": "a"}}, "is not yours to give"),
+        ({"options": {"penstock.attempt": "a"}}, "is not yours to give"),
         ({"options": {"path": "/a"}}, "is not yours to give"),
         ({"timeout_s": -1}, "a job may take up to"),
         ({"timeout_s": "5"}, "'timeout_s' is a number of seconds, and is given '5'"),
@@ -229,6 +283,12 @@ def test_a_table_is_created_under_a_key_that_is_a_name_and_only_if_it_may_be(
     with pytest.raises(InvalidKey, match="no path"):
         save(rows(spark, 0), "data/events")
     assert {one.state for one in jobs(lake)} == {"aborted"}
+
+
+def test_a_table_of_files_takes_no_rows(spark: SparkSession, lake: Lake) -> None:
+    save(rows(spark, 0))
+    with pytest.raises(NotManaged, match=r"'raw\.events' is a table of files: say in which format to write"):
+        write(rows(spark, 0), "raw.events")
 
 
 def test_a_table_of_rows_takes_no_files(spark: SparkSession, lake: Lake) -> None:

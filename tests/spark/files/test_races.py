@@ -14,8 +14,8 @@ import pytest
 
 from penstock.errors import CommitConflict, ConflictError, PenstockError, ReferenceNotFound
 from penstock.formats.files.files import new_folder
-from penstock.lake.files_answers import FilesWritten
-from penstock.lake.files_calls import NewFile, WriteFiles
+from penstock.lake.files.answers import FilesWritten
+from penstock.lake.files.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.spark import write

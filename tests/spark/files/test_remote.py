@@ -9,9 +9,9 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict
+from penstock.lake.files import beside as files_beside
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
-from penstock.spark.files import attempts
 from tests.remote.serving import serving
 from tests.spark.files.cases import after_writing, entries, ids, in_pool, jobs, rows, save
 
@@ -29,7 +29,7 @@ def remote(lake: Lake) -> Iterator[Lake]:
 def test_a_job_lands_once_and_is_known_to_all(
     spark: SparkSession, lake: Lake, remote: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "SENT_MAX", 1)
+    monkeypatch.setattr(files_beside, "SENT_MAX", 1)
     first = save(rows(spark, 0, parts=(1, 2)), lake=remote, partition_by="p", job_id="nightly")
     assert save(rows(spark, 0, parts=(1, 2)), lake=remote, job_id="nightly") == first
     assert ids(lake, "raw.events") == ids(remote, "raw.events") == [10, 11, 12, 20, 21, 22]

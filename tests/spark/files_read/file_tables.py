@@ -8,8 +8,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from penstock.formats.files.files import POOL, new_folder
-from penstock.lake.files_answers import FilesWritten
-from penstock.lake.files_calls import NewFile, TableLayout, WriteFiles
+from penstock.lake.files.answers import FilesWritten, TableLayout
+from penstock.lake.files.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key

@@ -10,7 +10,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
-from penstock.lake.files_calls import CopiedFile, TableLayout, WriteFiles
+from penstock.lake.files.answers import TableLayout
+from penstock.lake.files.calls import CopiedFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.content import FilesTable
 from penstock.model.keys import Key
@@ -108,15 +109,14 @@ def test_partitions_and_columns_that_are_not_asked_for_are_not_read(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_prefix_reads_a_part_and_keeps_its_partition_columns(
+def test_a_folder_reads_a_part_and_keeps_its_partition_columns(
     spark: SparkSession, lake: Lake, tmp_path: Path, engine: str
 ) -> None:
     keep(lake, put(tmp_path / "d", {"day=1/x": "a\n", "day=10/x": "b\n", "other/y": "c\n"}))
-    assert shown(read(using(spark, engine), KEY, format="text", prefix="day=1/")) == [("a", 1)]
+    for folder in ("day=1", "day=1/"):
+        assert shown(read(using(spark, engine), KEY, format="text", folder=folder)) == [("a", 1)]
     with pytest.raises(InvalidRequest, match="'day=1/x' and 'other/y' do not lie"):
         read(spark, KEY, format="text")
-    with pytest.raises(InvalidRequest, match="ends with a slash"):
-        read(spark, KEY, format="text", prefix="day=1")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.lake.files_facts import Facts, job_of
-from penstock.lake.files_saving import SaveMode
+from penstock.lake.files.facts import Facts, job_of
+from penstock.lake.files.saving import SaveMode
+from penstock.spark.settings import of_tables
+from penstock.storage.hadoop import ACCOUNT
 
 TABLES = {
     "/data/raw": "raw.all",
@@ -64,6 +67,63 @@ def test_an_option_names_the_table_whatever_the_path() -> None:
     job = job_of(facts(options={"penstock.table": "sales.orders"}))
     assert job is not None
     assert (str(job.key), job.folder) == ("sales.orders", "")
+
+
+@pytest.mark.parametrize(
+    ("mapped", "path"),
+    [
+        ("s3n://bucket/x/", "s3a://bucket/x"),
+        ("S3://Bucket/x", "s3a://bucket/x"),
+        ("az://raw/x", "abfss://raw@shop.dfs.core.windows.net/x"),
+        ("abfs://raw@shop.dfs.core.windows.net/x", "abfss://raw@shop.dfs.core.windows.net/x"),
+        ("wasbs://raw@shop.blob.core.windows.net/x", "az://raw/x"),
+        ("hdfs://name/x", "hdfs://name:8020/x"),
+        ("hdfs://NAME:8020/x", "hdfs://name/x"),
+        ("file://localhost/data//x/.", "file:/data/x"),
+        ("/data/x", "file:///data/y/../x"),
+        ("file:///data/a%20b", "file:/data/a b"),
+        ("/data/a%20b", "file:/data/a%20b"),
+    ],
+)
+def test_a_place_is_the_same_however_it_is_spelled(
+    monkeypatch: pytest.MonkeyPatch, mapped: str, path: str
+) -> None:
+    monkeypatch.setenv(ACCOUNT, "shop")
+    job = job_of(facts(f"{path}/p=a%2Fb", tables=json.dumps({mapped: "raw.events"})))
+    assert job is not None
+    assert (str(job.key), job.folder) == ("raw.events", "p=a%2Fb/")
+
+
+@pytest.mark.parametrize(
+    ("mapped", "path"),
+    [
+        ("az://raw/x", "abfss://raw@other.dfs.core.windows.net/x"),
+        ("hdfs://name/x", "hdfs://name:9000/x"),
+        ("/data/a b", "file:/data/a%20b"),
+        ("s3://bucket/X", "s3a://bucket/x"),
+    ],
+)
+def test_another_place_is_another(monkeypatch: pytest.MonkeyPatch, mapped: str, path: str) -> None:
+    monkeypatch.setenv(ACCOUNT, "shop")
+    assert job_of(facts(path, tables=json.dumps({mapped: "raw.events"}))) is None
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"/data/x/../y": "raw.y"}, r"'/data/x/\.\./y' cannot stand for 'raw.y'"),
+        ({"s3://b/x": "raw.x", "s3a://b/x/": "raw.y"}, "stands for 'raw.x' and for 'raw.y'"),
+        ({"az://raw/x": "raw.x"}, ACCOUNT),
+    ],
+)
+def test_paths_that_could_be_missed_are_refused_when_a_session_is_told_of_them(
+    monkeypatch: pytest.MonkeyPatch, tables: dict[str | os.PathLike[str], str], message: str
+) -> None:
+    monkeypatch.delenv(ACCOUNT, raising=False)
+    with pytest.raises(InvalidRequest, match=message):
+        of_tables(tables)
+    with pytest.raises(InvalidRequest, match=message):
+        job_of(facts(tables=json.dumps(tables)))
 
 
 @pytest.mark.parametrize("given", [None, "append", "overwrite", "error", "ignore"])
@@ -137,4 +197,4 @@ def test_partitions_are_overwritten_as_the_option_or_the_session_says_unless_all
 def test_columns_in_the_path_are_partition_columns_of_the_table() -> None:
     job = job_of(facts("file:/data/raw/events/day=1", partition_by=("hour",), schema="{}", format="csv"))
     assert job is not None
-    assert (job.layout.partition_by, job.layout.schema) == (("day", "hour"), "")
+    assert (job.layout.partition_by, job.layout.schema) == (("day", "hour"), "{}")

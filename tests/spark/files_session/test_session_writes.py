@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
-from penstock.errors import CommitConflict, InvalidRequest, PenstockError
+from penstock.errors import CommitConflict, InvalidKey, InvalidRequest, PenstockError
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
-from penstock.spark import configure, session
+from penstock.spark import configure, read, session
 from penstock.spark.failures import unwrap
 from penstock.spark.files import driver
-from penstock.spark.jar import is_loaded
+from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, is_loaded
 from penstock.spark.settings import LAKE, LAKE_ID, TABLES
+from tests.spark.conftest import hide_classes
 from tests.spark.files.cases import about, by_folder, head, ids, in_pool, jobs, paths, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 KEY = "raw.events"
 
@@ -83,7 +86,7 @@ def test_a_write_is_a_commit_that_tells_what_ran_and_nothing_is_at_the_path(
         JobState.COMMITTED,
         last.id,
     )
-    assert json.loads(about(lake, KEY).schema) == rows(spark, 0).schema.jsonValue()
+    assert json.loads(about(lake, KEY).layout.schema) == rows(spark, 0).schema.jsonValue()
 
 
 @pytest.mark.parametrize("mode", [None, "error", "ignore"])
@@ -160,12 +163,122 @@ def test_dynamic_overwrite_replaces_the_partitions_that_get_files(
 def test_a_mapped_path_is_a_table_and_what_is_below_it_a_folder(
     mapped: SparkSession, lake: Lake, place: str
 ) -> None:
-    rows(mapped, 0).write.mode("append").parquet(place)
     rows(mapped, 10).write.mode("append").parquet(f"{place}/day=1")
     rows(mapped, 20).write.mode("append").parquet(f"{place}/day=2")
     rows(mapped, 30).write.mode("overwrite").parquet(f"{place}/day=1")
-    assert by_folder(lake, KEY) == {"": [0, 1, 2], "day=1": [30, 31, 32], "day=2": [20, 21, 22]}
+    assert by_folder(lake, KEY) == {"day=1": [30, 31, 32], "day=2": [20, 21, 22]}
+    assert read(mapped, KEY).where("day = 2").count() == 3
     assert not Path(place).exists()
+
+
+@pytest.mark.parametrize("way", ["format", "partition", "columns", "options"])
+def test_files_below_a_mapped_path_are_as_those_of_the_table(
+    mapped: SparkSession, lake: Lake, place: str, way: str
+) -> None:
+    data = rows(mapped, 0).selectExpr("id", "'x' as s")
+    data.write.mode("append").csv(f"{place}/day=1")
+    before = head(lake)
+
+    def other() -> None:
+        match way:
+            case "format":
+                data.write.mode("append").json(f"{place}/day=2")
+            case "partition":
+                data.write.mode("append").csv(f"{place}/hour=2")
+            case "columns":
+                data.select("s", "id").write.mode("append").csv(f"{place}/day=2")
+            case "options":
+                data.write.mode("append").option("header", True).csv(f"{place}/day=2")
+
+    problem = refused(other)
+    assert isinstance(problem, InvalidRequest)
+    assert problem.message.startswith(f"'{KEY}' holds files ")
+    assert (head(lake), len(in_pool(lake))) == (before, 1)
+    data.write.mode("append").csv(f"{place}/day=2")
+    assert sorted(read(mapped, KEY).select("id", "day").collect()) == [
+        (n, day) for n in range(3) for day in (1, 2)
+    ]
+
+
+def test_each_insert_of_a_statement_goes_to_its_table(
+    spark: SparkSession, lake: Lake, place: str, tmp_path: Path
+) -> None:
+    mapped = session(lake, tables={place: KEY, f"{place}2": "raw.two"})
+    for name, where in (("one", place), ("two", f"{place}2"), ("own", str(tmp_path / "own"))):
+        mapped.sql(f"create table {name} (id bigint) using parquet location '{where}'")
+    try:
+        mapped.sql(
+            "from range(3) insert into own select id "
+            "insert into one select id + 10 insert into two select id + 20"
+        )
+        assert (ids(lake, KEY), ids(lake, "raw.two")) == ([10, 11, 12], [20, 21, 22])
+        assert mapped.read.parquet(str(tmp_path / "own")).count() == 3
+    finally:
+        for name in ("one", "two", "own"):
+            mapped.sql(f"drop table {name}")
+
+
+def test_a_key_that_looks_like_a_path_is_refused(spark: SparkSession, lake: Lake, place: str) -> None:
+    problem = refused(
+        lambda: rows(spark, 0).write.mode("append").option("penstock.table", "a//`b").csv(place)
+    )
+    assert isinstance(problem, InvalidKey)
+    assert jobs(lake) == []
+
+
+@pytest.mark.parametrize("lack", ["classes", "protocol"])
+def test_paths_are_not_mapped_where_writes_would_go_there(
+    spark: SparkSession, lake: Lake, place: str, lack: str
+) -> None:
+    if lack == "classes":
+        hide_classes(spark)
+    else:
+        spark.conf.set(COMMIT_PROTOCOL_SETTING, "org.apache.spark.internal.io.HadoopMapReduceCommitProtocol")
+    with pytest.raises(InvalidRequest, match="'tables' would mean nothing"):
+        session(lake, tables={place: KEY})
+    assert not spark.conf.get(TABLES, "")
+    builder = type(spark).builder.config(
+        COMMIT_PROTOCOL_SETTING, str(spark.conf.get(COMMIT_PROTOCOL_SETTING))
+    )
+    with pytest.raises(InvalidRequest, match="'tables' would mean nothing"):
+        configure(builder, lake, tables={place: KEY})
+
+
+def test_a_session_that_is_made_of_another_works_with_the_same_lake_and_paths(
+    mapped: SparkSession, lake: Lake, place: str, tmp_path: Path
+) -> None:
+    made = mapped.newSession().newSession()
+    rows(made, 0).write.mode("append").parquet(place)
+    assert ids(lake, KEY) == [0, 1, 2]
+    with penstock.open(tmp_path / "other") as other:
+        beside = session(other)
+        rows(beside, 0).write.parquet(place)
+        assert (ids(lake, KEY), jobs(other)) == ([0, 1, 2], [])
+    assert Path(place).exists()
+
+
+def test_a_stream_to_a_mapped_path_is_refused_and_its_batches_are_written(
+    mapped: SparkSession, lake: Lake, place: str, tmp_path: Path
+) -> None:
+    rows(mapped, 0).write.parquet(str(tmp_path / "in"))
+    coming = mapped.readStream.schema("id long").parquet(str(tmp_path / "in"))
+
+    def run(writer: DataStreamWriter, name: str) -> StreamingQuery:
+        query = writer.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / name)).start()
+        query.awaitTermination(60)
+        return query
+
+    with pytest.raises(Exception, match="foreachBatch"):
+        run(coming.writeStream.format("parquet").option("path", place), "refused")
+    assert not list(Path(place).glob("part-*"))
+    run(coming.writeStream.format("parquet").option("path", str(tmp_path / "own")), "own")
+    assert mapped.read.parquet(str(tmp_path / "own")).count() == 3
+
+    def batch(df: DataFrame, _: int) -> None:
+        df.write.mode("append").parquet(place)
+
+    run(coming.writeStream.foreachBatch(batch), "batches")
+    assert ids(lake, KEY) == [0, 1, 2]
 
 
 def test_a_plain_path_stays_sparks_own(mapped: SparkSession, lake: Lake, place: str) -> None:
@@ -239,6 +352,23 @@ def test_a_job_whose_task_fails_leaves_the_table_as_it_was(
         named(bad, "overwrite").parquet(place)
     assert (head(lake), in_pool(lake)) == (before, files)
     assert jobs(lake)[0].state is JobState.ABORTED
+    assert len(list(Path(lake.warehouse).glob("_penstock/data/2*/*"))) == 1  # the folder of the first job
+
+
+def test_what_nobody_thought_of_is_told_in_a_sentence(
+    spark: SparkSession, lake: Lake, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: str) -> Lake:
+        raise ZeroDivisionError("of all things")
+
+    jvm: Any = spark._jvm
+    jvm.io.penstock.spark.JobDrivers.register(lake.id, driver.Driver(lake.id, broken))
+    with pytest.raises(
+        Exception, match=r"failed at this write \(check\): ZeroDivisionError: of all"
+    ) as caught:
+        named(rows(spark, 0)).parquet(place)
+    assert "Traceback" not in str(caught.value)
+    assert "ZeroDivisionError" in caplog.text
 
 
 class Dying(driver.Driver):
@@ -312,6 +442,7 @@ def test_a_job_that_somebody_aborts_while_it_writes_fails_with_that(
 # -- several at once ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::penstock.spark.files.attempts.JobsMeet")
 def test_jobs_of_two_threads_go_to_their_own_tables_and_lakes(
     spark: SparkSession, lake: Lake, place: str, tmp_path: Path
 ) -> None:
@@ -340,5 +471,5 @@ def test_a_branch_a_branch_of_the_jobs_own_and_a_marker(spark: SparkSession, lak
     assert head(lake) == before
     *files, marker = sorted(paths(lake, KEY, "dev"), reverse=True)
     assert (len(files), marker) == (1, "_SUCCESS")
-    assert about(lake, KEY, "dev").options == {"header": "true"}
+    assert about(lake, KEY, "dev").layout.options == {"header": "true"}
     assert [one.name for one in lake.branches()] == ["dev", "main"]

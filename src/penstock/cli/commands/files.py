@@ -30,13 +30,13 @@ from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.formats.files.files import is_managed, state_of
 from penstock.lake.calls import Resolve
-from penstock.lake.files_answers import FileEntry, FilesTotal
-from penstock.lake.files_calls import ListFiles
-from penstock.lake.files_paths import FilesPath
+from penstock.lake.files.answers import FileEntry, FilesTotal
+from penstock.lake.files.calls import ListFiles
+from penstock.lake.files.paths import FilesPath
 from penstock.model.content import FilesTable as FilesContent
 
 if TYPE_CHECKING:
-    from penstock.lake.files import Files
+    from penstock.lake.files.files import Files
 
 LIST_LIMIT = 1000
 CHUNK_BYTES = 1024 * 1024
@@ -166,7 +166,7 @@ def _row(screen: Screen, one: FileEntry) -> Row:
 
 
 def _file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
-    """The file at a path; ``FileMissing`` if it is none."""
+    """The file at a path; ``FileNotFound`` if it is none."""
     if not where.path or not table.exists(where.path):
         raise missing(where, ref)
     return table.stat(where.path)

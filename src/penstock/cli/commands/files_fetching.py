@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,14 +12,15 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command, ref_option
 from penstock.cli.files_places import complete_path, files_at, missing, place_of
 from penstock.cli.files_shapes import FilesFetched
-from penstock.cli.progress import Bar
+from penstock.cli.progress import Bar, Waiting
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, size
 from penstock.errors import InvalidRequest
-from penstock.lake.files_answers import FilesTotal
-from penstock.lake.files_paths import FilesPath
+from penstock.lake.files.answers import FilesTotal
+from penstock.lake.files.paths import FilesPath
 
-CHUNK_BYTES = 1024 * 1024
+if TYPE_CHECKING:
+    from penstock.lake.files.files import Files
 
 
 @command(
@@ -41,7 +40,7 @@ def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref:
     """Write a file of a table, or with -r a folder, to TARGET on this machine.
 
     TARGET is a file or directory, the current directory if it is not given. The files of a folder are there
-    at their paths, as in the table. No file that is there already is overwritten.
+    at their paths, as in the table. What is there already with the same bytes stays; nothing is overwritten.
     """
     lake, where = call.open(), place_of(place)
     files = files_at(lake, where, ref)
@@ -50,34 +49,15 @@ def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref:
             raise missing(where, ref)
         if not recursive:
             raise click.UsageError(f"{place} is a folder: say -r to take what is in it")
-        _export(call, where, target or Path(), ref)
+        _export(call, files, where, target or Path(), ref or lake.default_branch)
         return
     to = target or Path()
     to = to / where.path.rpartition("/")[2] if to.is_dir() else to
     if not to.parent.is_dir():
         raise InvalidRequest(f"there is no directory {to.parent}", path=str(to))
-    if to.exists():
-        raise InvalidRequest(f"{to} is there already, and nothing is overwritten", path=str(to))
-    with Bar(call.json) as progress, files.open(where.path) as file:
-        copied = _copy(file, to, progress)
-    _say(call, where, to, FilesTotal(files=1, size=copied), ref or lake.default_branch)
-
-
-def _copy(file: IO[bytes], to: Path, progress: Bar) -> int:
-    """Write a file's bytes to one beside ``to``, which takes its place when it is complete."""
-    total, copied = file.seek(0, io.SEEK_END), 0
-    file.seek(0)
-    partial = to.with_name(f"{to.name}.{uuid4().hex}.part")
-    try:
-        with partial.open("xb") as sink:
-            while data := file.read(CHUNK_BYTES):
-                sink.write(data)
-                copied += len(data)
-                progress("bytes", copied, total)
-        partial.replace(to)
-    finally:
-        partial.unlink(missing_ok=True)
-    return copied
+    with Waiting(f"getting {where.path}", call.json):
+        got = files.export_file(where.path, to)
+    _say(call, where, to, FilesTotal(files=1, size=got.size), ref or lake.default_branch)
 
 
 @command(
@@ -94,14 +74,17 @@ def files_export(call: Call, place: str, directory: Path, ref: str | None) -> No
 
     It is for programs that need a directory. All files are of one commit.
     """
-    _export(call, place_of(place), directory, ref)
+    lake, where = call.open(), place_of(place)
+    files = files_at(lake, where, ref)
+    if not where.is_folder and files.exists(where.path):
+        raise click.UsageError(f"{place} is a file: 'penstock files get' takes one")
+    _export(call, files, where, directory, ref or lake.default_branch)
 
 
-def _export(call: Call, where: FilesPath, directory: Path, ref: str | None) -> None:
-    lake = call.open()
+def _export(call: Call, files: Files, where: FilesPath, directory: Path, ref: str) -> None:
     with Bar(call.json) as progress:
-        total = files_at(lake, where, ref).export(directory, where.prefix, progress=progress)
-    _say(call, where, directory, total, ref or lake.default_branch)
+        total = files.export(directory, where.path, progress=progress)
+    _say(call, where, directory, total, ref)
 
 
 def _say(call: Call, where: FilesPath, to: Path, total: FilesTotal, ref: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,14 @@ from penstock.cli.progress import Waiting
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted
-from penstock.lake.files_answers import FileEntry, FilesWritten
-from penstock.lake.files_calls import CopiedFile
-from penstock.lake.files_paths import FilesPath
+from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.lake.files.answers import FileEntry, FilesWritten
+from penstock.lake.files.calls import CopiedFile
+from penstock.lake.files.paths import FilesPath
 
 if TYPE_CHECKING:
-    from penstock.lake.files import Files
+    from penstock.lake.files.files import Files
+    from penstock.lake.lake import Lake
 
 SHOWN_MAX = 20
 STANDARD_INPUT = "-"
@@ -73,6 +76,7 @@ def files_put(
         raise click.UsageError(f"--replace is for a folder: write {target}/ or only the table")
     lake = call.open()
     name = lake.branch(branch).name
+    _check_no_folder(lake, where, name)
     written = None
     if not dry_run:
         data = {path: sys.stdin.buffer if source is None else source for path, source in puts.items()}
@@ -85,6 +89,14 @@ def files_put(
                 idempotency_key=idempotency_key,
             )
     _say(call, where, name, written, put=list(puts), removed=[where.prefix] if replace else [])
+
+
+def _check_no_folder(lake: Lake, where: FilesPath, branch: str) -> None:
+    """A usage error for a file that would have the name of a folder: no directory can have both."""
+    with suppress(KeyNotFound):
+        if not where.is_folder and lake.table(where.key, branch).files.list(where.path, limit=1):
+            there = where.named(where.path)
+            raise click.UsageError(f"{there} is a folder: write {there}/ to put files into it")
 
 
 def _gathered(sources: Sequence[str], where: FilesPath, recursive: bool) -> dict[str, Path | None]:
@@ -115,16 +127,31 @@ def _files_of(source: str, recursive: bool) -> Iterator[tuple[str, Path]]:
     if not path.exists():
         raise click.UsageError(f"there is no file {source}")
     if not path.is_dir():
-        yield path.name, path
+        yield path.name, _regular(path)
         return
     if not recursive:
         raise click.UsageError(f"{source} is a directory: say -r to put what is in it")
     base = path if source.endswith(("/", "/.")) or path.name in ("", "..") else path.parent
-    for folder, below, names in os.walk(path):
+    for folder, below, names in os.walk(path, onerror=_unreadable):
         below.sort()
+        for name in below:
+            if Path(folder, name).is_symlink():
+                raise InvalidRequest(f"{Path(folder, name)} is a link to a directory: put that by itself")
         for name in sorted(names):
-            file = Path(folder, name)
+            file = _regular(Path(folder, name))
             yield file.relative_to(base).as_posix(), file
+
+
+def _regular(file: Path) -> Path:
+    """A file that has an end; ``InvalidRequest`` for what may have none, or leads nowhere."""
+    if not file.is_file():
+        raise InvalidRequest(f"{file} is no regular file; '-' puts what comes from standard input")
+    return file
+
+
+def _unreadable(problem: OSError) -> None:
+    """What is not seen would be missing afterwards, without a word."""
+    raise InvalidRequest(f"{problem.filename} cannot be read: {problem.strerror}; nothing was put")
 
 
 @command(
@@ -223,7 +250,7 @@ def files_mv(
 def _pairs(
     files: Files, origin: FilesPath, where: FilesPath, recursive: bool, ref: str
 ) -> list[tuple[FileEntry, str]]:
-    """Which file is to be at which path; ``FileMissing`` if there is none."""
+    """Which file is to be at which path; ``FileNotFound`` if there is none."""
     if not origin.is_folder and files.exists(origin.path):
         name = origin.path.rpartition("/")[2]
         return [(files.stat(origin.path), where.prefix + name if where.is_folder else where.path)]

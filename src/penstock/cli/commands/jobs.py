@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import click
@@ -15,12 +16,13 @@ from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
 from penstock.errors import InvalidRequest, JobNotFound
-from penstock.lake.files_answers import JobInfo
+from penstock.lake.files.answers import JobInfo
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 
 ID_CHARS = 8
 """So much of an id is shown, and is enough to name a job."""
+_ID = re.compile(r"[0-9a-f]{32}")
 _STYLES = {JobState.COMMITTED: "good", JobState.ABORTED: "bad"}
 
 
@@ -81,23 +83,26 @@ def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     if not ids and not late:
         raise click.UsageError("say which: ID, or --late for those whose time is over")
     lake = call.open()
-    known = lake.jobs(all=True)
-    chosen = dict.fromkeys(_job(known, one) for one in ids)
+    chosen = dict.fromkeys(_job(lake, one.lower()) for one in ids)
     if late:
-        chosen |= {job.id: None for job in known if job.is_late}
+        chosen |= {job.id: None for job in lake.jobs() if job.is_late}
     ended = [lake.abort_job(job, why) for job in chosen]
     _say(call, ended)
     if any(job.state is not JobState.ABORTED for job in ended):
         call.note("a job that has sent its commit cannot be called back; 'penstock revert' undoes a commit")
 
 
-def _job(known: Sequence[JobInfo], start: str) -> str:
+def _job(lake: Lake, start: str) -> str:
     """The id that begins so; an error if none does, or several."""
-    found = [job.id for job in known if job.id.startswith(start.lower())]
+    if _ID.fullmatch(start):
+        return start
+    if len(start) < ID_CHARS:
+        raise click.UsageError(f"'{start}' is too short: give at least the first {ID_CHARS} digits of an ID")
+    found = [job.id for job in lake.jobs(all=True) if job.id.startswith(start)]
     if len(found) > 1:
         raise InvalidRequest(f"several jobs begin with '{start}': {', '.join(found[:5])}")
     if not found:
-        raise JobNotFound(f"there is no job '{start}'", id=start)
+        raise JobNotFound(f"there is no job '{start}'", job=start)
     return found[0]
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from penstock.formats.files import trees
 from penstock.formats.files.files import File, FilesState, Layout
 from penstock.formats.files.intents import When, Write
+from penstock.formats.files.layouts import mixes, united
 from penstock.kernel.format import PathClash, Refused
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import EMPTY_ROOT
 
 Blobs = dict[ObjectId, bytes]
+NO_FILE: Final = "no file"
+THERE_ALREADY: Final = "has a file of that name already"
 
 
 def carry_out(objects: Objects, state: FilesState, write: Write) -> tuple[FilesState, Blobs] | None:
@@ -38,7 +42,9 @@ def carry_out(objects: Objects, state: FilesState, write: Write) -> tuple[FilesS
     _check_added(write.added, there, gone)
     changes |= dict.fromkeys(write.removed)
     changes |= coming
-    return after(objects, state, changes, {**gone, **there}, _layout(state, write, whole, changes))
+    known = {**gone, **there}
+    left = state.files - sum(path in changes for path in known)
+    return after(objects, state, changes, known, _layout(state.layout, write, left))
 
 
 def after(
@@ -78,48 +84,43 @@ def _replaced(objects: Objects, state: FilesState, prefixes: Iterable[str]) -> d
 def _check_expected(objects: Objects, state: FilesState, write: Write) -> None:
     found = trees.find(objects, state.root, [path for path, _ in write.expected])
     clashes = [
-        PathClash(path, wanted or "no file", there.at(path) if there is not None else "no file")
+        PathClash(path, wanted or NO_FILE, there.at(path) if there is not None else NO_FILE)
         for path, wanted in write.expected
         if (None if (there := found.get(path)) is None else there.at(path)) != wanted
     ]
     if clashes:
-        raise Refused("has changed meanwhile", clashes=clashes)
+        is_there = all(one.expected == NO_FILE for one in clashes)
+        raise Refused(THERE_ALREADY if is_there else "has changed meanwhile", clashes=clashes)
 
 
 def _check_removed(removed: Iterable[str], there: dict[str, File], gone: dict[str, File]) -> None:
     missing = [path for path in removed if path not in there or path in gone]
     if missing:
-        clashes = [PathClash(path, "a file", "no file") for path in missing]
+        clashes = [PathClash(path, "a file", NO_FILE) for path in missing]
         raise Refused("has nothing to remove", clashes=clashes)
 
 
 def _check_added(added: Iterable[tuple[str, File]], there: dict[str, File], gone: dict[str, File]) -> None:
     clashes = [
-        PathClash(path, "no file", there[path].at(path))
+        PathClash(path, NO_FILE, there[path].at(path))
         for path, _ in added
         if path in there and path not in gone
     ]
     if clashes:
-        raise Refused("has a file of that name already", clashes=clashes)
+        raise Refused(THERE_ALREADY, clashes=clashes)
 
 
-def _layout(state: FilesState, write: Write, whole: bool, changes: dict[str, File | None]) -> Layout:
-    """How the files are to be read afterwards.
+def _layout(known: Layout, write: Write, left: int) -> Layout:
+    """How the files are to be read afterwards, beside those that are left.
 
-    Files of two formats under one table could not be read as one, so a job that would mix them is refused.
+    Files of two layouts under one table could not be read as one, so a job that would mix them is refused.
     """
-    wanted, known = write.layout, state.layout
+    wanted = write.layout
     if wanted is None:
         return known
-    gone = sum(file is None for file in changes.values())
-    if not whole and state.files > gone and mixes(known, wanted):
+    if left and (mixed := mixes(known, wanted)) is not None:
         raise Refused(
-            f"holds files of the format '{known.format}', and the job writes '{wanted.format}'; overwrite the"
-            " table, or write to another one"
+            f"holds files {mixed.one}, and the job writes {mixed.other}; overwrite the table, or write to"
+            " another one"
         )
-    return wanted
-
-
-def mixes(one: Layout, other: Layout) -> bool:
-    """Whether files of two layouts cannot be in one table."""
-    return bool(one.format and other.format) and one.format != other.format
+    return united(known, wanted) if left else wanted

@@ -2,8 +2,8 @@
 
 A table of files is a tree from path to file. The paths are the table's own: no folder anywhere has these
 files under these names. They lie in the lake's pool, ``<warehouse>/_penstock/data/``, below
-``<slice>/<job>/<attempt>/``: the day they were written on and the lake they were written for, the job, and
-what no other attempt of it has. So a reader of plain folders sees nothing, rather than files that were never
+``<slice>/<fence>/``: the day that they were written on with the lake that they were written for, and the
+attempt that wrote them. So a reader of plain folders sees nothing, rather than files that were never
 committed, or are not any more.
 """
 
@@ -165,9 +165,9 @@ def _check_text(text: str, what: str, most: int) -> str:
     return text
 
 
-def new_folder(lake_id: str, job: UUID, now_us: int) -> str:
-    """The folder of a job below the pool. All that it writes lies there, and nothing else does."""
-    return f"{slice_of(lake_id, day_of(now_us))}/{job.hex}/"
+def new_folder(lake_id: str, fence: UUID, now_us: int) -> str:
+    """The folder of an attempt below the pool. All that it writes lies there, and nothing else does."""
+    return f"{slice_of(lake_id, day_of(now_us))}/{fence.hex}/"
 
 
 def day_of(time_us: int) -> str:

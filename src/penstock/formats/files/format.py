@@ -6,34 +6,46 @@ queue has to do was done before, on the table as it was then; if it is still so,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from penstock.formats.files import merging
 from penstock.formats.files.changing import carry_out
 from penstock.formats.files.files import FilesState, check_prefix, is_managed, state_of, with_state
 from penstock.formats.files.intents import NAME, Write, check, decode_write, encode_write, shortened
-from penstock.kernel.format import Applied, Crossed, Format, PrepareAgain, Refused, Table
+from penstock.kernel.format import Applied, Crossed, Format, PrepareAgain, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, FilesTable
 from penstock.model.merges import MergeMode
 from penstock.model.operations import Change
 
 AT_TURN_MAX_PATHS: Final = 10_000
-"""A write of more paths is prepared again if the table moved, rather than hold up all others."""
+"""What takes a look at more paths is prepared again if the table moved, rather than hold up all others."""
 ROUNDS_MAX: Final = 2
 """So often; after that its turn has come, however long it takes."""
 
 
 class _Asked(NamedTuple):
-    """What a merge was asked about a table. At its turn that is mostly what it was when it was prepared."""
+    """What a merge or a revert was asked about a table.
+
+    At its turn that is mostly what it was when it was prepared.
+    """
 
     target: AnyContent | None
     base: AnyContent | None
     source: AnyContent | None
-    intents: Sequence[bytes] | None
+    intents: Sequence[bytes] | Since | None
     paths: Mapping[str, MergeMode]
-    crossed: Crossed | None
+    crossed: Crossed | None = None
+
+
+class _Answered(NamedTuple):
+    """What was found then, and whether that was much work."""
+
+    asked: _Asked
+    answer: Applied | Refused
+    is_much: bool
 
 
 class _Prepared(NamedTuple):
@@ -43,12 +55,21 @@ class _Prepared(NamedTuple):
     content: FilesTable | None
     applied: Applied
 
+    @property
+    def paths(self) -> int:
+        """How many paths it takes to carry it out: those that it names, and those that it finds."""
+        if "" in self.write.replaced or self.content is None or self.applied.content is None:
+            return self.write.paths
+        before, after = state_of(self.content), state_of(_table(self.applied.content))
+        return self.write.paths + max(0, before.files - after.files)
+
 
 class FilesFormat(Format):
     """Tables of files that the lake keeps."""
 
     name = NAME
     has_paths = True
+    merges_objects_only = True
 
     def manages(self, content: AnyContent) -> bool:
         return is_managed(content)
@@ -65,10 +86,8 @@ class FilesFormat(Format):
         if content == prepared.content:
             applied: Applied = prepared.applied
             return applied
-        rounds = table.notes.get(("files rounds", table.key), 0)
-        if prepared.write.paths > AT_TURN_MAX_PATHS and rounds < ROUNDS_MAX:
-            table.notes["files rounds", table.key] = rounds + 1
-            raise PrepareAgain
+        if prepared.paths > AT_TURN_MAX_PATHS:
+            _go_round(table)
         return _carried_out(table, content, prepared.write)
 
     def merge(
@@ -83,41 +102,69 @@ class FilesFormat(Format):
             return Applied(comes)
         if comes is None or (target is None and before is not None):
             raise Refused(f"was dropped on one side and changed on the other; {merging.WAY_OUT}")
-        if target is None:
-            return Applied(comes)
         for prefix in table.paths:
             check_prefix(prefix)
         asked = _Asked(table.content, base, source, intents, table.paths, table.crossed)
-        known = table.notes.get(("files merge", table.key))
-        if known is not None and known[0] == asked:
-            done: Applied = known[1]
-            return done
-        done = merging.merge(table, _objects(table), target, before, comes, intents)
-        table.notes["files merge", table.key] = asked, done
-        return done
+        merge = partial(merging.merge, table, _objects(table), target, before, comes, intents)
+        return _answer(table, asked, merge)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
         return intents is None or any(merging.asks_for_more(decode_write(one)) for one in intents if one)
 
-    def revert(self, table: Table, was: AnyContent | None, wanted: AnyContent | None) -> Applied | None:
+    def revert(
+        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
+    ) -> Applied | None:
         target, undone, before = _own(table.content), _own(was), _own(wanted)
         if target is None or undone is None or before is None or len({target.id, undone.id, before.id}) > 1:
             return None
-        return merging.revert(table, _objects(table), target, undone, before)
+        asked = _Asked(table.content, was, wanted, since, table.paths)
+        revert = partial(merging.revert, table, _objects(table), target, undone, before, since)
+        return _answer(table, asked, revert)
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:  # noqa: ARG002
-        if content is not None:
+    def admit(self, table: Table, content: AnyContent | None) -> None:
+        if content is not None and content != table.content:
             raise Refused("is a table whose files the lake keeps, whose state is not put but written")
+
+
+def _answer(table: Table, asked: _Asked, work: Callable[[], merging.Merged]) -> Applied:
+    """What is to be answered; at a turn, if nothing is different by then, as it was found before.
+
+    A refusal is remembered too, and counts as much work: how much it was is not known.
+    """
+    note = "files answer", table.key, _state(asked.base), _state(asked.source)
+    known: _Answered | None = table.notes.get(note)
+    if known is None or known.asked != asked:
+        if known is not None and known.is_much:
+            _go_round(table)
+        try:
+            done = work()
+        except Refused as refused:
+            known = _Answered(asked, refused, is_much=True)
+        else:
+            known = _Answered(asked, done.applied, done.paths > AT_TURN_MAX_PATHS)
+        table.notes[note] = known
+    if isinstance(known.answer, Refused):
+        raise known.answer
+    return known.answer
+
+
+def _go_round(table: Table) -> None:
+    """Leave much work to another preparation, unless there were enough of them."""
+    rounds = table.notes.get(("files rounds", table.key), 0)
+    if not table.may_read and rounds < ROUNDS_MAX:
+        table.notes["files rounds", table.key] = rounds + 1
+        raise PrepareAgain
+
+
+def _state(content: AnyContent | None) -> bytes | None:
+    return None if content is None else _table(content).state
 
 
 def _carried_out(table: Table, content: FilesTable | None, write: Write) -> Applied:
     if content is None:
         if not write.creates:
             raise Refused("does not exist")
-        content = FilesTable(id=write.table)
-        state = FilesState()
-    elif write.table not in (None, content.id) and not write.creates:
-        raise Refused("is not the same any more: it was dropped or created anew")
+        content, state = FilesTable(), FilesState()
     else:
         state = state_of(content)
     done = carry_out(_objects(table), state, write)
@@ -129,6 +176,11 @@ def _carried_out(table: Table, content: FilesTable | None, write: Write) -> Appl
 def _objects(table: Table) -> Objects:
     assert table.objects is not None, "the kernel gives them"
     return table.objects
+
+
+def _table(content: AnyContent) -> FilesTable:
+    assert isinstance(content, FilesTable), "others are no business of this format"
+    return content
 
 
 def _own(content: AnyContent | None) -> FilesTable | None:

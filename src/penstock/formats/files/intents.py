@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
@@ -46,8 +45,6 @@ class Write(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="wri
     """Of paths: the address of the file there, ``None`` for no file. Else it is refused."""
     layout: Layout | None = None
     """How the files are to be read from now on."""
-    table: UUID | None = None
-    """Refuse it if this is another table."""
     creates: bool = False
     """Create the table if there is none."""
 

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.formats.files import trees
-from penstock.formats.files.changing import after, mixes
+from penstock.formats.files.changing import after
 from penstock.formats.files.files import MARKER, File, FilesState, Layout, state_of, with_state
 from penstock.formats.files.intents import When, Write, decode_write, encode_write
-from penstock.kernel.format import Applied, PathClash, Refused, Table
+from penstock.formats.files.layouts import mixes, united
+from penstock.kernel.format import Applied, PathClash, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import FilesTable
 from penstock.model.merges import MergeMode
@@ -48,25 +49,35 @@ class Coming(NamedTuple):
             self.there[path] = now
 
 
+class Merged(NamedTuple):
+    """What a merge makes of a table, and how many paths were looked at."""
+
+    applied: Applied
+    paths: int
+
+
 def merge(
     table: Table,
     objects: Objects,
-    target: FilesTable,
+    target: FilesTable | None,
     base: FilesTable | None,
     source: FilesTable,
     intents: Sequence[bytes] | None,
-) -> Applied:
+) -> Merged:
     """A table that both sides changed, with the source's changes on top; ``Refused`` where they clash.
 
     ``table.paths`` divides it: below a path with the mode ``force`` the result is as the source has it, below
-    one with ``drop`` as the target does. Everywhere else both sides' changes come together.
+    one with ``drop`` as the target does. Everywhere else both sides' changes come together. A target that has
+    no such table is an empty one, and stays without it if nothing comes.
     """
-    if source.id != target.id and not table.is_strange:
+    if target is not None and source.id != target.id and not table.is_strange:
         raise Refused(
             "is another table here than on the other side; rename one of them, or drop one's change"
         )
-    sides = Sides(FilesState() if base is None else state_of(base), state_of(source), state_of(target))
+    here = with_state(source, FilesState()) if target is None else target
+    sides = Sides(FilesState() if base is None else state_of(base), state_of(source), state_of(here))
     coming = _forced(table, objects, sides)
+    looked_at = 0
     if _mode(table.paths, "") is MergeMode.NORMAL or any(
         mode is MergeMode.NORMAL for mode in table.paths.values()
     ):
@@ -75,13 +86,14 @@ def merge(
         elif intents is None:
             raise Refused(f"{BOTH}, and on the other side not only by writes; {WAY_OUT}")
         elif not _is_ignored([decode_write(one) for one in intents], sides.ours):
-            _replay(table, objects, sides, intents, coming)
+            looked_at = _replay(table, objects, sides, intents, coming)
         elif not coming.changes:
-            return Applied(target)
+            return Merged(Applied(target), 0)
     layout = _layout(sides, coming)
     merged, blobs = after(objects, sides.ours, coming.changes, coming.there, layout)
     intent, is_opaque = _remembered(table.paths, intents)
-    return Applied(with_state(target, merged), blobs, intent, is_opaque)
+    content = None if target is None and not coming.changes else with_state(here, merged)
+    return Merged(Applied(content, blobs, intent, is_opaque), looked_at + len(coming.changes))
 
 
 def _remembered(paths: Mapping[str, MergeMode], intents: Sequence[bytes] | None) -> tuple[bytes | None, bool]:
@@ -113,18 +125,36 @@ def asks_for_more(write: Write) -> bool:
 
 
 def revert(
-    table: Table, objects: Objects, target: FilesTable, was: FilesTable, wanted: FilesTable
-) -> Applied:
+    table: Table, objects: Objects, target: FilesTable, was: FilesTable, wanted: FilesTable, since: Since
+) -> Merged:
     """A table without what one write did to it, path by path; ``Refused`` where others changed it since.
 
     Of a folder that the write replaced its own files go and the former ones come back, beside what was
-    written there since.
+    written there since. Below a folder that was replaced since nothing is left to undo: without the write,
+    the former files would have gone then.
     """
     sides = Sides(state_of(was), state_of(wanted), state_of(target))
     coming = _forced(table, objects, sides)
-    _bring_paths(table, objects, sides, (), coming)
+    replaced = _outermost(_folders(since.after or ()))
+    looked_at = _bring_paths(table, objects, sides, replaced, coming)
+    _check_former(table, coming, since)
     merged, blobs = after(objects, sides.ours, coming.changes, coming.there, _layout(sides, coming))
-    return Applied(with_state(target, merged), blobs)
+    return Merged(Applied(with_state(target, merged), blobs), looked_at + len(coming.changes))
+
+
+def _check_former(table: Table, coming: Coming, since: Since) -> None:
+    """``Refused`` if a file would come back of which it cannot be told that it would still be there."""
+    former = [
+        path
+        for path, file in coming.changes.items()
+        if file is not None and _mode(table.paths, path) is MergeMode.NORMAL
+    ]
+    if former and (since.after is None or since.beside is None):
+        raise Refused(f"was changed since then, and not only by writes; {WAY_OUT}")
+    beside = tuple(_folders(since.beside or ()))
+    for path in former:
+        if path.startswith(beside):
+            raise Refused(f"was overwritten on another branch too, where '{path}' was; {WAY_OUT}")
 
 
 def _forced(table: Table, objects: Objects, sides: Sides) -> Coming:
@@ -144,14 +174,14 @@ def _take_all(table: Table, objects: Objects, sides: Sides, coming: Coming) -> N
             coming.take(path, now, wanted)
 
 
-def _replay(table: Table, objects: Objects, sides: Sides, intents: Sequence[bytes], coming: Coming) -> None:
-    """What the source's writes make of the target."""
+def _replay(table: Table, objects: Objects, sides: Sides, intents: Sequence[bytes], coming: Coming) -> int:
+    """What the source's writes make of the target; how many paths of its own it changed."""
     replaced = _replaced(table, intents)
     for prefix in replaced:
         for path, now, wanted in trees.differing(objects, sides.ours.root, sides.theirs.root, prefix):
             if _mode(table.paths, path) is MergeMode.NORMAL:
                 coming.take(path, now, wanted)
-    _bring_paths(table, objects, sides, replaced, coming)
+    return _bring_paths(table, objects, sides, replaced, coming)
 
 
 def _replaced(table: Table, intents: Sequence[bytes]) -> list[str]:
@@ -177,8 +207,8 @@ def _folders(intents: Iterable[bytes]) -> list[str]:
 
 def _bring_paths(
     table: Table, objects: Objects, sides: Sides, replaced: Sequence[str], coming: Coming
-) -> None:
-    """What the source did to single paths; ``Refused`` with every path that both sides changed."""
+) -> int:
+    """What the source did to single paths, and how many; ``Refused`` with every path that both changed."""
     news = [
         one
         for one in trees.differing(objects, sides.origin.root, sides.theirs.root)
@@ -196,6 +226,7 @@ def _bring_paths(
             clashes.append(PathClash(path, _told(path, was), _told(path, now)))
     if clashes:
         raise Refused(BOTH, clashes=clashes)
+    return len(news)
 
 
 def _is_ignored(writes: Sequence[Write], state: FilesState) -> bool:
@@ -242,7 +273,7 @@ def _told(path: str, file: File | None) -> str:
 def _layout(sides: Sides, coming: Coming) -> Layout:
     """How the files are to be read afterwards: as the source says, if it changed that or none else is left.
 
-    Files of two formats in one table could not be read as one.
+    Files of two layouts in one table could not be read as one.
     """
     origin, theirs, ours = (one.layout for one in sides)
     brings = any(file is not None for file in coming.changes.values())
@@ -250,9 +281,10 @@ def _layout(sides: Sides, coming: Coming) -> Layout:
         return ours if theirs == origin or ours != origin else theirs
     if len(coming.there) == sides.ours.files:
         return theirs  # nothing of the target's is left
-    if mixes(ours, theirs):
+    if (mixed := mixes(ours, theirs)) is not None:
         raise Refused(
-            f"{BOTH}, and holds files of the format '{ours.format}' here, but of '{theirs.format}' on the"
-            f" other side; {WAY_OUT}"
+            f"{BOTH}, and holds files {mixed.one} here, but {mixed.other} on the other side; {WAY_OUT}"
         )
-    return ours if theirs == origin else theirs
+    if theirs == origin:
+        return ours
+    return theirs if ours == origin else united(ours, theirs)

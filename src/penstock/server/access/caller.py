@@ -128,4 +128,4 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def denied(self, what: str, **details: str) -> Denied:
         had = ", ".join(str(grant) for grant in self.grants[:GRANTS_TOLD])
         more = " and others" if len(self.grants) > GRANTS_TOLD else ""
-        return Denied(f"{self} may not {what} (granted: {had or 'nothing'}{more})", **details)
+        return Denied(f"{self} may not {what} (granted: {had or 'nothing'}{more})", may_not=what, **details)

@@ -9,8 +9,8 @@ import msgspec
 from penstock.errors import JobNotFound
 from penstock.lake import calls
 from penstock.lake.embedded import first
-from penstock.lake.files_answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, JobBegun, JobInfo
-from penstock.lake.files_calls import (
+from penstock.lake.files.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, JobBegun, JobInfo
+from penstock.lake.files.calls import (
     AbortJob,
     BeginJob,
     GetFiles,

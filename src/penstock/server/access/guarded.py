@@ -9,9 +9,11 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake import calls, delta_calls, files_calls, files_care_calls
+from penstock.lake import calls, delta_calls
 from penstock.lake.asked import asked
 from penstock.lake.catalogue import Catalogue
+from penstock.lake.files import calls as files_calls
+from penstock.lake.files import care_calls as files_care_calls
 from penstock.server.access import delta, files, reading, writing
 from penstock.server.access.caller import Caller
 from penstock.server.access.rights import Rights

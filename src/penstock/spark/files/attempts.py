@@ -10,28 +10,27 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import msgspec
 
 from penstock.errors import HistoryExpired, OutcomeUnknown, PenstockError
-from penstock.lake import files_saving
 from penstock.lake.delta_jobs import is_refusal, remove_files
-from penstock.lake.files_answers import FilesWritten, JobBegun, JobInfo
-from penstock.lake.files_calls import AbortJob, ListOfFiles, WriteFiles
-from penstock.lake.files_pool import pool_of
-from penstock.lake.files_writing import SENT_MAX, list_in
+from penstock.lake.files import beside as files_beside
+from penstock.lake.files import saving as files_saving
+from penstock.lake.files.answers import FilesWritten, JobBegun
+from penstock.lake.files.calls import AbortJob, WriteFiles
+from penstock.lake.files.pool import pool_of
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.jobs import TEXT_MAX_CHARS, JobState
 
 if TYPE_CHECKING:
-    from penstock.lake.files_saving import FilesJob
+    from penstock.lake.files.saving import FilesJob
     from penstock.lake.lake import Lake
     from penstock.storage.places import Place
 
-NAMED_MAX: Final = 5
-"""How many jobs a warning names."""
 _LOG: Final = logging.getLogger("penstock.spark")
 
 
@@ -68,9 +67,13 @@ class Attempt:
         return files_saving.below_pool(self._begun.folder)
 
     @property
-    def others(self) -> tuple[JobInfo, ...]:
-        """Jobs that write the same table right now."""
-        return self._begun.others
+    def began(self) -> datetime:
+        return self._begun.job.began
+
+    @property
+    def others(self) -> str:
+        """What is to be said of jobs that write the same table right now; nothing without any."""
+        return files_saving.meeting(self.order.key, self._begun.others)
 
     @property
     def is_over(self) -> bool:
@@ -89,7 +92,7 @@ class Attempt:
 
     def commit(self, call: WriteFiles) -> FilesWritten:
         """Send the job's one commit. ``OutcomeUnknown`` names the job, by which it can be asked again."""
-        short = msgspec.structs.replace(self._short(call), who=self.lake.author)
+        short = msgspec.structs.replace(files_beside.short(self.pool, call), who=self.lake.author)
         self._is_sent = True
         try:
             return self.lake.do(short)
@@ -99,12 +102,6 @@ class Attempt:
                 "done at most once; 'penstock jobs list --all' tells what is known of it.",
                 **{**unknown.details, "job": self.job},
             ) from None
-
-    def _short(self, call: WriteFiles) -> WriteFiles:
-        """A commit that names many files by a list in their folder."""
-        if isinstance(call.added, ListOfFiles) or len(call.added) <= SENT_MAX:
-            return call
-        return msgspec.structs.replace(call, added=list_in(self.pool, self.folder, call.added))
 
     @contextmanager
     def aborted_if_it_fails(self) -> Iterator[None]:
@@ -128,21 +125,8 @@ class Attempt:
             remove_files(self.pool, [one.key for one in self.pool.entries(self.folder)])
 
 
-def tell_of_others(attempt: Attempt, stacklevel: int) -> None:
-    """Warn of jobs that write the same table."""
-    if not attempt.others:
-        return
-    named = [f"{one.id} ({_described(one)})" for one in attempt.others[:NAMED_MAX]]
-    more = len(attempt.others) - len(named)
-    text = (
-        f"'{attempt.order.key}' is being written on '{attempt.others[0].branch}' by other jobs too: "
-        + ", ".join(named)
-        + (f" and {more} more" if more else "")
-    )
-    _LOG.info(text)
-    warnings.warn(text, JobsMeet, stacklevel=stacklevel + 1)
-
-
-def _described(job: JobInfo) -> str:
-    said = [job.what, f"by {job.application}" if job.application else ""]
-    return " ".join([*filter(None, said), f"since {job.began:%Y-%m-%d %H:%M} UTC"])
+def tell_of_others(others: str, stacklevel: int) -> None:
+    """Warn of jobs that write the same table, if there are any."""
+    if others:
+        _LOG.info(others)
+        warnings.warn(others, JobsMeet, stacklevel=stacklevel + 1)

@@ -6,14 +6,16 @@ waits. If this process is gone, nobody answers, the job fails, and nothing of it
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.lake.files_sessions import STEPS, Deciding, SessionWrite
+from penstock.lake.files.sessions import STEPS, Begun, Deciding, SessionWrite, abort
 from penstock.spark import failures, jar
+from penstock.spark.files.attempts import JobsMeet, tell_of_others
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 LakeOfId = Callable[[str], "Lake | None"]
 """Finds the lake of an id that this process has open."""
 
+STACK: Final = 1
+"""The code that writes cannot be found from here: Spark is in between."""
+_LOG: Final = logging.getLogger("penstock.spark")
 _REQUEST: Final = msgspec.json.Decoder(SessionWrite)
 
 
@@ -44,10 +49,28 @@ class Driver:
             if lake is None:
                 raise InvalidRequest("the lake that this session works with is not open in this process")
             by = Deciding(lake.do, lake.places, lake.author)
-            told: Any = STEPS[step](by, _REQUEST.decode(request))
+            asked = _REQUEST.decode(request)
+            told: Any = STEPS[step](by, asked)
+            if isinstance(told, Begun):
+                told = _warned(by, asked, told)
         except PenstockError as problem:
             told = {"error": failures.as_text(problem)}
+        except JobsMeet as meant:
+            told = {"error": str(meant)}
+        except Exception as problem:  # noqa: BLE001 - told in a sentence, where a trace would be shown
+            _LOG.exception("a write of Spark's cannot be answered (%s)", step)
+            told = {"error": f"Penstock failed at this write ({step}): {type(problem).__name__}: {problem}"}
         return msgspec.json.encode(told).decode()
+
+
+def _warned(by: Deciding, asked: SessionWrite, begun: Begun) -> Begun:
+    """Warn of other jobs. Where the user has made an error of that, the job is over."""
+    try:
+        tell_of_others(begun.others, STACK)
+    except JobsMeet:
+        abort(by, msgspec.structs.replace(asked, begun=begun))
+        raise
+    return msgspec.structs.replace(begun, others="")
 
 
 def register(spark: SparkSession, lake_id: str, lake_of_id: LakeOfId) -> None:

@@ -9,8 +9,9 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.lake.files_saving import job_id
-from penstock.spark.writes.orders import Mode, check_columns, check_ours
+from penstock.lake.files.saving import SaveMode, check_properties, job_id
+from penstock.model.keys import Key
+from penstock.spark.writes.orders import check_columns, check_ours
 
 DELTA: Final = "delta"
 
@@ -19,7 +20,7 @@ class FilesOrder(msgspec.Struct, frozen=True, kw_only=True):
     """How rows are to be written as files."""
 
     format: str
-    mode: Mode
+    mode: SaveMode
     partition_by: tuple[str, ...] | None
     """``None`` for the columns that the table is partitioned by."""
     is_dynamic: bool
@@ -32,6 +33,8 @@ class FilesOrder(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None
     message: str | None
     author: str | None
+    properties: dict[str, str]
+    """Of the commit."""
 
 
 def format_of(name: Any) -> str | None:
@@ -45,19 +48,20 @@ def format_of(name: Any) -> str | None:
     return format_of(found.lower()) if found != found.lower() and "." not in found else found
 
 
-def chosen_job(job: str | UUID | None, idempotency_key: str | None) -> str:
+def chosen_job(job: str | UUID | None, idempotency_key: str | None, key: Key, branch: str) -> str:
     """The id of a job: a new one unless its caller names it. ``InvalidRequest`` if it is named twice."""
     if job is not None and idempotency_key is not None:
         raise InvalidRequest("'job_id' and 'idempotency_key' are the same for files; give one of them")
     given = job if job is not None else idempotency_key
-    return job_id(None if given is None else str(given))
+    return job_id(None if given is None else str(given), key, branch)
 
 
 def check(order: FilesOrder) -> None:
     """``InvalidRequest`` for what does not go together, or is not the caller's to say."""
-    if order.is_dynamic and order.mode is not Mode.OVERWRITE:
+    if order.is_dynamic and order.mode is not SaveMode.OVERWRITE:
         raise InvalidRequest(f"'partition_overwrite' goes with mode='overwrite', not with '{order.mode}'")
     check_columns(order.partition_by)
+    check_properties(order.properties)
     if order.timeout_s is not None and (
         not isinstance(order.timeout_s, int | float) or isinstance(order.timeout_s, bool)
     ):

@@ -18,11 +18,11 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.lake.delta_jobs import remove_files
-from penstock.lake.files_saving import JobFile
+from penstock.lake.files.saving import JobFile, Output, output
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import adopting, durable
-from penstock.spark.job.jobs import WrittenFile, taken
+from penstock.spark.job.jobs import taken
 from penstock.spark.writes.refusals import refusals_told
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
@@ -52,14 +52,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """For Spark's writer."""
 
 
-class Output(msgspec.Struct, frozen=True):
-    """What a job has written."""
-
-    files: tuple[JobFile, ...]
-    rows: int | None
-    """Nothing if Spark does not say."""
-
-
 def run(df: DataFrame, target: Target, attempt: UUID) -> Output:
     """Write all rows, and return the files that hold them, each row once. Without rows there are no files.
 
@@ -82,26 +74,19 @@ def run(df: DataFrame, target: Target, attempt: UUID) -> Output:
         else:
             adopting.tell(df.sparkSession)
             files = _adopted(writer, target)
-    return _without_empty(files, _count(counted), target)
+    done = output(files, _count(counted))
+    if not done.files:
+        remove_files(target.pool, [target.folder + one.path for one in files])
+    return done
 
 
 def _protocolled(spark: Any, writer: DataFrameWriter, target: Target, attempt: UUID) -> list[JobFile]:
-    writer = writer.options(**{"penstock.job": attempt.hex, "penstock.footers": "false"})
+    writer = writer.options(**{"penstock.attempt": attempt.hex, "penstock.footers": "false"})
     writer.save(_address(target))
     files = taken(spark, attempt)
     if files is None:
         raise _writes_no_files(target)
-    return [_told(one) for one in files]
-
-
-def _told(file: WrittenFile) -> JobFile:
-    return JobFile(
-        path=file.name,
-        partition=file.partition,
-        size=file.size,
-        modified_us=file.modified_ms * 1000,
-        checksum=f"etag:{file.etag}" if file.etag else "",
-    )
+    return [one.job_file for one in files]
 
 
 def _adopted(writer: DataFrameWriter, target: Target) -> list[JobFile]:
@@ -148,16 +133,6 @@ def _count(counted: Any) -> int | None:
         time.sleep(COUNT_POLL_S)
     found: int | None = counted.get.get("rows")
     return found
-
-
-def _without_empty(files: list[JobFile], rows: int | None, target: Target) -> Output:
-    """A job without rows has no files, though Spark may have written one that tells only the columns."""
-    if rows == 0 and (len(files) > 1 or any(one.partition for one in files)):
-        rows = None  # so many files are never written for nothing: the count is not to be trusted with them
-    if rows == 0:
-        remove_files(target.pool, [target.folder + one.path for one in files])
-        return Output((), rows)
-    return Output(tuple(files), rows)
 
 
 def _address(target: Target) -> str:

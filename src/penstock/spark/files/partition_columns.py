@@ -94,7 +94,7 @@ def partition_columns(paths: Iterable[str], known: Mapping[str, str], rules: Rul
         elif place.columns(rules) != first[1].columns(rules):
             raise InvalidRequest(
                 f"'{first[0]}' and '{path}' do not lie in folders of the same partition columns: "
-                f"{first[1]}, and {place}\n  Read a part of the table: prefix='…/'"
+                f"{first[1]}, and {place}\n  Read a part of the table: folder='…'"
             )
         raws[folder] = place.raws
     if first is None:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.files import POOL, check_prefix
-from penstock.lake.files_answers import FileEntry, FilesAbout
-from penstock.lake.files_calls import GetFilesTable, ListFiles
-from penstock.lake.files_pool import pool_of
+from penstock.formats.files.files import POOL
+from penstock.lake.files.answers import FileEntry, FilesAbout
+from penstock.lake.files.calls import GetFilesTable, ListFiles
+from penstock.lake.files.paths import as_folder
+from penstock.lake.files.pool import pool_of
 from penstock.spark import jar
 from penstock.spark.files.partition_columns import (
     PartitionColumns,
@@ -60,7 +61,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     format: str | None = None
     schema: str | StructType | None = None
     options: Mapping[str, Any] = {}
-    prefix: str = ""
+    folder: str = ""
 
     @property
     def is_said(self) -> bool:
@@ -75,7 +76,7 @@ def rows(spark: SparkSession, table: Table, wanted: Wanted = Wanted()) -> DataFr
     """
     about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
     layout = _layout(about, wanted)
-    listing = ListFiles(key=table.key, at=table.ref, via=table.via, prefix=check_prefix(wanted.prefix))
+    listing = ListFiles(key=table.key, at=table.ref, via=table.via, prefix=as_folder(wanted.folder))
     found = table.lake.pages(listing, None, lambda last: {"after": last.path})
     files = [one for one in found if is_data(one.path)]
     return _Scan(spark, table, layout, files).rows()
@@ -112,7 +113,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _layout(about: FilesAbout, wanted: Wanted) -> _Layout:
-    chosen = wanted.format or about.format
+    chosen = wanted.format or about.layout.format
     if not chosen:
         raise InvalidRequest(
             f"nobody has said which format the files of '{about.key}' have: give it, as in format='parquet'",
@@ -123,16 +124,16 @@ def _layout(about: FilesAbout, wanted: Wanted) -> _Layout:
     if refused:
         raise InvalidRequest(
             f"which files '{about.key}' has is the lake's to say, so {', '.join(refused)} cannot be chosen; "
-            "'prefix' reads a part of it",
+            "'folder' reads a part of it",
             table=str(about.key),
         )
     # Of another format than the last job's, what it said is not about these files.
-    is_said = chosen.lower() == about.format.lower()
-    before = about.options if is_said else {}
+    is_said = chosen.lower() == about.layout.format.lower()
+    before = about.layout.options if is_said else {}
     names = {name.lower() for name in given} | _OF_LISTINGS
     options = {name: value for name, value in before.items() if name.lower() not in names} | given
     looks = any(value == "true" for name, value in given.items() if name.lower() in _LOOKING)
-    kept = about.schema if is_said and not looks else ""
+    kept = about.layout.schema if is_said and not looks else ""
     schema = wanted.schema if wanted.schema is not None else _parsed(kept)
     return _Layout(format=chosen, options=options, schema=schema, has_order=wanted.schema is None)
 

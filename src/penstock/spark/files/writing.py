@@ -6,20 +6,19 @@ What becomes of the files that the table has is decided when that commit has its
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound
-from penstock.lake import files_saving
-from penstock.lake.files_answers import FilesAbout, FilesWritten
-from penstock.lake.files_calls import GetFilesTable, NewFile, TableLayout
-from penstock.lake.files_saving import FilesJob, SaveMode
+from penstock.lake.files import beside as files_beside
+from penstock.lake.files import saving as files_saving
+from penstock.lake.files.answers import FilesAbout, FilesWritten, TableLayout
+from penstock.lake.files.calls import GetFilesTable
+from penstock.lake.files.saving import FilesJob, SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.spark import jar
-from penstock.spark.arguments import check_new_key
 from penstock.spark.files import output
 from penstock.spark.files.attempts import Attempt, tell_of_others
 from penstock.spark.files.orders import FilesOrder, check
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 STACK: Final = 3
 """How far up from here the caller of ``penstock.spark.write`` is."""
-READS_MAX: Final = 100
-"""How many of the tables that a job has read its commit names."""
 AS_THE_TABLE: Final = (
     "\n  The table is partitioned so; partition_by=() overwrites it with files of no partition."
 )
@@ -53,7 +50,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesO
     if attempt.is_over:
         return attempt.earlier()
     with attempt.aborted_if_it_fails():
-        tell_of_others(attempt, STACK)
+        tell_of_others(attempt.others, STACK)
         table = _found(lake, key, branch)
         if table is None:
             _check_new(key, attempt.branch, order)
@@ -63,15 +60,14 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesO
         elif table.files and job.mode is SaveMode.ERROR:
             why = f"has files already: {table.files}; nothing was written"
             raise CommitConflict([Conflict(ConflictKind.FORMAT, key, why=why)])
-        layout, read = _layout(df, order, table), tuple(reads_of(df)[:READS_MAX])
-        job = msgspec.structs.replace(job, layout=layout, read=read)
+        layout = _layout(df, order, table)
+        job = msgspec.structs.replace(job, layout=layout, read=tuple(reads_of(df)))
         if table is not None:
             files_saving.check_fits(job, table)
         return _committed(df, attempt, job, order)
 
 
 def _committed(df: DataFrame, attempt: Attempt, job: FilesJob, order: FilesOrder) -> FilesWritten | None:
-    began_us = time.time_ns() // 1000
     target = output.Target(
         pool=attempt.pool,
         folder=attempt.folder,
@@ -80,21 +76,13 @@ def _committed(df: DataFrame, attempt: Attempt, job: FilesJob, order: FilesOrder
         options=order.options,
     )
     done = output.run(df, target, attempt.fence)
-    marker = _marker(attempt, job, done, began_us) if order.success_file else None
-    call = files_saving.commit(
-        job, attempt.job, attempt.fence.hex, attempt.folder, done.files, marker, rows=done.rows
+    marker = None
+    if order.success_file:
+        marker = files_beside.put_marker(attempt.pool, attempt.folder, job, attempt.job, done, attempt.began)
+    written = attempt.commit(
+        files_saving.commit(job, attempt.job, attempt.fence.hex, attempt.folder, done, marker)
     )
-    written = attempt.commit(call)
     return None if written.commit is None else written
-
-
-def _marker(attempt: Attempt, job: FilesJob, done: output.Output, began_us: int) -> NewFile:
-    """Put the file that tells that the job is done beside its others. It is there once they are."""
-    now_us = time.time_ns() // 1000
-    data = files_saving.success(job, attempt.job, done.files, now_us, began_us=began_us, rows=done.rows)
-    marker = files_saving.marker(data, now_us)
-    attempt.pool.put(attempt.folder + marker.path, data)
-    return marker
 
 
 def _job(spark: SparkSession, key: Key, branch: str | None, order: FilesOrder) -> FilesJob:
@@ -103,7 +91,7 @@ def _job(spark: SparkSession, key: Key, branch: str | None, order: FilesOrder) -
     return FilesJob(
         key=key,
         branch=branch,
-        mode=SaveMode(order.mode.value),
+        mode=order.mode,
         is_dynamic=order.is_dynamic,
         layout=TableLayout(format=order.format),
         create=order.create,
@@ -114,6 +102,7 @@ def _job(spark: SparkSession, key: Key, branch: str | None, order: FilesOrder) -
         application_name=spark.conf.get("spark.app.name", "") or "",
         message=order.message,
         author=order.author,
+        properties=order.properties,
     )
 
 
@@ -126,7 +115,7 @@ def _found(lake: Lake, key: Key, branch: str | None) -> FilesAbout | None:
 
 
 def _check_new(key: Key, branch: str, order: FilesOrder) -> None:
-    check_new_key(key)
+    files_saving.check_new_key(key)
     if not order.create:
         raise KeyNotFound(
             f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
@@ -138,7 +127,7 @@ def _layout(df: DataFrame, order: FilesOrder, table: FilesAbout | None) -> Table
     if order.partition_by is not None or table is None:
         by = _columns(df, order.partition_by or ())
     else:
-        by = _columns(df, table.partition_by, AS_THE_TABLE)
+        by = _columns(df, table.layout.partition_by, AS_THE_TABLE)
     return TableLayout(
         format=order.format,
         partition_by=by,

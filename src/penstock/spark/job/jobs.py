@@ -18,6 +18,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.lake.files.saving import TaskFile
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.storage.places import Place
@@ -74,22 +75,14 @@ class Column(msgspec.Struct, frozen=True):
     max: bytes | None = None
 
 
-class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a job has written."""
+class WrittenFile(TaskFile, frozen=True, kw_only=True):
+    """A file that a job has written, with what a table of rows tells of it."""
 
-    name: str
-    """Below the table's root, as it is: not percent-encoded."""
-    partition: str
-    """The directory of its partition, as Spark spells it; empty without one."""
-    is_change: bool = msgspec.field(name="isChange")
+    is_change: bool = msgspec.field(name="isChange", default=False)
     """Whether its rows are of the change data feed."""
-    size: int
-    modified_ms: int = msgspec.field(name="modified")
-    etag: str = ""
-    """What the storage says that its content is; empty where it says nothing."""
-    rows: int
+    rows: int = -1
     """-1 if its footer was not read."""
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...] = ()
 
 
 def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
@@ -105,7 +98,7 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
         return adopting.run(df, target, job)
     columns = msgspec.json.encode(target.columns).decode()
     settings = {
-        "penstock.job": job.hex,
+        "penstock.attempt": job.hex,
         "penstock.columns": columns,
         "penstock.subdirectory": target.subdirectory,
         "penstock.prefix.length": str(target.prefix_length),

@@ -18,8 +18,8 @@ from penstock.lake.delta_answers import Ratified, TableMade
 from penstock.lake.delta_calls import CreateTable, TableCommit
 from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_outcomes import ratified
+from penstock.lake.files.saving import check_new_key
 from penstock.model.keys import Key
-from penstock.spark.arguments import check_new_key
 from penstock.spark.job.durable import make_root
 from penstock.spark.job.files import write_files
 from penstock.spark.writes.evolving import partition_names

@@ -15,6 +15,7 @@ from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_calls import Looked, Part
 from penstock.lake.delta_jobs import removed_if_refused
 from penstock.lake.delta_partitions import check_inside, parts_of
+from penstock.lake.files.saving import SaveMode
 from penstock.spark.job.tables import JobTable
 from penstock.spark.rewrites.rewriting import check_changeable
 from penstock.spark.scan.conditions import means_the_same
@@ -26,7 +27,7 @@ from penstock.spark.writes.evolving import (
     with_schema,
 )
 from penstock.spark.writes.fitting import fitted
-from penstock.spark.writes.orders import Mode, Order
+from penstock.spark.writes.orders import Order
 from penstock.spark.writes.replacing import replace_rows
 from penstock.spark.writes.schemas import check_names, described, is_case_sensitive, schema_of
 
@@ -51,7 +52,7 @@ def fill(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
 
 
 def _filled(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
-    if order.mode is Mode.OVERWRITE:
+    if order.mode is SaveMode.OVERWRITE:
         check_changeable(table)
     becomes = _become(df, table.metadata, order)
     check_names(becomes)
@@ -138,7 +139,7 @@ def _changes(table: JobTable, becomes: Metadata) -> list[Action]:
 
 def _replaced(order: Order, becomes: Metadata, files: Sequence[Action]) -> tuple[Part, ...] | None:
     """What the commit removes at its turn: nothing, parts of the table, or all that there is."""
-    if order.mode is not Mode.OVERWRITE:
+    if order.mode is not SaveMode.OVERWRITE:
         return None
     added = [one for one in files if isinstance(one, Add)]
     if order.replace_where is not None:

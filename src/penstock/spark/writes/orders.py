@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from time import time_ns
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Txn
 from penstock.lake.call import Said
+from penstock.lake.files.saving import SaveMode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,19 +37,10 @@ _COMMITTERS: Final = frozenset({
 })  # fmt: skip
 
 
-class Mode(StrEnum):
-    """What happens to rows that are there, or if the table is."""
-
-    APPEND = "append"
-    OVERWRITE = "overwrite"
-    ERROR = "error"
-    IGNORE = "ignore"
-
-
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """How rows are to be written."""
 
-    mode: Mode
+    mode: SaveMode
     partition_by: tuple[str, ...] | None
     replace_where: str | None
     is_dynamic: bool
@@ -73,19 +64,19 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def parameters(self) -> dict[str, str]:
         """What the table's history tells of it."""
-        found = {"mode": "Overwrite" if self.mode is Mode.OVERWRITE else "Append"}
+        found = {"mode": "Overwrite" if self.mode is SaveMode.OVERWRITE else "Append"}
         if self.replace_where is not None:
             found["predicate"] = self.replace_where
         return found
 
 
-def mode_of(text: str) -> Mode:
+def mode_of(text: str) -> SaveMode:
     """The mode of a name, which may be Spark's own. ``InvalidRequest`` if there is none."""
     name = str(text).lower()
     try:
-        return Mode("error" if name in _SPARKS_ERROR else name)
+        return SaveMode("error" if name in _SPARKS_ERROR else name)
     except ValueError:
-        raise InvalidRequest(f"{text!r} is no mode; there are {', '.join(Mode)}") from None
+        raise InvalidRequest(f"{text!r} is no mode; there are {', '.join(SaveMode)}") from None
 
 
 def is_dynamic(text: str) -> bool:
@@ -96,12 +87,12 @@ def is_dynamic(text: str) -> bool:
     return name == "dynamic"
 
 
-def is_dynamic_to(spark: SparkSession, mode: Mode, replace_where: str | None) -> bool:
+def is_dynamic_to(spark: SparkSession, mode: SaveMode, replace_where: str | None) -> bool:
     """Whether a session says so, for a write that does not say it itself.
 
     What the session says is for plain overwrites: others say what they replace.
     """
-    if mode is not Mode.OVERWRITE or replace_where is not None:
+    if mode is not SaveMode.OVERWRITE or replace_where is not None:
         return False
     return is_dynamic(str(spark.conf.get(OVERWRITE_SETTING, "static")))
 
@@ -114,7 +105,7 @@ def check(order: Order) -> None:
         "overwrite_schema": order.overwrite_schema,
     }
     chosen = [name for name, is_chosen in ways.items() if is_chosen]
-    if chosen and order.mode is not Mode.OVERWRITE:
+    if chosen and order.mode is not SaveMode.OVERWRITE:
         raise InvalidRequest(f"'{chosen[0]}' goes with mode='overwrite', not with '{order.mode}'")
     if order.merge_schema and order.overwrite_schema:
         chosen = ["merge_schema", "overwrite_schema"]

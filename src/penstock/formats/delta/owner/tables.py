@@ -16,7 +16,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER, find_table, holder, is_entangled, last_content, whereabouts
 from penstock.kernel.state import prefix_end
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, DeltaTable, decode_content
+from penstock.model.content import AnyContent, DeltaTable, FilesTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.objects import Blob, Holder
@@ -55,6 +55,11 @@ class Tables:
         found = self.content(commit, key)
         if found is None:
             raise KeyNotFound(f"there is no '{key}' at commit {commit.hex()[:8]}", key=str(key))
+        if isinstance(found, FilesTable) and found.state:
+            raise NotManaged(
+                f"'{key}' is a table of files, which has no rows of its own: its files are in .files",
+                key=str(key),
+            )
         if not isinstance(found, DeltaTable) or not found.state:
             raise NotManaged(
                 f"'{key}' is no Delta table that this lake manages\n"

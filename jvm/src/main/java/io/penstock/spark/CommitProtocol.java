@@ -20,9 +20,13 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.spark.SparkContext;
+import org.apache.spark.TaskContext;
 import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.internal.io.FileNameSpec;
 import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
+import org.apache.spark.util.LongAccumulator;
+import org.apache.spark.util.TaskCompletionListener;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.Option;
@@ -33,14 +37,14 @@ import scala.jdk.javaapi.CollectionConverters;
  * The delayed commit protocol: tasks write files straight to their final names, and the driver is told which.
  *
  * <p>A name is given to one attempt of one task only, so attempts never meet. Nothing that is written exists for
- * readers: whoever started the job with the option {@value #JOB} takes the list of the files that were committed
+ * readers: whoever started the job with the option {@value #ATTEMPT} takes the list of the files that were committed
  * ({@link #take}) and commits it to the lake. Where the option {@value #TABLE}, or the path, names a table, this class
  * hands the list to whoever decides ({@link JobDriver}) and waits for the commit. Any other write is none of ours, and
  * Spark's own protocol does it.
  */
 public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
-  /** The id under which the files of a job are kept until they are taken. */
-  public static final String JOB = "penstock.job";
+  /** The id of an attempt of a job, under which its files are kept until they are taken. */
+  public static final String ATTEMPT = "penstock.attempt";
   /** The table of the lake that a write is for, whatever its path. */
   public static final String TABLE = "penstock.table";
   /** A directory below the table that all files of the job go into. */
@@ -51,7 +55,7 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   public static final String HAS_CHANGES = "penstock.changes";
   /** The columns whose bounds are told, as JSON: a list of paths, each a list of names. */
   public static final String COLUMNS = "penstock.columns";
-  /** Whether the files are Parquet, and their footers are read; true unless told otherwise. */
+  /** Whether the files are Parquet, and their footers are read; true unless told otherwise, or for a table's path. */
   public static final String FOOTERS = "penstock.footers";
 
   private static final long serialVersionUID = 1L;
@@ -65,6 +69,8 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   private String root;
   /** Of a write that the session's code began, once it has: below the root. Tasks get it with this object. */
   private String folder;
+  /** The rows of its tasks, each task once; complete when the job commits. */
+  private LongAccumulator rows;
 
   private transient SessionJob session;
   private transient List<NewFile> files;
@@ -113,6 +119,7 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     SessionJob.Place place = session.begin();
     root = place.folder();
     folder = place.subdirectory();
+    rows = SparkContext.getOrCreate().longAccumulator();
     try {
       Path made = new Path(root);
       new Durable(made).makeRoot(made.getFileSystem(configuration));
@@ -159,11 +166,21 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     }
     try {
       byte[] lines = lines(context.getConfiguration());
+      if (rows != null) {
+        countRows();
+      }
       LOG.debug("job {}: task {} commits {} files", job(context), context.getTaskAttemptID(), files.size());
       return new FileCommitProtocol.TaskCommitMessage(lines);
     } catch (IOException problem) {
       throw new UncheckedIOException(problem);
     }
+  }
+
+  /** Spark has counted them only after the commit of the task, and what a task adds up is told when it ends. */
+  private void countRows() {
+    LongAccumulator all = rows;
+    TaskCompletionListener count = task -> all.add(task.taskMetrics().outputMetrics().recordsWritten());
+    TaskContext.get().addTaskCompletionListener(count);
   }
 
   @Override
@@ -193,14 +210,14 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     }
     if (session == null) {
       COMMITTED.put(job(context), lines);
-    } else if (session.commit(lines)) {
+    } else if (session.commit(lines, rows.value(), context.getConfiguration())) {
       removeTold(context);
     }
     LOG.debug("job {}: {} tasks have committed", job(context), lines.size());
   }
 
   /**
-   * Files of committed tasks are removed, unless a commit may name them. A task that still runs is not waited for.
+   * Files are removed that no commit may name. A task that still runs is not waited for.
    */
   @Override
   public void abortJob(JobContext context) {
@@ -213,7 +230,17 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
       COMMITTED.remove(job(context));
       removeTold(context);
     } else if (session.abort()) {
-      removeTold(context);
+      removeFolder(context.getConfiguration());
+    }
+  }
+
+  /** The folder is the attempt's alone. What a task writes into it that has not heard yet is left for a sweep. */
+  private void removeFolder(Configuration configuration) {
+    Path all = new Path(root);
+    try {
+      all.getFileSystem(configuration).delete(all, true);
+    } catch (IOException problem) {
+      LOG.debug("{} was left behind", all, problem);
     }
   }
 
@@ -259,17 +286,13 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     return out.toByteArray();
   }
 
-  private Object told(Configuration configuration, NewFile file, FileStatus status, String[][] paths)
+  private WrittenFile told(Configuration configuration, NewFile file, FileStatus status, String[][] paths)
       throws IOException {
-    if (folder != null) {
-      return new TaskFile(
-          file.name, file.partition, status.getLen(), status.getModificationTime(), etag(status));
-    }
-    boolean hasFooter = configuration.getBoolean(FOOTERS, true);
-    Footer footer = hasFooter ? Footer.read(configuration, status, paths) : Footer.UNREAD;
+    boolean hasFooter = folder == null && configuration.getBoolean(FOOTERS, true);
+    Footer footer = hasFooter ? Footer.read(configuration, status, paths) : null;
     return new WrittenFile(
         file.name, file.partition, file.isChange, status.getLen(), status.getModificationTime(), etag(status),
-        footer.rows(), footer.columns());
+        hasFooter ? footer.rows() : null, hasFooter ? footer.columns() : null);
   }
 
   /** What the storage says that the file's content is; empty where it says nothing. */
@@ -302,11 +325,11 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   }
 
   private boolean isOurs(JobContext context) {
-    return session != null || folder != null || context.getConfiguration().getRaw(JOB) != null;
+    return session != null || folder != null || context.getConfiguration().getRaw(ATTEMPT) != null;
   }
 
   private String job(JobContext context) {
-    String given = context.getConfiguration().getRaw(JOB);
+    String given = context.getConfiguration().getRaw(ATTEMPT);
     return given == null ? String.valueOf(context.getJobID()) : given;
   }
 

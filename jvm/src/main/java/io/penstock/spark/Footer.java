@@ -18,9 +18,6 @@ import org.apache.parquet.schema.PrimitiveType;
 
 /** What the footer of a Parquet file says: how many rows it has, and the bounds of some columns. */
 record Footer(long rows, List<Column> columns) {
-  /** Of a file whose footer nobody read. */
-  static final Footer UNREAD = new Footer(-1, List.of());
-
   /** So much of a bound is told: more than any statistics keep of it. */
   private static final int BOUND_MAX_BYTES = 512;
 

@@ -4,10 +4,14 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -40,7 +44,7 @@ final class SessionJob {
     WriteFacts found = WriteFacts.of(path);
     Map<String, String> options = found.options();
     boolean isAsked = options.containsKey(CommitProtocol.TABLE) || !WriteFacts.tables().isEmpty();
-    if (!isAsked || options.containsKey(CommitProtocol.JOB)) {
+    if (!isAsked || options.containsKey(CommitProtocol.ATTEMPT)) {
       return null;
     }
     ObjectNode facts = JSON.valueToTree(found.all());
@@ -49,7 +53,7 @@ final class SessionJob {
     SessionJob job = new SessionJob(facts);
     try {
       job.driver = JobDrivers.current();
-      return job.ask("check", "").path("is_ours").asBoolean() ? job : null;
+      return job.ask("check", Map.of()).path("is_ours").asBoolean() ? job : null;
     } catch (JobRefused refused) {
       if (facts.path("is_skipped").asBoolean()) {
         throw refused;
@@ -59,12 +63,22 @@ final class SessionJob {
     }
   }
 
+  /** Why it may not be done. */
+  JobRefused refusal() {
+    String path = facts.path("path").asText();
+    return refusal != null ? refusal : new JobRefused("Spark cannot write to " + path + " like that");
+  }
+
   /** Let it begin; returns where its files go. */
   Place begin() {
     if (refusal != null) {
       throw refusal;
     }
-    begun = ask("begin", "");
+    begun = ask("begin", Map.of());
+    String others = begun.path("others").asText();
+    if (!others.isEmpty()) {
+      LOG.warn(others);
+    }
     return new Place(begun.path("folder").asText(), begun.path("subdirectory").asText());
   }
 
@@ -72,20 +86,33 @@ final class SessionJob {
    * Have its files committed.
    *
    * @param lines what each task has told: lines of JSON
-   * @return whether the files are nobody's, although all is well: an earlier attempt has landed
+   * @param rows how many there are in all files
+   * @return whether the files are nobody's, although all is well: there are no rows, or an earlier attempt has landed
    */
-  boolean commit(List<byte[]> lines) {
-    StringBuilder files = new StringBuilder();
-    for (byte[] some : lines) {
-      files.append(new String(some, StandardCharsets.UTF_8));
+  boolean commit(List<byte[]> lines, long rows, Configuration configuration) {
+    List<WrittenFile> files = new ArrayList<>();
+    Map<String, Object> told = new HashMap<>();
+    told.put("rows", rows);
+    try {
+      for (byte[] some : lines) {
+        JSON.readerFor(WrittenFile.class).<WrittenFile>readValues(some).forEachRemaining(files::add);
+      }
+      if (begun.hasNonNull("sent_max") && files.size() > begun.get("sent_max").asInt()) {
+        Path folder = new Path(begun.path("folder").asText());
+        told.put("listed", FileList.write(files, folder, configuration));
+      } else {
+        told.put("files", files);
+      }
+    } catch (IOException problem) {
+      throw new UncheckedIOException(problem);
     }
-    return ask("commit", files.toString().strip().replace('\n', ',')).path("remove").asBoolean();
+    return ask("commit", told).path("remove").asBoolean();
   }
 
   /** Have it never land; returns whether that is certain, so that its files are nobody's. */
   boolean abort() {
     try {
-      return begun != null && ask("abort", "").path("remove").asBoolean();
+      return begun != null && ask("abort", Map.of()).path("remove").asBoolean();
     } catch (JobRefused unanswered) {
       // Why the job failed is what the user is to be told.
       LOG.warn("the files of job {} are left for a sweep: {}", facts.path("job"), unanswered.getMessage());
@@ -93,10 +120,13 @@ final class SessionJob {
     }
   }
 
-  private JsonNode ask(String step, String files) {
-    String request = "{\"facts\":" + facts + ",\"begun\":" + begun + ",\"files\":[" + files + "]}";
+  private JsonNode ask(String step, Map<String, Object> told) {
+    Map<String, Object> all = new HashMap<>(told);
+    all.put("facts", facts);
+    all.put("begun", begun);
     JsonNode answer;
     try {
+      String request = JSON.writeValueAsString(all);
       answer = JSON.readTree(driver.answer(step, request));
     } catch (IOException | RuntimeException problem) {
       if (problem instanceof JobRefused refused) {

@@ -51,9 +51,7 @@ final class WriteFacts {
     if (plan == null) {
       return new WriteFacts(path, null);
     }
-    InsertIntoHadoopFsRelationCommand command = find(plan);
-    boolean isMeant = command != null && command.outputPath().equals(new Path(path));
-    return new WriteFacts(path, isMeant ? command : null);
+    return new WriteFacts(path, find(plan, new Path(path)));
   }
 
   /** The options of the write, by names in lower case. */
@@ -93,6 +91,7 @@ final class WriteFacts {
     facts.put("partition_by", names());
     facts.put("format", name(command.fileFormat()));
     facts.put("schema", schema().json());
+    facts.put("read", TableFiles.origins(command.query()));
     return facts;
   }
 
@@ -161,12 +160,13 @@ final class WriteFacts {
     return execution == null ? null : execution.analyzed();
   }
 
-  private static InsertIntoHadoopFsRelationCommand find(LogicalPlan plan) {
-    if (plan instanceof InsertIntoHadoopFsRelationCommand command) {
+  /** The command that writes to a path: a statement may have several. */
+  private static InsertIntoHadoopFsRelationCommand find(LogicalPlan plan, Path path) {
+    if (plan instanceof InsertIntoHadoopFsRelationCommand command && command.outputPath().equals(path)) {
       return command;
     }
     for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
-      InsertIntoHadoopFsRelationCommand found = find(child);
+      InsertIntoHadoopFsRelationCommand found = find(child, path);
       if (found != null) {
         return found;
       }

@@ -6,8 +6,8 @@ import errno
 import io
 import os
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -19,7 +19,7 @@ from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 from penstock.errors import (
     ConflictError,
     Denied,
-    FileMissing,
+    FileNotFound,
     InvalidKey,
     InvalidName,
     InvalidRequest,
@@ -28,14 +28,14 @@ from penstock.errors import (
     Unauthenticated,
 )
 from penstock.formats.files.files import is_managed
-from penstock.lake.files_answers import FileEntry
-from penstock.lake.files_paths import FilesPath, parse_path, table_text
+from penstock.lake.files.answers import FileEntry
+from penstock.lake.files.paths import FilesPath, parse_path, table_text
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.views import Snapshot
 
 if TYPE_CHECKING:
-    from penstock.lake.files import Files
+    from penstock.lake.files.files import Files
 
 Info = dict[str, Any]
 
@@ -53,6 +53,7 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         ref: str | None = None,
         *,
         pinned: bool = False,
+        pins: Mapping[str, tuple[str, str | None]] | None = None,
         token: str | None = None,
         author: str | None = None,
         message: str | None = None,
@@ -63,7 +64,8 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         ``ref`` is the revision that is read and the branch that is written, the default branch if nothing is
         given. A ``pinned`` file system reads a branch at one commit, where it first saw it, until it writes
         itself or ``invalidate_cache`` is called; others look at it anew every time. A URL is pinned: who
-        reads many files by one reads them as they were together. ``token`` is for a lake behind a server,
+        reads many files by one reads them as they were together. ``pins`` are what another file system has
+        seen: of revisions their commits, and what led there. ``token`` is for a lake behind a server,
         ``author`` and ``message`` are for the commits.
         """
         super().__init__(**options)
@@ -74,11 +76,23 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
             weakref.finalize(self, self.lake.close)
         self.ref = self.lake.default_branch if ref is None else ref
         self._author, self._message = author, message
-        self._is_pinned, self._pins, self._pinning = pinned, dict[str, Snapshot](), Lock()
+        self._is_pinned, self._pinning = pinned, Lock()
+        self._pins = {name: Snapshot(self.lake, *seen) for name, seen in (pins or {}).items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process, which opens the lake itself."""
-        again = partial(type(self), pinned=self._is_pinned, author=self._author, message=self._message)
+        """For another process, which opens the lake itself, with a token of its own: none is told.
+
+        A pinned file system is pinned there too, at the same commit of its own revision, and of any other
+        that it has looked at.
+        """
+        if self._is_pinned:
+            with suppress(NotFound):
+                self._snapshot(self.ref)
+        with self._pinning:
+            pins = {name: (seen.id, seen.via) for name, seen in self._pins.items()}
+        again = partial(
+            type(self), pinned=self._is_pinned, pins=pins, author=self._author, message=self._message
+        )
         return again, (self.lake.url, self.ref)
 
     @property
@@ -127,7 +141,7 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
                 return _directory(path)
             try:
                 return _file(place, files.stat(place.path))
-            except FileMissing:
+            except FileNotFound:
                 if not files.list(place.prefix, limit=1):
                     raise
         return _directory(path)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.errors import FileMissing, InvalidRequest, KeyNotFound, NotManaged
+from penstock.errors import FileNotFound, InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.files import trees
 from penstock.formats.files.files import (
     File,
     FilesState,
     Layout,
+    check_path,
     day_of,
     decode_file,
     is_managed,
@@ -26,17 +28,17 @@ from penstock.kernel import tree
 from penstock.kernel.batch import Outcome
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
-from penstock.lake import files_calls
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded, commit_meta, first
-from penstock.lake.files_answers import FileEntry, FilesAbout, FilesTotal, FilesWritten
-from penstock.lake.files_calls import ListOfFiles, NewFile
-from penstock.lake.files_jobs import JobAnswers
-from penstock.lake.files_pool import pool_of
-from penstock.model.clock import utc
+from penstock.lake.files import calls as files_calls
+from penstock.lake.files.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, TableLayout
+from penstock.lake.files.calls import ListOfFiles, NewFile, hash_of_files
+from penstock.lake.files.jobs import JobAnswers
+from penstock.lake.files.pool import pool_of
 from penstock.model.commits import Commit
 from penstock.model.content import FilesTable
+from penstock.model.encoding import ObjectId
 from penstock.model.jobs import check_job_id
 from penstock.model.keys import Key
 from penstock.model.operations import Change
@@ -94,7 +96,7 @@ class FilesAnswers:
         start, stop = max(prefix, after + b"\0" if after else b""), prefix_end(prefix)
         if stop is None or start < stop:
             for path, value in tree.scan(self._kernel.objects, state.root, start, stop):
-                yield _entry(pool, path.decode(), decode_file(value))
+                yield FileEntry.of(pool, path.decode(), decode_file(value))
 
     def _folded(self, state: FilesState, prefix: bytes, after: bytes) -> Iterator[FileEntry]:
         """Files, and folders as one entry each, right below a prefix. A folder costs one look into the tree,
@@ -110,7 +112,7 @@ class FilesAnswers:
                     yield FileEntry(path=folder.decode())
                     start = _beyond(folder)
                     break
-                yield _entry(pool, path.decode(), decode_file(value))
+                yield FileEntry.of(pool, path.decode(), decode_file(value))
 
     def _get(self, call: files_calls.GetFiles) -> tuple[FileEntry, ...]:
         _, state = self._table(call.at, call.key, call.via)
@@ -118,7 +120,8 @@ class FilesAnswers:
             _utf8(path)
         found = trees.find(self._kernel.objects, state.root, dict.fromkeys(call.file))
         pool = pool_of(self._lake.warehouse)
-        return tuple(_entry(pool, path, found[path]) for path in dict.fromkeys(call.file) if path in found)
+        paths = (path for path in dict.fromkeys(call.file) if path in found)
+        return tuple(FileEntry.of(pool, path, found[path]) for path in paths)
 
     def _sum(self, call: files_calls.SumFiles) -> FilesTotal:
         _, state = self._table(call.at, call.key, call.via)
@@ -139,10 +142,7 @@ class FilesAnswers:
             files=state.files,
             size=state.size,
             root=state.root.hex(),
-            format=state.layout.format,
-            partition_by=state.layout.partition_by,
-            schema=state.layout.schema,
-            options=state.layout.options,
+            layout=TableLayout(**msgspec.structs.asdict(state.layout)),
         )
 
     # -- writing -------------------------------------------------------------------------------------------
@@ -181,15 +181,7 @@ class FilesAnswers:
             put=(*((one.path, _file(call.folder, one, now_us)) for one in put), *copied.items()),
             when=call.when,
             expected=tuple(expected.items()),
-            layout=None
-            if layout is None
-            else Layout(
-                format=layout.format,
-                partition_by=layout.partition_by,
-                schema=layout.schema,
-                options=layout.options,
-            ),
-            table=call.table,
+            layout=None if layout is None else Layout(**msgspec.structs.asdict(layout)),
             creates=call.create,
         )
 
@@ -201,7 +193,7 @@ class FilesAnswers:
                 raise InvalidRequest(f"new files of '{call.key}' are in a folder, and none is given")
             return
         day, _, attempt = folder.removesuffix("/").partition("/")
-        if not folder.endswith("/") or day != slice_of(self._lake.id, day[:8]):
+        if not folder.endswith("/") or not _is_date(day[:8]) or day != slice_of(self._lake.id, day[:8]):
             raise InvalidRequest(f"{folder!r} is no folder of this lake's pool")
         check_job_id(attempt, "folder of an attempt")
         if call.job is None:
@@ -233,16 +225,20 @@ class FilesAnswers:
         """New files; ``InvalidRequest`` if a list of them is not there, or not the one that was meant."""
         if not isinstance(told, ListOfFiles):
             return told
-        if ".." in told.name.split("/") or not 0 < told.size <= LIST_MAX_BYTES:
+        check_path(told.name)
+        if not 0 < told.size <= LIST_MAX_BYTES:
             raise InvalidRequest(f"{told.name!r}, of {told.size} bytes, cannot be a list of files")
         place = self._places().at(pool_of(self._lake.warehouse))
         data = place.read_range(call.folder + told.name, 0, told.size + 1)
         if data is None or len(data) != told.size or hashlib.sha256(data).digest() != told.sha256:
             raise InvalidRequest(f"the list of files of '{call.key}' is not there, or is another one")
         try:
-            return _LISTED.decode(data)
+            found = _LISTED.decode(data)
         except msgspec.MsgspecError as problem:
             raise InvalidRequest(f"the list of files of '{call.key}' cannot be read: {problem}") from None
+        if told.files is not None and told.files != hash_of_files(found):
+            raise InvalidRequest(f"the list of files of '{call.key}' names other files than the request")
+        return found
 
     def _copied(self, call: files_calls.WriteFiles) -> Iterator[tuple[str, File]]:
         """Files that are to be at other paths too, as they are where they are now."""
@@ -255,14 +251,22 @@ class FilesAnswers:
             key = call.key if one.key is None else one.key
             at = call.branch if one.at is None else one.at
             if (key, at) not in states:
-                # What has expired may be in memory here, and its files are gone.
-                self._kernel.references.require_kept(self._lake.commit_of(at))
-                states[key, at] = self._table(at, key)[1]
+                states[key, at] = self._table(self._kept_commit(at).hex(), key, self._lake.or_default(at))[1]
             source = {_utf8(one.source).decode()}
             found = trees.find(self._kernel.objects, states[key, at].root, source).get(one.source)
             if found is None:
-                raise FileMissing(f"'{key}' has no file at '{one.source}'", table=str(key), path=one.source)
+                raise FileNotFound(f"'{key}' has no file at '{one.source}'", table=str(key), path=one.source)
             yield one.path, msgspec.structs.replace(found, address=found.at(one.source))
+
+    def _kept_commit(self, revision: str | None) -> ObjectId:
+        """The commit that a revision names, if a sweep surely leaves its files alone.
+
+        One that no reference leads to, or that has expired, may still be there, and its files are gone.
+        """
+        commit, reference = self._kernel.resolve(self._lake.or_default(revision))
+        references = self._kernel.references
+        (references.require_reachable if reference is None else references.require_kept)(commit)
+        return commit
 
 
 def written(lake: Embedded, outcome: Outcome) -> FilesWritten:
@@ -283,21 +287,18 @@ def _utf8(text: str) -> bytes:
         raise InvalidRequest(f"{text!r} is no path: it is not UTF-8") from None
 
 
+def _is_date(day: str) -> bool:
+    try:
+        return datetime.strptime(day, "%Y%m%d").replace(tzinfo=UTC).strftime("%Y%m%d") == day
+    except ValueError:
+        return False
+
+
 def _beyond(after: bytes) -> bytes:
     """Where a list goes on: after a path, or after all that is in a folder."""
     if not after:
         return b""
     return after[:-1] + b"0" if after.endswith(b"/") else after + b"\0"  # 0 comes right after the slash
-
-
-def _entry(pool: str, path: str, file: File) -> FileEntry:
-    return FileEntry(
-        path=path,
-        size=file.size,
-        modified=utc(file.time_us),
-        checksum=file.checksum,
-        address=pool + file.at(path),
-    )
 
 
 def _file(folder: str, new: NewFile, now_us: int) -> File:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from penstock.formats.files.files import File
 from penstock.model.clock import utc
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT
@@ -27,6 +28,17 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     """Where its bytes are: the whole path or URL. Empty for a folder."""
 
+    @classmethod
+    def of(cls, pool: str, path: str, file: File) -> FileEntry:
+        """A file as it is stored, with its whole address."""
+        return cls(
+            path=path,
+            size=file.size,
+            modified=utc(file.time_us),
+            checksum=file.checksum,
+            address=pool + file.at(path),
+        )
+
     @property
     def is_folder(self) -> bool:
         return self.path.endswith("/")
@@ -40,6 +52,18 @@ class FilesTotal(msgspec.Struct, frozen=True, kw_only=True):
     """In bytes."""
 
 
+class TableLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the files of a table are to be read."""
+
+    format: str = ""
+    """As Spark names it, such as `parquet`."""
+    partition_by: tuple[str, ...] = ()
+    schema: str = ""
+    """Spark's, as JSON, with the partition columns."""
+    options: dict[str, str] = {}
+    """That a reader needs, such as `header`."""
+
+
 class FilesAbout(msgspec.Struct, frozen=True, kw_only=True):
     """A table of files as a whole."""
 
@@ -50,13 +74,8 @@ class FilesAbout(msgspec.Struct, frozen=True, kw_only=True):
     """In bytes."""
     root: str
     """Of its tree: two tables with the same one have the same files at the same paths."""
-    format: str = ""
-    """Of its files, as its last job said."""
-    partition_by: tuple[str, ...] = ()
-    schema: str = ""
-    """Spark's, as JSON; empty if it is not known."""
-    options: dict[str, str] = {}
-    """That a reader needs."""
+    layout: TableLayout = TableLayout()
+    """How its files are to be read, as its last job said."""
 
 
 class FilesWritten(msgspec.Struct, frozen=True, kw_only=True):

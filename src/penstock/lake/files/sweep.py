@@ -35,14 +35,15 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.settings import DAY_US
 from penstock.lake.answers import SweptFiles
-from penstock.lake.files_care_calls import SweepFiles
-from penstock.lake.files_ended import ABORTED_US, Claims, Ended, EndedJobs
-from penstock.lake.files_forks import ForkNotes
-from penstock.lake.files_named import FOLDER_CHARS, NamedFiles, name_hash
-from penstock.lake.files_pool import pool_of
+from penstock.lake.files.care_calls import SweepFiles
+from penstock.lake.files.ended import ABORTED_US, Claims, Ended, EndedJobs
+from penstock.lake.files.forks import ForkNotes
+from penstock.lake.files.named import FOLDER_CHARS, NamedFiles, name_hash
+from penstock.lake.files.pool import pool_of
 from penstock.metrics import table as metrics
+from penstock.model.jobs import ID
 from penstock.storage.buckets import Entry
-from penstock.storage.places import Place, Places
+from penstock.storage.places import SCRATCH, Place, Places
 
 REMOVED_AT_ONCE: Final = 10_000
 """How many files are remembered, and removed, after one look at what has been committed meanwhile; more only
@@ -52,9 +53,10 @@ NAMES_MAX: Final = 100
 TOLD_MAX: Final = 10
 """How many things an answer tells that are wrong."""
 TOLD_EVERY: Final = 1000
+READS: Final = f"{SCRATCH}/reads"
+"""Below the warehouse: lists of files that readers made for Spark, each in a folder of its own."""
 
 MISSING: Final = "{url} does not have all files that commits name: {count} are missing, so nothing goes there"
-_FENCE: Final = re.compile(r"[0-9a-f]{32}")
 _SUM: Final = re.compile(r"(?P<folder>(?:.*/)?)\.(?P<name>[^/]+)\.crc", re.DOTALL)
 """The checksum that Hadoop keeps beside a file on a disk."""
 
@@ -72,7 +74,7 @@ class FilesSweep:
         progress: Progress = silent,
     ) -> None:
         self._kernel, self._lake_id, self._call, self._progress = kernel, lake_id, call, progress
-        self._places, self._pool = places, pool_of(warehouse)
+        self._places, self._pool, self._warehouse = places, pool_of(warehouse), warehouse.rstrip("/")
         self._now_us = kernel.clock()
         self._data_us = self._now_us - int(kernel.settings.data_grace_days * DAY_US)
         self._tally = _Tally()
@@ -87,6 +89,7 @@ class FilesSweep:
             self._sweep(place, days, ended.claims)
             if not self._call.dry_run:
                 place.tidy(self._now_us - DAY_US)
+                self._sweep_reads()
         except PenstockError as error:
             self._tally.problems.append(error.message)
         return self._tally.answer(ended, self._call)
@@ -98,6 +101,18 @@ class FilesSweep:
         except ValueError:
             return False
         return name == slice_of(self._lake_id, name[:8]) and day.timestamp() * 1e6 < self._data_us
+
+    def _sweep_reads(self) -> None:
+        """Remove what readers made for themselves more than a day ago; they make it again if they need it."""
+        place = self._places.at(f"{self._warehouse}/{READS}")
+        old = [
+            entry.key
+            for entry in place.entries()
+            if entry.modified_us < self._now_us - DAY_US and ID.fullmatch(entry.key.partition("/")[0])
+        ]
+        if old:
+            place.delete(old)
+            place.prune()
 
     def _sweep(self, place: Place, days: Sequence[str], claims: Claims) -> None:
         """Sweep the folders of old days, and those of aborted attempts, as many at a time as can be named."""
@@ -125,6 +140,12 @@ class FilesSweep:
         for day in sorted(self._tally.emptied & {*days}) if law.removes else ():
             # No attempt of that day can be writing any more.
             self._places.at(f"{self._pool}{day}").prune()
+
+
+def has_slices(places: Places, lake_id: str, warehouse: str) -> bool:
+    """Whether anybody has written a file for a table of the lake, though none may have been committed."""
+    names = places.at(pool_of(warehouse)).folders()
+    return any(name == slice_of(lake_id, name[:8]) for name in names)
 
 
 class _Law(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,7 +271,7 @@ class _Part:
 def _folder_of(entry: Entry) -> str:
     """The folder of the attempt that a file below a day's folder is of; none for what is somebody else's."""
     _, fence, name = (*entry.key.split("/", 2), "", "")[:3]
-    return entry.key[:FOLDER_CHARS] if name and _FENCE.fullmatch(fence) else ""
+    return entry.key[:FOLDER_CHARS] if name and ID.fullmatch(fence) else ""
 
 
 def _is_named(key: str, named: set[bytes] | frozenset[bytes]) -> bool:

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from penstock.errors import Damaged, FileMissing, InvalidRequest
+from penstock.errors import FileNotFound, InvalidRequest
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import PAGE_MAX, said
 from penstock.lake.calls import Resolve
-from penstock.lake.files_answers import FileEntry, FilesAbout, FilesTotal, FilesWritten
-from penstock.lake.files_calls import CopiedFile, GetFiles, GetFilesTable, ListFiles, SumFiles
-from penstock.lake.files_pool import name_in_pool, pool_of
-from penstock.lake.files_reader import opened
-from penstock.lake.files_writing import Changes, Data, commit
+from penstock.lake.files.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten
+from penstock.lake.files.calls import CopiedFile, GetFiles, GetFilesTable, ListFiles, SumFiles
+from penstock.lake.files.paths import as_folder
+from penstock.lake.files.reader import TableBytes
+from penstock.lake.files.writing import Changes, Data, commit
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
-    from penstock.storage.places import Place
 
 Entries: TypeAlias = list[FileEntry]
 Addresses: TypeAlias = list[str]
@@ -35,6 +36,8 @@ class Files:
     On a branch they can be changed: every change is a commit of its own, and the first one makes the table.
     A change that does not fit the table as it is at its turn is refused with ``CommitConflict``, which names
     the paths; nothing is changed then.
+
+    Where a folder is named, the slash at its end may be left out, and nothing stands for the whole table.
     """
 
     def __init__(self, table: Table) -> None:
@@ -45,50 +48,55 @@ class Files:
 
     # -- what there is -------------------------------------------------------------------------------------
 
-    def list(self, prefix: str = "", *, limit: int | None = None) -> Entries:
-        """Files whose paths begin with a prefix, in the order of their UTF-8 bytes."""
-        return [*self._entries(prefix, limit, folders=False)]
+    def list(self, folder: str = "", *, limit: int | None = None) -> Entries:
+        """Files in a folder and in those below it, in the order of their paths' UTF-8 bytes."""
+        return [*self._entries(folder, limit, folders=False)]
 
-    def folder(self, prefix: str = "") -> Entries:
-        """Files and folders right below a folder, whose name ends with a slash, or of the whole table."""
-        return [*self._entries(prefix, None, folders=True)]
+    def folder(self, folder: str = "") -> Entries:
+        """Files and folders right below a folder."""
+        return [*self._entries(folder, None, folders=True)]
 
-    def walk(self, prefix: str = "") -> Iterator[FileEntry]:
+    def walk(self, folder: str = "") -> Iterator[FileEntry]:
         """As ``list``, page by page: all of one commit, whatever happens meanwhile."""
-        return self._entries(prefix, None, folders=False)
+        return self._entries(folder, None, folders=False)
 
     def stat(self, path: str) -> FileEntry:
-        """A file; ``FileMissing`` if there is none."""
+        """A file; ``FileNotFound`` if there is none."""
         found = self._find(path)
         if found is None:
-            raise FileMissing(
-                f"'{self._key}' has no file at '{path}' ({self._table.ref})", table=str(self._key), path=path
-            )
+            raise self._missing(path)
         return found
 
     def exists(self, path: str) -> bool:
         """Whether there is a file, in a table that must be there."""
         return self._find(path) is not None
 
-    def total(self, prefix: str = "") -> FilesTotal:
-        """How many files there are below a prefix, and how large they are together."""
-        return self._lake.do(SumFiles(key=self._key, at=self._table.ref, via=self._table.via, prefix=prefix))
+    def total(self, folder: str = "") -> FilesTotal:
+        """How many files there are in a folder and in those below it, and how large they are together."""
+        return self._lake.do(
+            SumFiles(key=self._key, at=self._table.ref, via=self._table.via, prefix=as_folder(folder))
+        )
 
     def about(self) -> FilesAbout:
         """The table as a whole: how much it has, and how it is to be read."""
         return self._lake.do(GetFilesTable(key=self._key, at=self._table.ref, via=self._table.via))
 
-    def urls(self, prefix: str = "") -> Addresses:
+    def urls(self, folder: str = "") -> Addresses:
         """Where the bytes of files are, for engines: the whole path or URL of each. They stay the same for as
         long as a commit that has them is kept."""
-        return [entry.address for entry in self.walk(prefix)]
+        return [entry.address for entry in self.walk(folder)]
+
+    def _missing(self, path: str) -> FileNotFound:
+        return FileNotFound(
+            f"'{self._key}' has no file at '{path}' ({self._table.ref})", table=str(self._key), path=path
+        )
 
     def _find(self, path: str) -> FileEntry | None:
         call = GetFiles(key=self._key, at=self._table.ref, via=self._table.via, file=(path,))
         found = self._lake.do(call)
         return found[0] if found else None
 
-    def _entries(self, prefix: str, limit: int | None, *, folders: bool) -> Iterator[FileEntry]:
+    def _entries(self, folder: str, limit: int | None, *, folders: bool) -> Iterator[FileEntry]:
         if limit is not None and limit < 0:
             raise InvalidRequest(f"a limit is not below nothing: {limit}")
         at, via, after = self._table.ref, self._table.via, ""
@@ -103,7 +111,7 @@ class Files:
                     key=self._key,
                     at=at,
                     via=via,
-                    prefix=prefix,
+                    prefix=as_folder(folder),
                     folders=folders,
                     after=after,
                     limit=wanted,
@@ -122,44 +130,43 @@ class Files:
             raise InvalidRequest(f"no bytes of '{path}' begin at {start}, or are {length}")
         entry = self.stat(path)
         wanted = max(0, entry.size - start if length is None else min(length, entry.size - start))
-        found = self._place.read_range(self._name(entry), start, wanted)
-        if found is None or len(found) != wanted:
-            raise self._lost(entry)
-        return found
+        return self._bytes.read(entry, start, wanted)
 
     def open(self, path: str) -> BinaryIO:
         """A file as a file object for reading, which can seek. It reads from storage what is asked for, and
         stays the same file whatever becomes of the table."""
-        entry = self.stat(path)
-        return opened(self._place, self._name(entry), entry.size, lambda: self._lost(entry))
+        return self._bytes.open(self.stat(path))
 
     def export(
-        self, directory: str | os.PathLike[str], prefix: str = "", progress: Progress = silent
+        self, directory: str | os.PathLike[str], folder: str = "", progress: Progress = silent
     ) -> FilesTotal:
-        """Write the files below a prefix into a directory, each at its path, all of one commit.
+        """Write the files of a folder, or all, into a directory, each at its path, all of one commit.
 
         A file appears whole or not at all, and nothing is overwritten: ``InvalidRequest`` names what is in
         the way. What is there already with the same bytes stays, so that an export can be repeated. Says how
-        much the files are that are there then.
+        much the files are that are there then. ``FileNotFound`` if there is no such folder.
         """
-        from penstock.lake.files_export import Export
+        from penstock.lake.files.export import export
 
-        export = Export(self._place, os.fspath(directory), self._name, self._lost, progress)
-        return export.run(self.walk(prefix))
+        entries = self.walk(folder)
+        if folder:
+            first = next(entries, None)
+            if first is None:
+                raise self._missing(folder)
+            entries = chain([first], entries)
+        return export(self._bytes, entries, Path(directory), progress)
+
+    def export_file(self, path: str, target: str | os.PathLike[str]) -> FileEntry:
+        """Write a file to a path of this machine, by the rules of ``export``; its directory must be there."""
+        from penstock.lake.files.export import export_one
+
+        entry = self.stat(path)
+        export_one(self._bytes, entry, Path(target))
+        return entry
 
     @property
-    def _place(self) -> Place:
-        return self._lake.places.at(pool_of(self._lake.warehouse))
-
-    def _name(self, entry: FileEntry) -> str:
-        return name_in_pool(self._lake.warehouse, entry.address)
-
-    def _lost(self, entry: FileEntry) -> Damaged:
-        return Damaged(
-            f"'{entry.path}' of '{self._key}' is not in storage as it was written: {entry.address}",
-            table=str(self._key),
-            path=entry.path,
-        )
+    def _bytes(self) -> TableBytes:
+        return TableBytes(self._lake.places, self._lake.warehouse, self._key)
 
     # -- changing ------------------------------------------------------------------------------------------
 
@@ -207,14 +214,17 @@ class Files:
     ) -> FilesWritten:
         """Many changes in one commit, all or none.
 
-        First the files in the folders ``replace`` go (a folder's name ends with a slash; an empty one is the
-        whole table), then those at ``remove``, which must be there; then ``puts`` and ``copy`` come. Nothing
-        may be at the paths ``absent`` before, and at those of ``matching`` just these files.
+        First the files in the folders ``replace`` go, then those at ``remove``, which must be there;
+        then ``puts`` and ``copy`` come. Nothing may be at the paths ``absent`` before, and at those of
+        ``matching`` just these files.
         """
+        for name, given in (("remove", remove), ("replace", replace), ("copy", copy), ("absent", absent)):
+            if isinstance(given, str | bytes):
+                raise InvalidRequest(f"{name} is a list, as in {name}=[{given!r}], and not a text")
         changes = Changes(
             puts=puts or {},
-            removed=tuple(remove),
-            replaced=tuple(replace),
+            removed=tuple(dict.fromkeys(remove)),
+            replaced=tuple(map(as_folder, replace)),
             copied=tuple(copy),
             absent=tuple(absent),
             matching=tuple(matching),
@@ -229,21 +239,21 @@ class Files:
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> FilesWritten:
-        """Remove files; ``FileMissing`` if one of them is not there, and then none goes."""
+        """Remove files; ``FileNotFound`` if one of them is not there, and then none goes."""
         return self.write(remove=paths, message=message, author=author, idempotency_key=idempotency_key)
 
     def delete_folder(
         self,
-        prefix: str,
+        folder: str,
         *,
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> FilesWritten:
         """Remove all files that are in a folder when the commit has its turn; it may have none."""
-        if not prefix.strip("/"):  # nothing must not come to mean everything
+        if not folder.strip("/"):  # nothing must not come to mean everything
             raise InvalidRequest('no folder is named; for the whole table, write(replace=[""])')
-        folder = f"{prefix.rstrip('/')}/"
+        folder = as_folder(folder)
         return self.write(
             replace=(folder,),
             message=message if message is not None else f"delete {folder} of {self._key}",
@@ -283,6 +293,8 @@ class Files:
         idempotency_key: str | None = None,
     ) -> FilesWritten:
         """Let a file be at another path instead, in the place of what is there. No bytes are copied."""
+        if source == path:
+            raise InvalidRequest(f"'{path}' cannot be moved to itself")
         return self.write(
             copy=(CopiedFile(path=path, source=source),),
             remove=(source,),

@@ -6,7 +6,6 @@ by the log of its branch if it was about to commit. Nothing is decided from what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -21,15 +20,13 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.references import Move
 from penstock.kernel.rows import live
 from penstock.kernel.settings import DAY_US
-from penstock.model.jobs import OWN_BRANCH, Job, JobState
+from penstock.model.jobs import OWN_BRANCH, Job, JobState, attempt_of
 from penstock.model.references import Event, Kind, Reference
 from penstock.stores.port import Row
 
 ABORTED_US: Final = 3_600_000_000
 """How long the files of an aborted attempt stay: a task of it may still be writing some."""
 NEVER_LANDED: Final = "its commit never landed"
-
-_OWN: Final = re.compile(rf"{OWN_BRANCH}(?P<job>[0-9a-f]{{32}})(?:-(?P<attempt>\d+))?")
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,13 +103,7 @@ class EndedJobs:
 
     def _forget(self, jobs: Iterable[Job]) -> int:
         """Forget jobs that were over long ago: none of their messages is answered any more."""
-        days = max(self._kernel.settings.idempotency_days, self._kernel.settings.data_grace_days)
-        old_us = self._now_us - int(days * DAY_US)
-        old = [
-            job
-            for job in jobs
-            if job.is_over(self._now_us) and job.changed_us < old_us and job.expires_us < old_us
-        ]
+        old = [job for job in jobs if self._attempts.jobs.is_old(job)]
         for job in old if not self._dry_run else ():
             self._attempts.jobs.forget(job.id)
         return len(old)
@@ -121,19 +112,19 @@ class EndedJobs:
 
     def _drop_branches(self, jobs: Mapping[str, Job]) -> int:
         """Drop the branches of attempts that are over, and of those that the lake does not know any more,
-        such as a lake has that was copied; how many."""
+        such as a lake has that was copied; how many. Branches that people made stay, whatever their names."""
         count = 0
         for branch in [*self._kernel.references.all(Kind.BRANCH, OWN_BRANCH)]:
-            own = _OWN.fullmatch(branch.name)
+            own = attempt_of(branch)
             if own is None:
                 continue
-            job = jobs.get(own["job"])
-            is_newest = job is not None and int(own["attempt"] or 1) >= job.attempt
+            id, attempt = own  # noqa: A001
+            job = jobs.get(id)
             if job is None:
                 is_over = branch.created_us < self._now_us - self._grace_us
             else:
-                is_over = not (is_newest and self._may_commit(job))
-            if is_over and self._drop(branch, own["job"], job):
+                is_over = not (attempt >= job.attempt and self._may_commit(job))
+            if is_over and self._drop(branch, id, job):
                 count += 1
         return count
 
@@ -146,16 +137,20 @@ class EndedJobs:
         found = self._attempts.jobs.find(id)
         if (found and found.fence) != (job and job.fence):
             return False
-        if self._dry_run:
-            return True
+        return self._dry_run or drop_branch(self._kernel, branch)
 
-        def decide(row: Row | None) -> Move:
-            now = live(row)
-            if now is None or now.incarnation != branch.incarnation:
-                raise ReferenceNotFound(f"'{branch.name}' is another branch by now", name=branch.name)
-            return Move(None, Event.DELETE)
 
-        with suppress(ReferenceNotFound):
-            self._kernel.references.swap(branch.name, decide)
-            return True
-        return False
+def drop_branch(kernel: Kernel, branch: Reference) -> bool:
+    """Delete the branch of an attempt with its log, and say whether it was there: this very one, and not
+    another one of its name."""
+
+    def decide(row: Row | None) -> Move:
+        now = live(row)
+        if now is None or now.incarnation != branch.incarnation:
+            raise ReferenceNotFound(f"'{branch.name}' is another branch by now", name=branch.name)
+        return Move(None, Event.DELETE)
+
+    with suppress(ReferenceNotFound):
+        kernel.references.swap(branch.name, decide)
+        return True
+    return False

@@ -23,24 +23,36 @@ from penstock.errors import (
     JobOver,
     LakeMoved,
     PenstockError,
+    ReferenceChanged,
     ReferenceExists,
     ReferenceNotFound,
     RequestError,
 )
 from penstock.formats.files.files import new_folder
+from penstock.formats.files.intents import When
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.batch import Outcome
 from penstock.kernel.bring import MergeOptions
+from penstock.kernel.rows import live
 from penstock.kernel.settings import DAY_US
-from penstock.lake import files_calls
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded, first
-from penstock.lake.files_answers import FilesWritten, JobBegun, JobInfo
-from penstock.lake.files_pool import pool_of
+from penstock.lake.files import calls as files_calls
+from penstock.lake.files.answers import FilesWritten, JobBegun, JobInfo
+from penstock.lake.files.ended import drop_branch
+from penstock.lake.files.pool import pool_of
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
-from penstock.model.jobs import OWN_BRANCH, TEXT_MAX_CHARS, Job, JobState, check_job_id
+from penstock.model.jobs import (
+    TEXT_MAX_CHARS,
+    Job,
+    JobState,
+    attempt_of,
+    check_job_id,
+    own_branch,
+    own_branch_note,
+)
 from penstock.model.operations import Change
 from penstock.model.references import Kind
 
@@ -118,8 +130,10 @@ class JobAnswers:
         raise refused
 
     def _land(self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job) -> FilesWritten:
-        if job.own_branch:
+        if job.own_branch and call.when is not When.IGNORE:
             return self._merged(call, change, meta, job)
+        # Whether there is anything to ignore it for, only the target's turn tells: a merge would be a commit
+        # also if it changes nothing.
         outcome = self._kernel.commit(
             job.branch,
             [change],
@@ -139,9 +153,7 @@ class JobAnswers:
         """The commit on the attempt's own branch, and then its merge: both under the job's key, so that
         whoever repeats them goes on where another one stopped."""
         key, digest = job.commit_key, partial(asked, call)
-        made = self._kernel.commit(
-            job.own_branch, [change], meta, create_namespaces=call.create, key=key, asked=digest
-        )
+        made = self._on_own_branch(call, change, meta, job)
         if not made.commits:
             return FilesWritten(head=self._kernel.references.get(job.branch).id)
         merged = self._kernel.merge(
@@ -160,6 +172,26 @@ class JobAnswers:
         commit = ObjectId(bytes.fromhex(merged.commits[-1]))
         return FilesWritten(commit=Commit.of(commit, self._kernel.history.commit(commit)), head=merged.head)
 
+    def _on_own_branch(
+        self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
+    ) -> Outcome:
+        """The commit on the branch that the attempt has made; ``JobOver`` if that is gone."""
+        try:
+            own = self._kernel.references.get(job.own_branch)
+            if own.note == own_branch_note(job.fence):
+                return self._kernel.commit(
+                    job.own_branch,
+                    [change],
+                    meta,
+                    incarnation=own.incarnation,
+                    create_namespaces=call.create,
+                    key=job.commit_key,
+                    asked=partial(asked, call),
+                )
+        except (ReferenceNotFound, ReferenceChanged):
+            pass
+        raise JobOver(f"the branch '{job.own_branch}' of this attempt of job {job.id} is gone", job=job.id)
+
     def _committed(self, job: Job) -> FilesWritten:
         """What a job came to before, as its row tells."""
         head = job.commit
@@ -172,17 +204,17 @@ class JobAnswers:
         return FilesWritten(commit=commit, head=head.hex())
 
     def _told(self, outcome: Outcome) -> FilesWritten:
-        from penstock.lake.files_embedded import written
+        from penstock.lake.files.embedded import written
 
         return written(self._lake, outcome)
 
     def _drop(self, branches: Iterable[str]) -> None:
-        """Remove branches of attempts that are over; what cannot go now, goes when the job is forgotten."""
+        """Remove branches that attempts made which are over; what cannot go now, goes with the next sweep."""
         for name in branches:
             try:
-                self._kernel.references.delete(name, leave_log=False)
-            except ReferenceNotFound:
-                pass
+                found = live(self._kernel.store.reference(name))
+                if found is not None and attempt_of(found) is not None:
+                    drop_branch(self._kernel, found)
             except PenstockError as problem:
                 logger.warning("branch '%s' of a job that is over could not be removed: %s", name, problem)
 
@@ -198,12 +230,29 @@ class JobAnswers:
         elif before is not None and before.own_branch != begun.own_branch:
             self._drop([before.own_branch] if before.own_branch else [])
         if begun.own_branch and begun.state is JobState.RUNNING:
-            with suppress(ReferenceExists):  # it was made when this very attempt began
-                self._kernel.references.create(begun.own_branch, Kind.BRANCH, begun.base, who=begun.who)
+            self._make_branch(begun)
         folder = pool + new_folder(self._lake.id, UUID(hex=begun.fence), begun.began_us)
         others = tuple(self._others(begun, now_us))
-        self._forget_some(now_us)
+        self._forget_some()
         return JobBegun(job=JobInfo.of(begun, now_us), folder=folder, others=others)
+
+    def _make_branch(self, job: Job) -> None:
+        """Make the branch of an attempt, unless that was done when this very attempt began.
+
+        What a job left there that is forgotten goes. ``ReferenceExists`` if people have a branch of that
+        name; then nothing comes of the job.
+        """
+        note = own_branch_note(job.fence)
+        found = live(self._kernel.store.reference(job.own_branch))
+        if found is not None and found.note != note and attempt_of(found) is not None:
+            drop_branch(self._kernel, found)
+        try:
+            self._kernel.references.create(job.own_branch, Kind.BRANCH, job.base, who=job.who, note=note)
+        except ReferenceExists as problem:
+            found = live(self._kernel.store.reference(job.own_branch))
+            if found is not None and found.note != note:
+                self._jobs.abort(job.id, problem.message, job.fence)
+                raise
 
     def _wanted(self, call: files_calls.BeginJob, now_us: int) -> Job:
         longest_s = self._kernel.settings.data_grace_days * DAY_US / 2 / 1e6
@@ -221,7 +270,7 @@ class JobAnswers:
             branch=branch.name,
             incarnation=branch.incarnation,
             base=branch.head,
-            own_branch=OWN_BRANCH + call.id if call.own_branch else "",
+            own_branch=own_branch(call.id, 1) if call.own_branch else "",
             what=_text(call.what),
             application=_text(call.application),
             who=_text(call.who),
@@ -248,12 +297,10 @@ class JobAnswers:
             self._jobs.abort(job.id, OUT_OF_TIME, job.fence)
         self._drop(job.own_branches())
 
-    def _forget_some(self, now_us: int) -> None:
+    def _forget_some(self) -> None:
         """Forget jobs that ended long ago, among a few that are looked at, wherever chance begins."""
-        settings = self._kernel.settings
-        old_us = now_us - int(max(settings.idempotency_days, settings.data_grace_days) * DAY_US)
         for job in self._jobs.some_ended(uuid4().hex, TIDIED_AT_ONCE):
-            if max(job.changed_us, job.expires_us) < old_us:
+            if self._jobs.is_old(job):
                 self._drop(job.own_branches())
                 self._jobs.forget(job.id)
 
@@ -281,7 +328,10 @@ class JobAnswers:
             known = [] if one is None else [one]
         else:
             known = list(self._jobs.all() if call.all else self._jobs.open())
-            known.sort(key=lambda job: (job.began_us, job.id), reverse=True)
+            if call.after is not None:
+                last = _order(self._jobs.get(check_job_id(call.after)))
+                known = [job for job in known if _order(job) < last]
+            known.sort(key=_order, reverse=True)
         chosen = (
             self._seen(job)
             for job in known
@@ -289,6 +339,11 @@ class JobAnswers:
         )
         found = (JobInfo.of(job, now_us) for job in chosen if call.all or not job.has_ended)
         return tuple(first(found, call.limit))
+
+
+def _order(job: Job) -> tuple[int, str]:
+    """By when it began."""
+    return job.began_us, job.id
 
 
 def _is_beside(job: Job, mine: Job) -> bool:

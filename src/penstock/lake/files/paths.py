@@ -27,7 +27,7 @@ class FilesPath(NamedTuple):
     @property
     def prefix(self) -> str:
         """How the paths of the files in it begin, if it is a folder."""
-        return f"{self.path}/" if self.path else ""
+        return as_folder(self.path)
 
     def named(self, path: str) -> str:
         """Another path of the same table, as one text."""
@@ -43,6 +43,11 @@ def parse_path(text: str) -> FilesPath:
     if ref == "":
         raise InvalidRequest(f"{text!r}: no revision follows the '@'")
     return FilesPath(table, Key.parse(key), ref, path.rstrip("/"), not path or path.endswith("/"))
+
+
+def as_folder(text: str) -> str:
+    """A folder as the paths in it begin: the slash at its end may be left out. Nothing is the whole table."""
+    return text if not text or text.endswith("/") else f"{text}/"
 
 
 def table_text(key: Key) -> str:

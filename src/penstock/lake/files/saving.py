@@ -6,26 +6,37 @@ written, come the calls; what a save mode means is decided by whoever carries th
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import InvalidRequest
-from penstock.formats.files.files import MARKER
+from penstock.errors import InvalidKey, InvalidRequest
+from penstock.formats.files.files import Layout
 from penstock.formats.files.intents import When
+from penstock.formats.files.layouts import mixes
 from penstock.lake.call import Said
-from penstock.lake.files_answers import FilesAbout
-from penstock.lake.files_calls import BeginJob, NewFile, TableLayout, WriteFiles
+from penstock.lake.files.answers import FilesAbout, JobInfo, TableLayout
+from penstock.lake.files.calls import BeginJob, ListOfFiles, NewFile, WriteFiles
 from penstock.model.clock import utc
+from penstock.model.encoding import digest
 from penstock.model.keys import Key
 
 PARTITIONS_TOLD_MAX: Final = 20
 """How many folders of partitions a commit names."""
+READS_TOLD_MAX: Final = 100
+"""How many of the tables that a job has read its commit names."""
+OTHERS_TOLD_MAX: Final = 5
+"""How many jobs a warning names."""
+OWN_PROPERTIES: Final = frozenset({
+    "mode", "files", "bytes", "partition_overwrite", "partitions", "partition", "rows", "format", "read",
+    "spark.application", "spark.application.name",
+})  # fmt: skip
+"""What a job's commit tells of it, beside what begins with `penstock.`."""
 READER_OPTIONS: Final = frozenset({
     "charset", "chartoescapequoteescaping", "comment", "dateformat", "delimiter", "emptyvalue", "encoding",
     "escape", "header", "ignoreleadingwhitespace", "ignoretrailingwhitespace", "linesep", "locale",
@@ -34,19 +45,20 @@ READER_OPTIONS: Final = frozenset({
 """Options of a write that whoever reads the files has to know, in lower case."""
 
 _ID: Final = re.compile("[0-9a-f]{32}")
+_NOT_IN_NEW_KEYS: Final = frozenset("/\\`")
 
 
 class SaveMode(StrEnum):
-    """What becomes of the files that a table has when a job commits."""
+    """What becomes of what a table has, its files or its rows, when a job commits."""
 
     APPEND = "append"
-    """They stay."""
+    """It stays."""
     OVERWRITE = "overwrite"
-    """They go, or those of some folders do."""
+    """It goes, or some of it does."""
     ERROR = "error"
-    """If there are any, the job is refused."""
+    """If there is anything, the job is refused."""
     IGNORE = "ignore"
-    """If there are any, nothing happens."""
+    """If there is anything, nothing happens."""
 
 
 class FilesJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,18 +111,73 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     modified_us: int = 0
     checksum: str = ""
-    rows: int = -1
-    """-1 if nobody knows."""
 
 
-def job_id(given: str | None) -> str:
-    """The id of a job: a new one, the one that is given, or what a name of the user's stands for."""
+class TaskFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a task of Spark's has written, as the task tells."""
+
+    name: str
+    """Below the job's folder, or the table's root, as it is: not percent-encoded."""
+    partition: str
+    """The directory of its partition, as Spark spells it; empty without one."""
+    size: int
+    modified_ms: int
+    etag: str = ""
+    """What the storage says that its content is; empty where it says nothing."""
+
+    @property
+    def job_file(self) -> JobFile:
+        return JobFile(
+            path=self.name,
+            partition=self.partition,
+            size=self.size,
+            modified_us=self.modified_ms * 1000,
+            checksum=f"etag:{self.etag}" if self.etag else "",
+        )
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has written."""
+
+    added: tuple[NewFile, ...] | ListOfFiles = ()
+    files: int = 0
+    """How many."""
+    bytes: int = 0
+    partitions: tuple[str, ...] = ()
+    """The folders of partitions that have got files, in order; an empty one for files of no partition."""
+    rows: int | None = None
+    """Nothing if nobody knows."""
+
+
+def output(files: Iterable[JobFile], rows: int | None) -> Output:
+    """What a job has written, from its files and the number of its rows, if that is known.
+
+    Without rows there are no files, though Spark may have written one that tells only the columns. It never
+    writes more than one for nothing, or one in a partition: beside these, a count of no rows is not trusted.
+    """
+    written = tuple(files)
+    if rows == 0 and (len(written) > 1 or any(one.partition for one in written)):
+        rows = None
+    if rows == 0:
+        return Output(rows=0)
+    return Output(
+        added=tuple(_new(one) for one in written),
+        files=len(written),
+        bytes=sum(one.size for one in written),
+        partitions=tuple(sorted({one.partition for one in written})),
+        rows=rows,
+    )
+
+
+def job_id(given: str | None, key: Key, branch: str) -> str:
+    """The id of a job: a new one, the one that is given, or what a name stands for, of those that write a
+    table on a branch. So others may use the same name for theirs."""
     if given is None:
         return uuid4().hex
     if not given:
         raise InvalidRequest("the id of a job is empty; leave it out, or give each job a name of its own")
     plain = given.replace("-", "").lower()
-    return plain if _ID.fullmatch(plain) else hashlib.sha256(given.encode()).hexdigest()[:32]
+    return plain if _ID.fullmatch(plain) else digest(str(key), branch, given).hex()[:32]
 
 
 def begin(job: FilesJob, job_id: str, fence: str) -> BeginJob:
@@ -128,67 +195,58 @@ def begin(job: FilesJob, job_id: str, fence: str) -> BeginJob:
 
 
 def commit(
-    job: FilesJob,
-    job_id: str,
-    fence: str,
-    folder: str,
-    files: Sequence[JobFile],
-    marker: NewFile | None = None,
-    rows: int | None = None,
+    job: FilesJob, job_id: str, fence: str, folder: str, done: Output, marker: NewFile | None = None
 ) -> WriteFiles:
     """The one commit of a job.
 
-    ``folder`` is the one that the job was given, and ``marker`` the file that tells that it is done. ``rows``
-    are those of all files, if their number is known. A job without files asks too: it may empty the table, or
-    create one that has only columns.
+    ``folder`` is the one that the job was given, and ``marker`` the file that tells that it is done. A job
+    without files asks too: it may empty the table, or create one that has only columns.
     """
     return WriteFiles(
         key=job.key,
         branch=job.branch,
         folder=below_pool(folder),
-        added=tuple(_new(one) for one in files),
+        added=done.added,
         put=() if marker is None else (marker,),
-        replaced=tuple(replaced(job, files)),
-        when=_when(job, files),
+        replaced=tuple(replaced(job, done.partitions)),
+        when=_when(job, done),
         layout=job.layout,
         create=job.create,
         job=job_id,
         fence=fence,
         idempotency_key=job_id,
-        said=said(job, job_id, files, rows),
+        said=said(job, job_id, done),
     )
 
 
-def replaced(job: FilesJob, files: Sequence[JobFile]) -> Iterator[str]:
+def replaced(job: FilesJob, partitions: Sequence[str]) -> Iterator[str]:
     """The folders whose files make room for those of the job."""
     if job.mode is not SaveMode.OVERWRITE:
         return
     if not job.is_by_partition:
         yield job.folder + job.static_folder
         return
-    for partition in sorted({one.partition for one in files}):
+    for partition in partitions:
         yield f"{job.folder}{partition}/" if partition else job.folder
 
 
-def said(job: FilesJob, job_id: str, files: Sequence[JobFile], rows: int | None = None) -> Said:
+def said(job: FilesJob, job_id: str, done: Output) -> Said:
     """What the commit says of itself, so that the history tells what ran."""
-    partitions = sorted({one.partition for one in files if one.partition})
-    if rows is None and files and all(one.rows >= 0 for one in files):
-        rows = sum(one.rows for one in files)
+    partitions = [one for one in done.partitions if one]
     told: dict[str, tuple[str, ...]] = {name: (value,) for name, value in job.properties.items()}
     told |= {
         "penstock.job": (job_id,),
         "mode": (job.mode.value,),
-        "files": (str(len(files)),),
-        "bytes": (str(sum(one.size for one in files)),),
+        "files": (str(done.files),),
+        "bytes": (str(done.bytes),),
     }
     if job.mode is SaveMode.OVERWRITE:
         told["partition_overwrite"] = ("dynamic" if job.is_by_partition else "static",)
     if partitions:
         told["partitions"] = (str(len(partitions)),)
         told["partition"] = tuple(partitions[:PARTITIONS_TOLD_MAX])
-    if rows is not None:
-        told["rows"] = (str(rows),)
+    if done.rows is not None:
+        told["rows"] = (str(done.rows),)
     for name, value in (
         ("spark.application", job.application),
         ("spark.application.name", job.application_name),
@@ -197,12 +255,39 @@ def said(job: FilesJob, job_id: str, files: Sequence[JobFile], rows: int | None 
         if value:
             told[name] = (value,)
     if job.read:
-        told["read"] = job.read
+        told["read"] = tuple(dict.fromkeys(job.read))[:READS_TOLD_MAX]
     return Said(
-        message=job.message if job.message is not None else _message(job, len(files), len(partitions)),
+        message=job.message if job.message is not None else _message(job, done.files, len(partitions)),
         authors=None if job.author is None else tuple(filter(None, (job.author,))),
         properties=told,
     )
+
+
+def check_properties(properties: Iterable[str]) -> None:
+    """``InvalidRequest`` for a property of the user's that a job's commit tells itself."""
+    for name in properties:
+        if name in OWN_PROPERTIES or name.startswith("penstock."):
+            raise InvalidRequest(
+                f"the property '{name}' of a commit is told by the job itself; give yours another name"
+            )
+
+
+def meeting(key: Key, others: Sequence[JobInfo]) -> str:
+    """What a job is told of others that write the same table on the same branch; nothing without any."""
+    if not others:
+        return ""
+    named = [f"{one.id} ({_described(one)})" for one in others[:OTHERS_TOLD_MAX]]
+    more = len(others) - len(named)
+    return (
+        f"'{key}' is being written on '{others[0].branch}' by other jobs too: "
+        + ", ".join(named)
+        + (f" and {more} more" if more else "")
+    )
+
+
+def _described(job: JobInfo) -> str:
+    told = [job.what, f"by {job.application}" if job.application else ""]
+    return " ".join([*filter(None, told), f"since {job.began:%Y-%m-%d %H:%M} UTC"])
 
 
 def _message(job: FilesJob, files: int, partitions: int) -> str:
@@ -218,16 +303,9 @@ def _message(job: FilesJob, files: int, partitions: int) -> str:
             return f"write {count} to {job.key}"
 
 
-def success(
-    job: FilesJob,
-    job_id: str,
-    files: Sequence[JobFile],
-    now_us: int,
-    *,
-    began_us: int | None = None,
-    rows: int | None = None,
-) -> bytes:
+def success(job: FilesJob, job_id: str, done: Output, began: datetime, now_us: int) -> bytes:
     """The content of the marker: a summary of the job, for programs that wait for one."""
+    files = () if isinstance(done.added, ListOfFiles) else done.added
     return msgspec.json.encode(
         {
             "job": job_id,
@@ -236,41 +314,45 @@ def success(
             "table": str(job.key),
             "mode": job.mode.value,
             "format": job.layout.format,
-            "began": None if began_us is None else utc(began_us).isoformat(),
+            "began": began.isoformat(),
             "ended": utc(now_us).isoformat(),
-            "rows": rows,
-            "bytes": sum(one.size for one in files),
+            "rows": done.rows,
+            "bytes": done.bytes,
             "files": [{"path": one.path, "size": one.size} for one in files],
         }
     )
 
 
-def marker(data: bytes, now_us: int) -> NewFile:
-    """The marker as a file of the table, once its content lies in the job's folder."""
-    return NewFile(
-        path=MARKER,
-        size=len(data),
-        modified_us=now_us,
-        checksum=f"sha256:{hashlib.sha256(data).hexdigest()}",
-    )
-
-
 def check_fits(job: FilesJob, about: FilesAbout) -> None:
-    """``InvalidRequest`` if a job would lay files beside others that are partitioned otherwise."""
-    theirs, ours = about.partition_by, job.layout.partition_by
-    if not about.files or not about.format or theirs == ours or not job.is_beside:
-        return
-    raise InvalidRequest(
-        f"'{job.key}' is partitioned by {_names(theirs)}, and the job writes files partitioned by "
-        f"{_names(ours)}\n  Write it with the table's partition columns, or overwrite the table.",
-        table=str(job.key),
-    )
+    """``InvalidRequest`` if a job would lay files beside others that could not be read together with them.
+
+    It only saves work: what is there when the job commits decides.
+    """
+    mixed = mixes(_layout(about.layout), _layout(job.layout)) if about.files and job.is_beside else None
+    if mixed is not None:
+        raise InvalidRequest(
+            f"'{job.key}' holds files {mixed.one}, and the job writes {mixed.other}\n"
+            "  Write files as the table has them, overwrite the table, or write to another one.",
+            table=str(job.key),
+        )
+
+
+def check_new_key(key: Key) -> None:
+    """``InvalidKey`` for a table that is to be created and whose key looks like a path, or quoted for SQL."""
+    if any(_NOT_IN_NEW_KEYS & set(one) for one in key):
+        raise InvalidKey(
+            f"no table is created with the key {str(key)!r}: a key is the table's name in the lake, such as "
+            "'sales.orders', without backquotes, and no path\n"
+            "  The lake decides where the files are."
+        )
 
 
 def below_pool(folder: str) -> str:
     """The folder of an attempt, as it was answered, as a commit names it: below the pool."""
-    day, attempt = folder.removesuffix("/").split("/")[-2:]
-    return f"{day}/{attempt}/"
+    parts = folder.removesuffix("/").split("/")
+    if len(parts) < 2:
+        raise InvalidRequest(f"{folder!r} is no folder that an attempt was given")
+    return "/".join(parts[-2:]) + "/"
 
 
 def reader_options(options: dict[str, str]) -> dict[str, str]:
@@ -278,8 +360,8 @@ def reader_options(options: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name.lower() in READER_OPTIONS}
 
 
-def _when(job: FilesJob, files: Sequence[JobFile]) -> When:
-    if not files and (job.mode is SaveMode.APPEND or job.is_by_partition):
+def _when(job: FilesJob, done: Output) -> When:
+    if not done.files and (job.mode is SaveMode.APPEND or job.is_by_partition):
         # A table that has files stays as it is; one that is not there is created, with its columns alone.
         return When.IGNORE
     return _WHEN[job.mode]
@@ -293,8 +375,8 @@ def _new(file: JobFile) -> NewFile:
     return NewFile(path=file.path, size=file.size, modified_us=file.modified_us, checksum=file.checksum)
 
 
-def _names(columns: Sequence[str]) -> str:
-    return ", ".join(f"'{one}'" for one in columns) or "nothing"
+def _layout(told: TableLayout) -> Layout:
+    return Layout(**msgspec.structs.asdict(told))
 
 
 _WHEN: Final = {

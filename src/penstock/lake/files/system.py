@@ -21,16 +21,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fsspec.callbacks import DEFAULT_CALLBACK  # type: ignore[import-untyped]
+from fsspec.compression import compr  # type: ignore[import-untyped]
 from fsspec.transaction import Transaction  # type: ignore[import-untyped]
-from fsspec.utils import stringify_path  # type: ignore[import-untyped]
+from fsspec.utils import infer_compression, stringify_path  # type: ignore[import-untyped]
 
 from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.lake.calls import GetReference
-from penstock.lake.files_answers import FileEntry
-from penstock.lake.files_calls import CopiedFile
-from penstock.lake.files_gathered import Gathered, Target, WrittenFile
-from penstock.lake.files_paths import FilesPath, parse_path
-from penstock.lake.files_system_reading import ReadFilesSystem, os_errors
+from penstock.lake.files.answers import FileEntry
+from penstock.lake.files.calls import CopiedFile
+from penstock.lake.files.gathered import CompressedFile, Gathered, Target, WrittenFile
+from penstock.lake.files.paths import FilesPath, parse_path
+from penstock.lake.files.system_reading import ReadFilesSystem, os_errors
 from penstock.model.references import Kind
 
 
@@ -71,6 +72,15 @@ class FilesSystem(ReadFilesSystem):
     """
 
     transaction_type = OneCommit
+
+    def open(
+        self, path: str, mode: str = "rb", *args: Any, compression: str | None = None, **kwargs: Any
+    ) -> Any:
+        if compression is None or mode not in ("wb", "xb"):
+            return super().open(path, mode, *args, compression=compression, **kwargs)
+        chosen = infer_compression(self._strip_protocol(path)) if compression == "infer" else compression
+        file = super().open(path, mode, *args, **kwargs)
+        return file if chosen is None else CompressedFile(file, compr[chosen](file, mode="w"))
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         if mode not in ("wb", "xb"):
@@ -227,6 +237,8 @@ class FilesSystem(ReadFilesSystem):
         """Let files be at other paths of the same table, in one commit. What comes meanwhile stays."""
         moved = Gathered()
         self.copy(path1, path2, recursive, maxdepth, "raise", changes=moved)
+        if not moved:
+            raise IsADirectoryError(errno.EISDIR, "it is a folder: say recursive=True", str(path1))
         with self._one_commit(changes) as mine:
             for copied in moved.copies.values():
                 assert moved.target is not None

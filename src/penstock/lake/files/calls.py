@@ -6,15 +6,23 @@ file does so in storage, with access of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 
 from penstock.formats.files.intents import When
 from penstock.lake.call import Call, ReadAt, Said, Write
-from penstock.lake.files_answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, JobBegun, JobInfo
-from penstock.model.encoding import ObjectId
+from penstock.lake.files.answers import (
+    FileEntry,
+    FilesAbout,
+    FilesTotal,
+    FilesWritten,
+    JobBegun,
+    JobInfo,
+    TableLayout,
+)
+from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
 
 
@@ -54,19 +62,20 @@ class ListOfFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str
     """Below the writer's folder."""
     size: int
+    """Of the list, in bytes."""
     sha256: ObjectId
+    """Of the list."""
+    files: ObjectId | None = None
+    """SHA-256 of a list in MessagePack with `[path, size, checksum]` of each file, in the same order, if
+    every checksum is a `sha256:…`. By it a request that is sent again is known, wherever its files lie."""
 
 
-class TableLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the files of a table are to be read."""
-
-    format: str = ""
-    """As Spark names it, such as `parquet`."""
-    partition_by: tuple[str, ...] = ()
-    schema: str = ""
-    """Spark's, as JSON, with the partition columns."""
-    options: dict[str, str] = {}
-    """That a reader needs, such as `header`."""
+def hash_of_files(new: Iterable[NewFile]) -> ObjectId | None:
+    """What new files are, wherever they lie; nothing if not all are known by a hash of their bytes."""
+    known = [(one.path, one.size, one.checksum) for one in new]
+    if not all(checksum.startswith("sha256:") for _, _, checksum in known):
+        return None
+    return object_id(encode(known))
 
 
 class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
@@ -103,9 +112,6 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
     """Of paths: the address, as it was answered, of the file there; nothing for no file."""
     layout: TableLayout | None = None
     """How its files are to be read from now on."""
-    table: UUID | None = None
-    """The id of the table that is meant: another one under the same key is refused, unless this may create
-    one."""
     create: bool = True
     """Create the table, and the namespaces above it, if it is not there."""
     job: str | None = None
@@ -184,7 +190,8 @@ class BeginJob(Call[JobBegun], frozen=True, kw_only=True):
     branch: str | None = None
     """The default branch if nothing is given."""
     own_branch: bool = False
-    """Work on a branch of its own, `jobs/<id>`, which is merged when it commits."""
+    """Work on a branch of its own, which is merged when it commits: `jobs/<id>`, or `jobs/<id>-2` for the
+    second attempt."""
     what: str = ""
     """For people: what it does."""
     application: str = ""
@@ -212,7 +219,8 @@ class AbortJob(Call[JobInfo], frozen=True, kw_only=True):
 
 
 class ListJobs(Call[tuple[JobInfo, ...]], frozen=True, kw_only=True):
-    """Jobs that run, and for some days those that ended, newest first."""
+    """Jobs that run, and for some days those that ended, newest first; the next page is ``after`` the last
+    one."""
 
     path = "/jobs"
     answer = tuple[JobInfo, ...]
@@ -225,6 +233,8 @@ class ListJobs(Call[tuple[JobInfo, ...]], frozen=True, kw_only=True):
     """Also those that ended."""
     id: str | None = None
     """Only this job."""
+    after: str | None = None
+    """Go on after this job, by its id: the last one of the page before."""
     limit: int | None = 100
     """At most so many."""
 

@@ -13,10 +13,11 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.lake import files_saving
-from penstock.lake.files_calls import TableLayout
-from penstock.lake.files_saving import FilesJob, SaveMode
+from penstock.lake.files import saving as files_saving
+from penstock.lake.files.answers import TableLayout
+from penstock.lake.files.saving import FilesJob, SaveMode
 from penstock.model.keys import Key
+from penstock.storage.hadoop import HadoopPath, hadoop_path
 
 OPTION: Final = "penstock."
 """How the names of options begin that are for the lake."""
@@ -27,8 +28,6 @@ OPTIONS: Final = (
 
 _MODES: Final = {"Append": SaveMode.APPEND, "Overwrite": SaveMode.OVERWRITE}
 _CREATES_TABLE: Final = re.compile("TableAsSelect|SaveAs.*Table")
-_PATH: Final = re.compile(r"(?:([A-Za-z][\w+.-]*):(?://([^/]*))?)?(/.*)?", re.DOTALL)
-_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "abfss": "az", "abfs": "az", "gs": "gs"}
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +59,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     partition_by: tuple[str, ...] = ()
     format: str = ""
     schema: str = ""
+    read: tuple[str, ...] = ()
+    """What its rows come from: each table as `key@commit`, as far as that can be told."""
     application: str = ""
     application_name: str = ""
 
@@ -98,6 +99,7 @@ def job_of(facts: Facts) -> FilesJob | None:
         application_name=facts.application_name,
         message=options.get("message"),
         author=options.get("author"),
+        read=facts.read,
     )
 
 
@@ -106,7 +108,8 @@ def _mode(facts: Facts, key: Key, given: str | None) -> SaveMode:
         raise InvalidRequest(
             f"{facts.path} is '{key}' of the lake, and Spark does not tell what it means to write there "
             "like that\n"
-            "  Write with df.write, or by INSERT into a table that is not of Hive's own formats.",
+            "  Write with df.write, batches of a stream too (foreachBatch), or by INSERT into a table that"
+            " is not of Hive's own formats.",
             table=str(key),
         )
     if _CREATES_TABLE.search(facts.statement):
@@ -152,7 +155,7 @@ def _layout(facts: Facts, folder: str) -> TableLayout:
     return TableLayout(
         format=facts.format,
         partition_by=(*above, *facts.partition_by),
-        schema="" if above else facts.schema,  # it has not the columns whose values are in the path
+        schema=facts.schema,  # without the columns whose values are in the path
         options=files_saving.reader_options(facts.options),
     )
 
@@ -178,40 +181,31 @@ def _table(facts: Facts, named: str | None) -> tuple[Key, str] | None:
     """The table that a write is to, and the folder of it; the longest path that fits counts."""
     if named is not None:
         return Key.parse(named), ""
-    path = _split(facts.path, facts.home)
-    best: tuple[int, str, str] | None = None
-    for mapped, name in tables_of(facts.tables).items():
-        top = _split(mapped, facts.home)
-        if top[0] != path[0] or not f"{path[1]}/".startswith(f"{top[1]}/"):
-            continue
-        if best is None or len(top[1]) > best[0]:
-            below = path[1][len(top[1]) :].strip("/")
-            best = len(top[1]), name, f"{below}/" if below else ""
-    return None if best is None else (Key.parse(best[1]), best[2])
+    path = hadoop_path(facts.path, facts.home)
+    found = [
+        (len(top.names), key, below)
+        for top, key in tables_of(facts.tables, facts.home).items()
+        if (below := path.below(top)) is not None
+    ]
+    _, key, folder = max(found, default=(0, None, ""), key=lambda one: one[0])
+    return None if key is None else (key, folder)
 
 
-def tables_of(text: str) -> dict[str, str]:
-    """Paths and tables, as the session's setting has them; ``InvalidRequest`` if it has none."""
-    if not text:
-        return {}
+def tables_of(text: str, home: str = "") -> dict[HadoopPath, Key]:
+    """Paths and tables, as the session's setting has them; ``InvalidRequest`` if they cannot be these."""
     try:
-        return msgspec.json.decode(text, type=dict[str, str])
+        told = msgspec.json.decode(text, type=dict[str, str]) if text else {}
     except msgspec.MsgspecError:
         raise InvalidRequest(
             "the setting spark.penstock.tables is an object of JSON, such as "
             """{"s3://bucket/raw/events": "raw.events"}"""
         ) from None
-
-
-def _split(path: str, home: str) -> tuple[str, str]:
-    """The file system that a path is in, and the path there without a slash at its end."""
-    matched = _PATH.fullmatch(path)
-    if matched is None:
-        raise InvalidRequest(
-            f"'{path}' is no path that writes can go to: it is a URL, or begins with a slash"
-        )
-    scheme, host, rest = matched.groups()
-    if scheme is None:
-        return (_split(home, "")[0] if home else "file://"), (rest or "").rstrip("/")
-    scheme = scheme.lower()
-    return f"{_SCHEMES.get(scheme, scheme)}://{host or ''}", (rest or "").rstrip("/")
+    found: dict[HadoopPath, Key] = {}
+    for path, key in told.items():
+        if ".." in path.split("/"):
+            raise InvalidRequest(f"'{path}' cannot stand for '{key}': spell the path without '..'")
+        place = hadoop_path(path, home)
+        if place in found and found[place] != Key.parse(key):
+            raise InvalidRequest(f"'{path}' stands for '{found[place]}' and for '{key}': choose one")
+        found[place] = Key.parse(key)
+    return found

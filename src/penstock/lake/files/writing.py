@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,19 +21,29 @@ import msgspec
 
 from penstock.errors import (
     CommitConflict,
-    FileMissing,
+    Denied,
+    FileNotFound,
     InvalidRequest,
     KeyNotFound,
     OutcomeUnknown,
     PenstockError,
+    Unauthenticated,
     Unavailable,
 )
 from penstock.formats.files.files import check_path, new_folder
+from penstock.lake.asked import AFTER_DOUBT
 from penstock.lake.call import Said
 from penstock.lake.delta_jobs import Began, is_refusal, remove_files
-from penstock.lake.files_answers import FileEntry, FilesWritten
-from penstock.lake.files_calls import CopiedFile, GetFiles, ListOfFiles, NewFile, WriteFiles
-from penstock.lake.files_pool import names_for, pool_of
+from penstock.lake.files.answers import FileEntry, FilesWritten
+from penstock.lake.files.calls import (
+    CopiedFile,
+    GetFiles,
+    ListOfFiles,
+    NewFile,
+    WriteFiles,
+    hash_of_files,
+)
+from penstock.lake.files.pool import names_for, pool_of
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -46,6 +57,7 @@ PIECE_BYTES: Final = 8 * 1024 * 1024
 """So much of a local file is in memory at once, or a few times that while it is on its way to a bucket."""
 AT_ONCE: Final = 8
 """How many files are written at the same time."""
+_COMMIT: Final = re.compile(r"[0-9a-f]{64}")
 SENT_MAX: Final = 2_000
 """More new files are named by a file in the pool, and only its name is sent."""
 
@@ -81,7 +93,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 def commit(table: Table, changes: Changes, said: Said, idempotency_key: str | None) -> FilesWritten:
     """Carry out changes in one commit.
 
-    ``FileMissing`` or ``KeyNotFound`` if what is to be removed is not there, ``CommitConflict`` if anything
+    ``FileNotFound`` or ``KeyNotFound`` if what is to be removed is not there, ``CommitConflict`` if anything
     else is not as it is expected to be.
     """
     branch = _branch(table)
@@ -112,7 +124,7 @@ def commit(table: Table, changes: Changes, said: Said, idempotency_key: str | No
 
 def _branch(table: Table) -> str:
     """The branch that a table is written on; ``InvalidRequest`` if it is seen at a commit, which stays."""
-    if table.via is not None or len(table.ref) == 64:
+    if table.via is not None or _COMMIT.fullmatch(table.ref):
         raise InvalidRequest(
             f"'{table.key}' is seen at commit {table.ref[:8]}, which never changes; change its files on a "
             "branch, as in lake.table(…).files"
@@ -124,7 +136,7 @@ def _why(table: Table, changes: Changes, conflict: CommitConflict) -> PenstockEr
     """A conflict, or the simpler thing that it comes from: there is nothing that could be removed."""
     told: PenstockError = conflict
     removed = {one.path for one in conflict.conflicts} & set(changes.removed)
-    if changes.puts or changes.copied or not changes.removed:
+    if changes.puts or changes.copied:
         return conflict
     try:
         found = table.lake.do(GetFiles(key=table.key, at=table.ref, file=tuple(removed)))
@@ -135,13 +147,24 @@ def _why(table: Table, changes: Changes, conflict: CommitConflict) -> PenstockEr
     else:
         gone = sorted(removed - {one.path for one in found})
         if gone:
-            told = FileMissing(
+            told = FileNotFound(
                 f"'{table.key}' has no file at '{gone[0]}' ({table.ref}); nothing was changed",
                 table=str(table.key),
                 path=gone[0],
             )
     told.details |= {name: value for name, value in conflict.details.items() if name not in told.details}
     return told
+
+
+def _is_unheard(error: BaseException) -> bool:
+    """Whether a request was turned away for want of rights, before anybody looked at what it asks.
+
+    Storage may deny something too, at any step; that says nothing.
+    """
+    is_of_rights = isinstance(error, Unauthenticated) or (
+        isinstance(error, Denied) and "may_not" in error.details
+    )
+    return isinstance(error, PenstockError) and is_of_rights and AFTER_DOUBT not in error.details
 
 
 class _Upload:
@@ -158,7 +181,7 @@ class _Upload:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is not None and (not self._is_sent or is_refusal(error)):
+        if error is not None and (not self._is_sent or is_refusal(error) or _is_unheard(error)):
             remove_files(self._place, self._names)
 
     def check_in_time(self) -> None:
@@ -222,7 +245,9 @@ def list_in(pool: Place, folder: str, new: tuple[NewFile, ...]) -> ListOfFiles:
     data = msgspec.msgpack.encode(new)
     name = f"{uuid4().hex}.list"
     pool.put(folder + name, data)
-    return ListOfFiles(name=name, size=len(data), sha256=hashlib.sha256(data).digest())
+    return ListOfFiles(
+        name=name, size=len(data), sha256=hashlib.sha256(data).digest(), files=hash_of_files(new)
+    )
 
 
 class _Source:
@@ -263,7 +288,10 @@ class _Source:
                 return None
             return self._known(self._data)
         data = self._data
-        return self._known(data.encode() if isinstance(data, str) else bytes(cast("bytes", data)))
+        try:
+            return self._known(data.encode() if isinstance(data, str) else bytes(cast("bytes", data)))
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"'{self._path}' is made of a text that is not UTF-8; give bytes") from None
 
     def pieces(self) -> Iterator[bytes]:
         """The bytes one piece after the other: first the one that ``whole`` has read."""

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import sys
+import warnings
 from collections.abc import Callable
 from tempfile import SpooledTemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
-from penstock.lake.files_answers import FileEntry
-from penstock.lake.files_calls import CopiedFile
-from penstock.lake.files_paths import FilesPath
-from penstock.lake.files_writing import Data
+from penstock.lake.files.answers import FileEntry
+from penstock.lake.files.calls import CopiedFile
+from penstock.lake.files.paths import FilesPath
+from penstock.lake.files.writing import Data
 from penstock.model.keys import Key
+
+logger = logging.getLogger("penstock")
 
 IN_MEMORY_MAX_BYTES: Final = 8 * 1024 * 1024
 """A file that is written takes at most so much of it; a larger one is on disk meanwhile."""
@@ -76,9 +80,11 @@ class Gathered:
         self.sources[copied.source] = found
 
     def remove(self, target: Target, path: str, moved: FileEntry | None = None) -> None:
-        """Let a file go that is there."""
+        """Let a file go that is there, unless it goes with its folder."""
         self.aim(target)
         self._forget(path)
+        if path.startswith(tuple(self.replaced)):
+            return
         self.removed[path] = None
         if moved is not None:
             self.moved[path] = moved
@@ -148,16 +154,18 @@ class WrittenFile(io.BufferedIOBase):
         """Nothing: what is not complete is nowhere."""
 
     def close(self) -> None:
-        """Hand the file on, unless an exception that came after it was opened is why it is closed.
+        """Hand the file on, unless an exception that came after it was opened may be why it is closed.
 
         Wrappers for text and compression close a file without a word on why, also when a block ends with an
-        exception.
+        exception. So it is discarded while any such exception is handled, with a warning: an error in its
+        place would hide the exception that matters.
         """
         if self._is_over:
             return
         now = sys.exception()
         if now is not None and now is not self._opened_under:
             self.discard()
+            self._warn(f"it was closed while {type(now).__name__} was handled", RuntimeWarning)
             return
         self._is_over = True
         try:
@@ -189,7 +197,50 @@ class WrittenFile(io.BufferedIOBase):
         # Otherwise Python would close it, which hands it on.
         if not getattr(self, "_is_over", True):
             self.discard()
+            self._warn("nobody closed it", ResourceWarning)
+
+    def _warn(self, why: str, kind: type[Warning]) -> None:
+        told = f"'{self.path}' was not written: {why}, and half a file is none"
+        logger.warning(told)
+        warnings.warn(told, kind, stacklevel=3)
 
     def _require_open(self) -> None:
         if self._is_over:
             raise ValueError(f"'{self.path}' is closed")
+
+
+class CompressedFile(io.BufferedIOBase):
+    """A file that is compressed while it is written, which closes with its compressor.
+
+    Compressors leave the file that they write to open, for whoever has opened it. Here nobody else has it.
+    """
+
+    def __init__(self, file: WrittenFile, compressor: BinaryIO) -> None:
+        self._file, self._compressor = file, compressor
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._compressor.write(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._compressor.close()
+            self._file.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._compressor.close()
+            self._file.discard()
+
+    def __del__(self) -> None:
+        """Nothing: the file itself tells that nobody closed it."""

@@ -52,10 +52,17 @@ class ForkNotes:
                 until_us.append(FOREVER_US if note is None or note.until_us is None else note.until_us)
         return max(until_us)
 
-    def begin(self, forked_from: str, target: str) -> None:
-        """Note that a fork is under way, unless it is noted."""
-        note = ForkNote(forked_from=forked_from, target=target)
-        self._pool.create(_name(target), msgspec.json.encode(note))
+    def begin(self, forked_from: str, target: str, found: str | None) -> None:
+        """Note that a fork is under way, unless it is noted as complete: then the lake that was ``found`` at
+        the target is the one in the note.
+
+        A fork that was there before, and was removed, does not count: its time is over by now.
+        """
+        (data,) = self._pool.read([_name(target)])
+        known = _decoded(data) if data is not None else None
+        if found is None or known is None or known.lake != found:
+            note = ForkNote(forked_from=forked_from, target=target)
+            self._pool.put(_name(target), msgspec.json.encode(note))
 
     def complete(self, forked_from: str, target: str, lake_id: str, now_us: int) -> None:
         """Note that a fork is complete, and since when; unless that is noted."""

@@ -1,0 +1,153 @@
+"""Revert: undoing what one commit did, where others may have come after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from penstock.errors import InvalidRequest, MergeConflict
+from penstock.kernel.bring import (
+    Bringing,
+    BringRequest,
+    Intents,
+    Meeting,
+    MergeOptions,
+    changes_between,
+    gather_intents,
+)
+from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.conflict import compare
+from penstock.kernel.edit import Edit
+from penstock.kernel.format import Format, Formats, PrepareAgain, Refused, Since
+from penstock.kernel.history import History
+from penstock.kernel.landing import Landing
+from penstock.kernel.request import NextBatch
+from penstock.kernel.state import Difference, state_of
+from penstock.model.commits import CommitMeta
+from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.references import Event, Reference
+
+
+class RevertRequest(BringRequest):
+    """Undo what one commit did, by a new commit."""
+
+    event = Event.COMMIT
+    needs_preparation = True
+
+    def __init__(
+        self,
+        history: History,
+        formats: Formats,
+        commit: ObjectId,
+        meta: CommitMeta,
+        key: str,
+        options: MergeOptions,
+        if_head: ObjectId | None = None,
+    ) -> None:
+        super().__init__(history, formats, meta, key, options, if_head)
+        self._commit = commit
+        self._undo: Difference | None = None
+        self._later = _Later(commit, {}, {})
+
+    @property
+    def wish(self) -> bytes:
+        return object_id(
+            encode(("revert", self._commit, self.if_head, self._meta.message, self._options.wish()))
+        )
+
+    def prepare(self, reference: Reference) -> None:
+        self._require_in(reference, reference.head)
+        managed = self._managed(self._changes())
+        if managed and not self.may_read:
+            view = state_of(self._history.objects, self._history.commit(reference.head))
+            edit = self._edit(self._history.objects, view, reference, may_read=True)
+            with suppress(PrepareAgain):
+                self._reverting(edit, reference.head).bring(managed, {})
+
+    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+        self._require_in(reference, chain.tip)
+        edit = self._edit(chain.objects, chain.view, reference, self.may_read)
+        reverting = self._reverting(edit, None if chain.has_drafts else chain.tip)
+        reverting.bring(self._changes(), {})
+        reverting.finish()
+        self.results = list(reverting.results.values())
+        if edit.conflicts:
+            raise MergeConflict(edit.conflicts)
+        if not edit.changed:
+            return []
+        self._landing = Landing(self._formats, reference.name)
+        self._landing.add(edit.tables)
+        return [edit.draft(self._meta, self.key)]
+
+    def _require_in(self, reference: Reference, head: ObjectId) -> None:
+        if not self._history.is_ancestor(self._commit, head):
+            raise InvalidRequest(
+                f"commit {self._commit.hex()[:8]} is not in the history of '{reference.name}'"
+            )
+
+    def _changes(self) -> Difference:
+        """What undoes the commit."""
+        if self._undo is None:
+            commit = self._history.commit(self._commit)
+            self._undo = changes_between(self._history, commit, self._history.commit(commit.parent))
+        return self._undo
+
+    def _reverting(self, edit: Edit, head: ObjectId | None) -> _Reverting:
+        return _Reverting(edit, self._formats, self._options, lambda key: self._since(head, key))
+
+    def _since(self, head: ObjectId | None, key: bytes) -> Since:
+        """What was done to a key between the commit and a head of the branch."""
+        if head is None:
+            raise NextBatch  # what came since depends on commits that have no id yet
+        if self._later.head != head:
+            self._later = self._look_since(head)
+        after, beside = (each.get(key, []) for each in (self._later.after, self._later.beside))
+        return Since(None if after is None else tuple(after), None if beside is None else tuple(beside))
+
+    def _look_since(self, head: ObjectId) -> _Later:
+        """Look at the commits that are new since the last look; at all of them if the branch was moved."""
+        known, history = self._later, self._history
+        if not history.is_on_line(known.head, head):
+            known = _Later(self._commit, {}, {})
+        for one, commit in history.only_in(head, known.head):
+            if commit.intents:
+                is_after = history.is_ancestor(self._commit, one)
+                gather_intents(history, commit, known.after if is_after else known.beside)
+        return known._replace(head=head)
+
+
+class _Later(NamedTuple):
+    """What commits intended that came after one which is to be undone, up to a head of the branch."""
+
+    head: ObjectId
+    after: Intents
+    beside: Intents
+
+
+class _Reverting(Bringing):
+    """A managed table is not replayed but restored, if nothing came after or its format knows how."""
+
+    def __init__(
+        self, edit: Edit, formats: Formats, options: MergeOptions, since: Callable[[bytes], Since]
+    ) -> None:
+        super().__init__(edit, formats, options)
+        self._since = since
+
+    def _merge_managed(self, managing: Format, meeting: Meeting) -> None:
+        paths = self._options.of(meeting.key).paths
+        if meeting.was == meeting.now and not paths:
+            self._restore(meeting, self._content(meeting.wanted))
+            return
+        was, wanted, now = map(self._content, (meeting.was, meeting.wanted, meeting.now))
+        table = self._edit.table(meeting.key, now, wanted)._replace(paths=paths)
+        try:
+            applied = managing.revert(table, was, wanted, self._since(meeting.stored))
+        except Refused as refused:
+            self._edit.refuse(meeting.key, refused)
+            return
+        if applied is None:
+            self._edit.conflicts.append(compare(meeting.key, was, now))
+            return
+        self._edit.put_applied(meeting.stored, applied)
+        self._edit.add_opaque(meeting.stored, managing)

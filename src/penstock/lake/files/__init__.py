@@ -1,0 +1,1 @@
+"""Tables of files in a lake: what a program holds of one, the calls, their answers, jobs, and care."""

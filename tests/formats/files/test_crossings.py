@@ -1,0 +1,181 @@
+"""Random histories in which commits are merged, repeated and undone across branches, held against rule K2.
+
+Every job that overwrites writes two files to each partition, so that it can be told whose a partition is: it
+has the two files of one job, beside whatever was appended, or none. No history may end with those of two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import Lake
+from penstock.errors import CommitConflict, InvalidRequest, MergeConflict
+from penstock.lake.files.calls import ListFiles
+from penstock.model.keys import Key
+from tests.formats.files.lakes import EVENTS, new_store, write
+
+BRANCHES = ("main", "dev", "fix")
+DAYS = ("day=0/", "day=1/", "day=2/")
+KINDS = ("overwrite", "partitions", "append", "append", "remove", "merge", "merge", "merge", "transplant")
+KINDS_OF_HISTORIES = (*KINDS, "rebase", "revert", "revert an older one")
+
+Files = dict[str, str]
+"""Where the file at each path lies."""
+
+
+def listed(lake: Lake, ref: str) -> Files:
+    return {one.path: one.address for one in lake.do(ListFiles(key=Key.parse(EVENTS), at=ref, limit=None))}
+
+
+def overwrite_of(job: int, days: list[str]) -> list[str]:
+    return [f"{day}{job:03}.{part}" for day in days for part in (1, 2)]
+
+
+class Crossing:
+    """One history, a step after the other."""
+
+    def __init__(self, lake: Lake, seed: int) -> None:
+        self._lake, self._random = lake, Random(seed)
+        self.counts: Counter[str] = Counter()
+
+    def run(self) -> None:
+        write(self._lake, *overwrite_of(0, list(DAYS)), replaced=[""])
+        self._first = self._lake.branch("main").head  # it made the table, which stays
+        for branch in BRANCHES[1:]:
+            self._lake.branch(branch).create()
+        for job in range(1, self._random.randint(8, 22)):
+            self._step(job)
+
+    def _step(self, job: int) -> None:
+        kind, branch = self._random.choice(KINDS_OF_HISTORIES), self._random.choice(BRANCHES)
+        source = self._random.choice([one for one in BRANCHES if one != branch])
+        before = {one: listed(self._lake, one) for one in BRANCHES}
+        try:
+            self._act(kind, job, branch, source)
+        except (CommitConflict, MergeConflict):
+            self.counts[f"{kind}: conflict"] += 1
+            assert {one: listed(self._lake, one) for one in BRANCHES} == before
+            return
+        self.counts[kind] += 1
+        after = {one: listed(self._lake, one) for one in BRANCHES}
+        assert all(after[one] == before[one] for one in BRANCHES if one != branch)
+        _check_partitions(after[branch])
+        if kind == "merge":
+            assert after[branch].items() <= before[source].items() | before[branch].items()
+            assert before[source].items() & before[branch].items() <= after[branch].items()
+
+    def _act(self, kind: str, job: int, branch: str, source: str) -> None:
+        lake, random = self._lake, self._random
+        days = random.sample(DAYS, random.randint(1, 2))
+        appended = [path for path in listed(lake, branch) if path.endswith("more")]
+        if kind == "overwrite":
+            write(lake, *overwrite_of(job, list(DAYS)), branch=branch, replaced=[""])
+        elif kind == "partitions":
+            write(lake, *overwrite_of(job, days), branch=branch, replaced=days)
+        elif kind == "append":
+            write(lake, f"{days[0]}{job:03}.more", branch=branch)
+        elif kind == "remove" and appended:
+            write(lake, removed=[random.choice(appended)], branch=branch)
+        elif kind == "merge":
+            lake.merge(source, branch)
+        elif kind == "transplant":
+            lake.transplant(source, branch)
+        elif kind == "rebase" and branch != "main":
+            lake.rebase(branch, source)
+        elif kind.startswith("revert"):
+            last = [one.id for one in lake.log(branch, limit=6) if one.id != self._first]
+            chosen = last[:1] if kind == "revert" else random.sample(last[1:], min(1, len(last[1:])))
+            for one in chosen:
+                lake.revert(one, branch)
+
+
+def _check_partitions(files: Files) -> None:
+    for day in DAYS:
+        overwritten = [path for path in files if path.startswith(day) and not path.endswith("more")]
+        jobs = {path.removeprefix(day).split(".")[0] for path in overwritten}
+        assert len(jobs) <= 1, f"{day} is a union: {overwritten}"
+        assert len(overwritten) in (0, 2), f"{day} is torn: {overwritten}"
+
+
+def check_crossing(seed: int) -> Counter[str]:
+    with penstock.open(new_store()) as lake:
+        crossing = Crossing(lake, seed)
+        crossing.run()
+        assert lake.fsck().damages == ()
+        return crossing.counts
+
+
+def test_sixty_crossing_histories_have_no_partition_of_two_jobs() -> None:
+    counts = sum((check_crossing(seed) for seed in range(60)), Counter[str]())
+    assert min(counts[kind] for kind in KINDS_OF_HISTORIES) > 10
+    assert min(counts[f"{kind}: conflict"] for kind in ("merge", "transplant", "rebase")) > 0
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("hundreds", range(1, 16))
+def test_many_crossing_histories_have_no_partition_of_two_jobs(hundreds: int) -> None:
+    for seed in range(hundreds * 100, hundreds * 100 + 100):
+        check_crossing(seed)
+
+
+# -- undoing, against all other writes in a row ------------------------------------------------------------
+
+
+def _random_writes(lake: Lake, random: Random) -> list[tuple[dict[str, Any], Files]]:
+    """Write to a table a few times: what was asked, and what came."""
+    done = []
+    for number in range(random.randint(3, 7)):
+        there = listed(lake, "main")
+        folder = random.choice(("", "a/", "a/b/", "c/"))
+        asked: dict[str, Any] = {"replaced": [folder] if random.random() < 0.4 else []}
+        left = [path for path in there if not path.startswith(tuple(asked["replaced"]))]
+        if left and random.random() < 0.3:
+            asked["removed"] = [random.choice(left)]
+        else:
+            asked["put"] = [f"{folder}{random.choice(('x', f'{number}'))}"]
+        write(lake, **asked)
+        now = listed(lake, "main")
+        done.append((asked, {path: now[path] for path in asked.get("put", ())}))
+    return done
+
+
+def _in_a_row(first: Files, writes: list[tuple[dict[str, Any], Files]]) -> Files | None:
+    """What a table becomes; ``None`` if one of the writes cannot be."""
+    files = first
+    for asked, come in writes:
+        files = {path: at for path, at in files.items() if not path.startswith(tuple(asked["replaced"]))}
+        if not files.keys() >= set(asked.get("removed", ())):
+            return None
+        files = {path: at for path, at in files.items() if path not in asked.get("removed", ())} | come
+    return files
+
+
+def check_undoing(seed: int) -> bool:
+    """Undo one of a few writes; whether it could be told what must come of it."""
+    random = Random(seed)
+    with penstock.open(new_store()) as lake:
+        write(lake, "x", "a/x", "a/b/x", "c/x")
+        first = listed(lake, "main")
+        writes = _random_writes(lake, random)
+        undone = random.randrange(len(writes))
+        try:
+            lake.revert(f"main~{len(writes) - 1 - undone}" if undone < len(writes) - 1 else "main")
+        except (MergeConflict, InvalidRequest):
+            return False
+        expected = _in_a_row(first, writes[:undone] + writes[undone + 1 :])
+        assert expected is None or listed(lake, "main") == expected
+        return expected is not None
+
+
+def test_k2_undoing_a_write_is_as_if_it_had_never_been() -> None:
+    assert sum(check_undoing(seed) for seed in range(150)) > 60
+
+
+@pytest.mark.reliability
+def test_k2_undoing_one_of_very_many_writes_is_as_if_it_had_never_been() -> None:
+    assert sum(check_undoing(seed) for seed in range(150, 3000)) > 1000
