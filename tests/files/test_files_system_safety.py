@@ -154,3 +154,20 @@ def test_paths_that_no_file_can_have_are_not_there(fs: FilesSystem) -> None:
         assert not fs.exists(path)
     assert fs.glob("t/g/*") == ["t/g/a", "t/g/h"]
     assert fs.glob("t/g*") == ["t/g"]
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_text_that_nobody_closes_is_not_written_either(
+    lake: Lake, fs: FilesSystem, compression: str | None
+) -> None:
+    lake.table("t").files.put("old", b"1")
+    before = lake.branch().head
+    file = fs.open("t/half.txt", "w", compression=compression)
+    file.write("half")
+    with pytest.warns(ResourceWarning, match="'t/half.txt' was not written: nobody closed it"):
+        del file
+    assert lake.branch().head == before
+    with fs.open("t/whole.txt", "wt", encoding="utf-16", compression=compression) as file:
+        file.write("wholé")
+    with fs.open("t/whole.txt", "rt", encoding="utf-16", compression=compression) as file:
+        assert file.read() == "wholé"

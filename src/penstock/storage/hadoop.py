@@ -50,7 +50,8 @@ class HadoopPath(msgspec.Struct, frozen=True):
 def hadoop_path(path: str, home: str = "") -> HadoopPath:
     """A path, or the URL of one, as Spark's code may spell it; ``InvalidRequest`` if it is none.
 
-    ``home`` is the file system of paths without a scheme; the local one if nothing is given.
+    ``home`` is the file system of paths without a scheme, and of those whose scheme is the same and that name
+    no host; the local one if nothing is given.
     """
     matched = _SPELLED.fullmatch(path)
     if matched is None:
@@ -58,7 +59,8 @@ def hadoop_path(path: str, home: str = "") -> HadoopPath:
             f"'{path}' is no path that writes can go to: it is a URL, or begins with a slash"
         )
     scheme, host, rest = matched.groups()
-    if scheme is None:
+    is_home = scheme is None or (not host and home.lower().startswith(f"{scheme.lower()}://"))
+    if is_home:
         system = hadoop_path(home).system if home else "file://"
     else:
         system = _known_as(scheme.lower(), (host or "").lower())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
 
 from penstock.formats.files import trees
-from penstock.formats.files.files import File, FilesState, Layout
+from penstock.formats.files.files import MARKER, File, FilesState, Layout
 from penstock.formats.files.intents import When, Write
-from penstock.formats.files.layouts import mixes, united
+from penstock.formats.files.layouts import mixes, united, with_partition_columns
 from penstock.kernel.format import PathClash, Refused
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
@@ -43,8 +43,15 @@ def carry_out(objects: Objects, state: FilesState, write: Write) -> tuple[FilesS
     changes |= dict.fromkeys(write.removed)
     changes |= coming
     known = {**gone, **there}
-    left = state.files - sum(path in changes for path in known)
+    left = 0 if write.layout is None else files_left(objects, state, [one for one in known if one in changes])
     return after(objects, state, changes, known, _layout(state.layout, write, left))
+
+
+def files_left(objects: Objects, state: FilesState, touched: Collection[str]) -> int:
+    """How many files a table has beside some: of those that are read, which the marker is not."""
+    left = state.files - len(touched)
+    has_marker = left > 0 and MARKER not in touched and MARKER in trees.find(objects, state.root, [MARKER])
+    return left - has_marker
 
 
 def after(
@@ -123,4 +130,6 @@ def _layout(known: Layout, write: Write, left: int) -> Layout:
             f"holds files {mixed.one}, and the job writes {mixed.other}; overwrite the table, or write to"
             " another one"
         )
-    return united(known, wanted) if left else wanted
+    if left:
+        return united(known, wanted)
+    return wanted if "" in write.replaced else with_partition_columns(wanted, known)

@@ -21,6 +21,10 @@ SHOWN_MAX: Final = 10
 
 _SAME_OPTION: Final = {"delimiter": "sep", "charset": "encoding"}
 _DEFAULTS: Final = {"sep": ",", "quote": '"', "escape": "\\", "encoding": "utf-8"}
+_SWITCHES: Final = frozenset({
+    "header", "multiline", "ignoreleadingwhitespace", "ignoretrailingwhitespace",
+})  # fmt: skip
+"""Options that are off where nothing is said."""
 _NOT_OF_THE_TYPE: Final = frozenset({"nullable", "containsNull", "valueContainsNull", "metadata"})
 
 
@@ -53,6 +57,22 @@ def united(one: Layout, other: Layout) -> Layout:
     fields = [*known, *(field for field in coming if field["name"] not in names)]
     schema = msgspec.json.encode({"type": "struct", "fields": fields}).decode()
     return msgspec.structs.replace(other, schema=one.schema if len(fields) == len(known) else schema)
+
+
+def with_partition_columns(layout: Layout, known: Layout) -> Layout:
+    """A layout with the types of partition columns that only another one tells: a job that writes into the
+    folder of a partition does not know them."""
+    fields, more = _fields(layout), _fields(known)
+    if fields is None or more is None:
+        return layout
+    told = {field["name"].lower() for field in fields}
+    missing = [
+        field for field in more if field["name"].lower() not in told and field["name"] in layout.partition_by
+    ]
+    if not missing:
+        return layout
+    schema = msgspec.json.encode({"type": "struct", "fields": [*fields, *missing]}).decode()
+    return msgspec.structs.replace(layout, schema=schema)
 
 
 def _mixed_columns(one: Layout, other: Layout) -> Mixed | None:
@@ -103,8 +123,8 @@ def _options(layout: Layout) -> dict[str, str]:
     found = {}
     for given, value in layout.options.items():
         name = _SAME_OPTION.get(given.lower(), given.lower())
-        text = value.lower() if name == "encoding" or value.lower() in ("true", "false") else value
-        if text not in ("false", _DEFAULTS.get(name)):
+        text = value.lower() if name == "encoding" or name in _SWITCHES else value
+        if text != _DEFAULTS.get(name, "false" if name in _SWITCHES else None):
             found[name] = text
     return found
 

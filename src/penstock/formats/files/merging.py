@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.formats.files import trees
-from penstock.formats.files.changing import after
+from penstock.formats.files.changing import after, files_left
 from penstock.formats.files.files import MARKER, File, FilesState, Layout, state_of, with_state
 from penstock.formats.files.intents import When, Write, decode_write, encode_write
 from penstock.formats.files.layouts import mixes, united
@@ -89,7 +89,7 @@ def merge(
             looked_at = _replay(table, objects, sides, intents, coming)
         elif not coming.changes:
             return Merged(Applied(target), 0)
-    layout = _layout(sides, coming)
+    layout = _layout(objects, sides, coming)
     merged, blobs = after(objects, sides.ours, coming.changes, coming.there, layout)
     intent, is_opaque = _remembered(table.paths, intents)
     content = None if target is None and not coming.changes else with_state(here, merged)
@@ -138,7 +138,7 @@ def revert(
     replaced = _outermost(_folders(since.after or ()))
     looked_at = _bring_paths(table, objects, sides, replaced, coming)
     _check_former(table, coming, since)
-    merged, blobs = after(objects, sides.ours, coming.changes, coming.there, _layout(sides, coming))
+    merged, blobs = after(objects, sides.ours, coming.changes, coming.there, _layout(objects, sides, coming))
     return Merged(Applied(with_state(target, merged), blobs), looked_at + len(coming.changes))
 
 
@@ -270,21 +270,20 @@ def _told(path: str, file: File | None) -> str:
     return "no file" if file is None else f"{file.at(path)}, {file.size} bytes"
 
 
-def _layout(sides: Sides, coming: Coming) -> Layout:
-    """How the files are to be read afterwards: as the source says, if it changed that or none else is left.
+def _layout(objects: Objects, sides: Sides, coming: Coming) -> Layout:
+    """How the files are to be read afterwards: as the source says, if none of the target's is left.
 
     Files of two layouts in one table could not be read as one.
     """
     origin, theirs, ours = (one.layout for one in sides)
     brings = any(file is not None for file in coming.changes.values())
+    left = files_left(objects, sides.ours, coming.there)
+    if not left and (brings or theirs != origin):
+        return theirs
     if not brings:
-        return ours if theirs == origin or ours != origin else theirs
-    if len(coming.there) == sides.ours.files:
-        return theirs  # nothing of the target's is left
+        return ours
     if (mixed := mixes(ours, theirs)) is not None:
         raise Refused(
             f"{BOTH}, and holds files {mixed.one} here, but {mixed.other} on the other side; {WAY_OUT}"
         )
-    if theirs == origin:
-        return ours
-    return theirs if ours == origin else united(ours, theirs)
+    return ours if theirs == origin else united(ours, theirs)

@@ -196,8 +196,12 @@ class WrittenFile(io.BufferedIOBase):
     def __del__(self) -> None:
         # Otherwise Python would close it, which hands it on.
         if not getattr(self, "_is_over", True):
-            self.discard()
-            self._warn("nobody closed it", ResourceWarning)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody closed it: it was never written, and that is told."""
+        self.discard()
+        self._warn("nobody closed it", ResourceWarning)
 
     def _warn(self, why: str, kind: type[Warning]) -> None:
         told = f"'{self.path}' was not written: {why}, and half a file is none"
@@ -207,6 +211,19 @@ class WrittenFile(io.BufferedIOBase):
     def _require_open(self) -> None:
         if self._is_over:
             raise ValueError(f"'{self.path}' is closed")
+
+
+class WrittenText(io.TextIOWrapper):
+    """A file of text that is written. One that nobody closes is none, as with bytes."""
+
+    def __init__(self, file: WrittenFile | CompressedFile, **how: Any) -> None:
+        super().__init__(cast("BinaryIO", file), **how)
+        self._below = file
+
+    def __del__(self) -> None:
+        # Otherwise Python would close it, and with it the file.
+        if not self.closed:
+            self._below.abandon()
 
 
 class CompressedFile(io.BufferedIOBase):
@@ -225,6 +242,13 @@ class CompressedFile(io.BufferedIOBase):
     def writable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        """As the compressor says: text in UTF-16 has its mark only where a beginning can be told."""
+        return self._compressor.seekable()
+
+    def tell(self) -> int:
+        return self._compressor.tell()
+
     def write(self, data: Any) -> int:
         return self._compressor.write(data)
 
@@ -241,6 +265,9 @@ class CompressedFile(io.BufferedIOBase):
         else:
             self._compressor.close()
             self._file.discard()
+
+    def abandon(self) -> None:
+        self._file.abandon()
 
     def __del__(self) -> None:
         """Nothing: the file itself tells that nobody closed it."""

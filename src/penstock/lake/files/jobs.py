@@ -167,9 +167,8 @@ class JobAnswers:
             key=key,
             asked=digest,
         )
-        if not merged.commits:
-            return FilesWritten(head=merged.head)
-        commit = ObjectId(bytes.fromhex(merged.commits[-1]))
+        # Somebody may have merged the attempt's branch by hand: then its own commit is in the target.
+        commit = ObjectId(bytes.fromhex(merged.commits[-1])) if merged.commits else made.commits[-1]
         return FilesWritten(commit=Commit.of(commit, self._kernel.history.commit(commit)), head=merged.head)
 
     def _on_own_branch(
@@ -231,7 +230,8 @@ class JobAnswers:
             self._drop([before.own_branch] if before.own_branch else [])
         if begun.own_branch and begun.state is JobState.RUNNING:
             self._make_branch(begun)
-        folder = pool + new_folder(self._lake.id, UUID(hex=begun.fence), begun.began_us)
+        # Of this attempt, also where an earlier one has landed: that one's files are the table's.
+        folder = pool + new_folder(self._lake.id, UUID(hex=call.fence), begun.began_us)
         others = tuple(self._others(begun, now_us))
         self._forget_some()
         return JobBegun(job=JobInfo.of(begun, now_us), folder=folder, others=others)

@@ -22,7 +22,7 @@ from penstock.lake.files import saving as files_saving
 from penstock.lake.files.answers import FilesAbout, FilesWritten, JobBegun, JobInfo
 from penstock.lake.files.calls import AbortJob, GetFilesTable, ListJobs, ListOfFiles
 from penstock.lake.files.facts import OPTION, Facts, job_of
-from penstock.lake.files.saving import FilesJob, Output, TaskFile
+from penstock.lake.files.saving import FilesJob, Output, SaveMode, TaskFile
 from penstock.lake.files.writing import SENT_MAX
 from penstock.model.jobs import JobState
 from penstock.storage.hadoop import hadoop_address
@@ -147,7 +147,7 @@ def commit(by: Deciding, asked: SessionWrite) -> Ended:
     """Commit what the job has written, once, however often this is asked for."""
     job, begun = _required(asked.facts), _begun(asked)
     if begun.has_landed:
-        return Ended(remove=True)
+        return Ended(remove=True)  # of this attempt, whose folder is not that of the one that landed
     done, marker = _output(asked), None
     folder = files_saving.below_pool(begun.place)
     pool = None if by.places is None else by.places.at(begun.place.removesuffix(folder))
@@ -155,15 +155,16 @@ def commit(by: Deciding, asked: SessionWrite) -> Ended:
         marker = files_beside.put_marker(pool, folder, job, begun.job, done, begun.began)
     call = files_saving.commit(job, begun.job, asked.facts.attempt, begun.place, done, marker)
     written: FilesWritten = by.write(call if pool is None else files_beside.short(pool, call))
-    # Without a commit the table stays as it is; without rows the commit names none of what was written.
-    return Ended(remove=written.commit is None or not done.files)
+    # What was ignored, and what has no rows, is named by no commit.
+    is_ignored = job.mode is SaveMode.IGNORE and written.commit is None
+    return Ended(remove=is_ignored or not done.files)
 
 
 def abort(by: Deciding, asked: SessionWrite) -> Ended:
     """Let the job never land. One that may have landed keeps its files."""
     begun = _begun(asked)
     if begun.has_landed:
-        return Ended(remove=True)
+        return Ended()
     try:
         told: JobInfo = by.write(
             AbortJob(id=begun.job, fence=asked.facts.attempt, why="the Spark job failed")

@@ -29,7 +29,7 @@ from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.lake.calls import GetReference
 from penstock.lake.files.answers import FileEntry
 from penstock.lake.files.calls import CopiedFile
-from penstock.lake.files.gathered import CompressedFile, Gathered, Target, WrittenFile
+from penstock.lake.files.gathered import CompressedFile, Gathered, Target, WrittenFile, WrittenText
 from penstock.lake.files.paths import FilesPath, parse_path
 from penstock.lake.files.system_reading import ReadFilesSystem, os_errors
 from penstock.model.references import Kind
@@ -76,6 +76,10 @@ class FilesSystem(ReadFilesSystem):
     def open(
         self, path: str, mode: str = "rb", *args: Any, compression: str | None = None, **kwargs: Any
     ) -> Any:
+        if mode[:1] in ("w", "x") and "b" not in mode:
+            how = {name: kwargs.pop(name) for name in ("encoding", "errors", "newline") if name in kwargs}
+            below = self.open(path, f"{mode[0]}b", *args, compression=compression, **kwargs)
+            return WrittenText(below, **how)
         if compression is None or mode not in ("wb", "xb"):
             return super().open(path, mode, *args, compression=compression, **kwargs)
         chosen = infer_compression(self._strip_protocol(path)) if compression == "infer" else compression
