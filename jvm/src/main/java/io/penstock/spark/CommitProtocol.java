@@ -236,6 +236,9 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
 
   /** The folder is the attempt's alone. What a task writes into it that has not heard yet is left for a sweep. */
   private void removeFolder(Configuration configuration) {
+    if (folder == null) {
+      return; // it has not begun, and the root is still a path of the user's
+    }
     Path all = new Path(root);
     try {
       all.getFileSystem(configuration).delete(all, true);
