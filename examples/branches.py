@@ -48,7 +48,7 @@ with penstock.open("./lake") as lake:
     # Checks would run here, on the branch. Then both tables appear at one instant.
     preview = nightly.merge_into("main", dry_run=True)
     assert not preview.conflicts
-    result = nightly.merge_into("main", expected_head=preview.head)
+    result = nightly.merge_into("main", if_head=preview.head)
     print(f"merged      {len(result.keys)} tables in one commit")
     print(f"on main     sales.orders is at {version(lake, 'main')}")
     print(f"before      sales.orders is at {version(lake, 'main~1')}")

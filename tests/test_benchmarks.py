@@ -18,7 +18,10 @@ OF_SPARK = {"committer", "spark"}
 """Those that start a Spark as they need it. A process has one only, and here it is the tests'."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=pytest.mark.reliability) if one in OF_SPARK else one for one in NAMES],
+)
 def test_a_benchmark_runs_and_keeps_what_it_prints(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
