@@ -15,8 +15,10 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
 from penstock.stores.sqlite import SqliteStore
 from tests.queue.hooks import HookedStore, SetClock, new_lake, table
+from tests.servers.s3 import S3Place
 from tests.sweep.damage import Database
 from tests.sweep.oracle import GRACE_S, large
+from tests.sweep.tables import LateClock
 
 
 @pytest.fixture
@@ -70,3 +72,26 @@ def database(place: Path) -> Iterator[Database]:
     found = Database(place / "penstock.db")
     yield found
     found.close()
+
+
+@pytest.fixture
+def later() -> LateClock:
+    """A clock that goes on for days at once."""
+    return LateClock()
+
+
+@pytest.fixture
+def lake_in_a_bucket(
+    s3_place: S3Place, tmp_path: Path, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lake]:
+    """A lake on disk, whose tables are in a bucket of a real S3 server."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_place.endpoint or "",
+        "AWS_REGION": s3_place.region,
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    warehouse = f"s3://{s3_place.bucket}/{s3_place.prefix}/tables"
+    penstock.init(tmp_path / "lake", warehouse=warehouse).close()
+    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
+        yield lake

@@ -16,11 +16,6 @@ from tests.sweep.tables import LateClock
 
 
 @pytest.fixture
-def later() -> LateClock:
-    return LateClock()
-
-
-@pytest.fixture
 def lake(tmp_path: Path, later: LateClock) -> Iterator[Lake]:
     with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
         yield lake

@@ -20,11 +20,6 @@ from tests.sweep.tables import LateClock
 
 
 @pytest.fixture
-def later() -> LateClock:
-    return LateClock()
-
-
-@pytest.fixture
 def source(tmp_path: Path, later: LateClock) -> Path:
     """A lake with files, some of which only older commits name."""
     with opened(tmp_path / "lake", later) as lake:

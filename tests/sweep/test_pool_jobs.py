@@ -23,11 +23,6 @@ HOUR = 1 / 24
 
 
 @pytest.fixture
-def later() -> LateClock:
-    return LateClock()
-
-
-@pytest.fixture
 def lake(tmp_path: Path, later: LateClock) -> Iterator[Lake]:
     with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
         yield lake

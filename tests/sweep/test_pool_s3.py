@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-import penstock
 from penstock.lake.files.calls import AbortJob
 from penstock.lake.lake import Lake
 from penstock.storage import places
-from tests.servers.s3 import S3Place
 from tests.sweep.pool import Pool, swept
 from tests.sweep.tables import LateClock
 
@@ -19,24 +14,8 @@ NAMES = ("part-0", "day=1/ü ä", "day=100%25/a+b", "a:b/c~d", "日本/x", "_SUC
 
 
 @pytest.fixture
-def later() -> LateClock:
-    return LateClock()
-
-
-@pytest.fixture
-def lake(
-    s3_place: S3Place, tmp_path: Path, later: LateClock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Lake]:
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3_place.endpoint or "",
-        "AWS_REGION": s3_place.region,
-        "AWS_ALLOW_HTTP": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    warehouse = f"s3://{s3_place.bucket}/{s3_place.prefix}/tables"
-    penstock.init(tmp_path / "lake", warehouse=warehouse).close()
-    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
-        yield lake
+def lake(lake_in_a_bucket: Lake) -> Lake:
+    return lake_in_a_bucket
 
 
 def test_what_nobody_names_goes_from_a_bucket_and_what_is_named_stays(

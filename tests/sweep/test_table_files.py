@@ -28,11 +28,6 @@ Opening = Callable[[], Lake]
 
 
 @pytest.fixture
-def later() -> LateClock:
-    return LateClock()
-
-
-@pytest.fixture
 def opening(tmp_path: Path, later: LateClock) -> Iterator[Opening]:
     opened: list[Lake] = []
 

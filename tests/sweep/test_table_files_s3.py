@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-import penstock
 from penstock.formats.delta.log.scratch import note_creation
 from penstock.formats.delta.owner.ownership import own_place
 from penstock.lake.lake import Lake
 from penstock.storage import places
-from tests.servers.s3 import S3Place
 from tests.sweep.tables import LateClock, abandoned, ids, only
 
 DAYS = ["a:b", "a b", "ü", "100%", "a/b", "%3A", "a+b", None]
@@ -22,24 +18,8 @@ SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string()})
 
 
 @pytest.fixture
-def later() -> LateClock:
-    return LateClock()
-
-
-@pytest.fixture
-def lake(
-    s3_place: S3Place, tmp_path: Path, later: LateClock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Lake]:
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3_place.endpoint or "",
-        "AWS_REGION": s3_place.region,
-        "AWS_ALLOW_HTTP": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    warehouse = f"s3://{s3_place.bucket}/{s3_place.prefix}/tables"
-    penstock.init(tmp_path / "lake", warehouse=warehouse).close()
-    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
-        yield lake
+def lake(lake_in_a_bucket: Lake) -> Lake:
+    return lake_in_a_bucket
 
 
 def test_what_jobs_left_in_a_bucket_goes_and_what_is_committed_stays(

@@ -30,11 +30,6 @@ SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,
 
 
 @pytest.fixture
-def later() -> LateClock:
-    return LateClock()
-
-
-@pytest.fixture
 def lake(tmp_path: Path, later: LateClock) -> Iterator[Lake]:
     with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
         yield lake

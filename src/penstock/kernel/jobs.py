@@ -21,12 +21,10 @@ from penstock.errors import (
     JobNotFound,
     JobOver,
     OutcomeUnknown,
-    TryAgainError,
-    Unavailable,
 )
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.reflog import receipt_id
-from penstock.kernel.retry import Tries
+from penstock.kernel.retry import until_moved
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.model.encoding import ObjectId
 from penstock.model.jobs import EARLIER_MAX, Job, JobState, decode_job, encode_job, own_branch
@@ -201,30 +199,21 @@ class Jobs:
 
     def _move(self, id: str, decide: Callable[[Job | None], J]) -> J:  # noqa: A002
         """Move a row to what is decided; again where another process was faster, or nobody answered."""
-        tries, in_doubt = Tries(self._settings), False
-        lost: str | Unavailable
-        while True:
-            try:
-                with self._store.turn(PREFIX + id) as turn:
-                    found = decoded_job(turn.row) if turn.row is not None else None
-                    wanted = decide(found)
-                    if wanted == found or self._advance(turn, wanted):
-                        return wanted
-                lost = f"another process changed job '{id}'"
-            except OutcomeUnknown as unknown:
-                in_doubt, lost = True, str(unknown)
-            except Unavailable as unavailable:
-                lost = unavailable
-            try:
-                tries.again(lost)
-            except TryAgainError:
-                if not in_doubt:
-                    raise
-                raise OutcomeUnknown(
-                    f"{self._store.url} did not answer while job '{id}' was noted\n"
-                    "  'penstock jobs list' tells as soon as it does; repeating the request is safe.",
-                    job=id,
-                ) from None
+
+        def move(_: bool) -> tuple[J] | None:
+            with self._store.turn(PREFIX + id) as turn:
+                found = decoded_job(turn.row) if turn.row is not None else None
+                wanted = decide(found)
+                return (wanted,) if wanted == found or self._advance(turn, wanted) else None
+
+        def doubtful() -> OutcomeUnknown:
+            return OutcomeUnknown(
+                f"{self._store.url} did not answer while job '{id}' was noted\n"
+                "  'penstock jobs list' tells as soon as it does; repeating the request is safe.",
+                job=id,
+            )
+
+        return until_moved(self._settings, move, f"another process changed job '{id}'", doubtful)
 
     def _advance(self, turn: Turn, wanted: Job | None) -> bool:
         require_unmoved(self._store)

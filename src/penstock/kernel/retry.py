@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
-from penstock.errors import RetriesExhausted, Unavailable
+from penstock.errors import OutcomeUnknown, RetriesExhausted, TryAgainError, Unavailable
 from penstock.kernel.settings import Settings
 
 DOUBLINGS_MAX = 30
+
+R = TypeVar("R")
 
 
 class Tries:
@@ -48,3 +51,33 @@ class Tries:
                 tries=self.count,
             )
         self._sleep(wait_s)
+
+
+def until_moved(
+    settings: Settings,
+    move: Callable[[bool], tuple[R] | None],
+    lost: str,
+    doubtful: Callable[[], OutcomeUnknown],
+) -> R:
+    """Move a row, again where another process was faster or the store did not say what happened.
+
+    ``move`` is told whether an earlier try may have moved it, and answers with what came of it, or with
+    nothing if it was ``lost``. Where it stays unknown, what ``doubtful`` makes is raised.
+    """
+    tries, in_doubt = Tries(settings), False
+    why: str | Unavailable
+    while True:
+        try:
+            if (moved := move(in_doubt)) is not None:
+                return moved[0]
+            why = lost
+        except OutcomeUnknown as unknown:
+            in_doubt, why = True, str(unknown)
+        except Unavailable as unavailable:
+            why = unavailable
+        try:
+            tries.again(why)
+        except TryAgainError:
+            if not in_doubt:
+                raise
+            raise doubtful() from None

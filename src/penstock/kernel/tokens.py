@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from penstock.errors import ConflictError, Damaged, OutcomeUnknown, TokenNotFound, TryAgainError, Unavailable
+from penstock.errors import ConflictError, Damaged, OutcomeUnknown, TokenNotFound, Unavailable
 from penstock.kernel.description import find_description, lake_moved, require_unmoved
-from penstock.kernel.retry import Tries
+from penstock.kernel.retry import until_moved
 from penstock.kernel.settings import Settings
 from penstock.model.references import Kind
 from penstock.model.tokens import Token, decode_token, encode_token
@@ -117,25 +117,15 @@ def _swap(
     decide: Callable[[Turn, bool], Token | None],
 ) -> Token:
     """Move a token's row, again where another process was faster or the store did not say what happened."""
-    tries, in_doubt = Tries(settings), False
-    lost: str | Unavailable
-    while True:
-        try:
-            with store.turn(PREFIX + id) as turn:
-                require_unmoved(store)
-                if (done := decide(turn, in_doubt)) is not None:
-                    return done
-            lost = f"another process changed token '{id}'"
-        except OutcomeUnknown as unknown:
-            in_doubt, lost = True, str(unknown)
-        except Unavailable as unavailable:
-            lost = unavailable
-        try:
-            tries.again(lost)
-        except TryAgainError:
-            if not in_doubt:
-                raise
-            raise _doubtful(store, id) from None
+
+    def move(in_doubt: bool) -> tuple[Token] | None:
+        with store.turn(PREFIX + id) as turn:
+            require_unmoved(store)
+            done = decide(turn, in_doubt)
+            return None if done is None else (done,)
+
+    lost = f"another process changed token '{id}'"
+    return until_moved(settings, move, lost, lambda: _doubtful(store, id))
 
 
 @contextmanager

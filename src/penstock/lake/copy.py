@@ -33,7 +33,7 @@ def copy_lake(
 
     A ``fork`` leaves the source as it is, and is a lake with an id of its own. If it is interrupted, the same
     call goes on where it was. Tables stay where they are: only the lake moves. Files that a fork shares with
-    its source stay for as long as a note in the warehouse says so (see ``files_forks``).
+    its source stay for as long as a note in the warehouse says so (see ``files/forks.py``).
 
     Stores that the caller made stay open.
     """

@@ -423,6 +423,19 @@ def test_an_answer_that_is_lost_after_the_commit_keeps_the_files(
     assert len(jobs(lake)) == 1
 
 
+def test_a_rerun_that_fails_takes_nothing_from_the_attempt_that_landed(
+    spark: SparkSession, lake: Lake, place: str
+) -> None:
+    named(rows(spark, 0), job_id="nightly").parquet(place)
+    landed = head(lake), in_pool(lake)
+    bad = spark.sql("select if(id = 7, raise_error('no'), id) as id from range(0, 8, 1, 1)")
+    with pytest.raises(Exception, match="USER_RAISED"):
+        named(bad, job_id="nightly").parquet(place)
+    assert head(lake) == landed[0]
+    assert landed[1] <= in_pool(lake)
+    assert ids(lake, KEY) == [0, 1, 2]
+
+
 def test_a_job_that_somebody_aborts_while_it_writes_fails_with_that(
     spark: SparkSession, lake: Lake, place: str
 ) -> None:

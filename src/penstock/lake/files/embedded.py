@@ -55,7 +55,7 @@ _LISTED: Final = msgspec.msgpack.Decoder(tuple[NewFile, ...])
 
 
 class FilesAnswers:
-    """Answers every call of ``files_calls``."""
+    """Answers every call of ``calls``."""
 
     def __init__(self, lake: Embedded, places: Callable[[], Places]) -> None:
         self._lake, self._kernel, self._places = lake, lake.kernel, places

@@ -6,7 +6,6 @@ written, come the calls; what a save mode means is decided by whoever carries th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -24,6 +23,7 @@ from penstock.lake.files.answers import FilesAbout, JobInfo, TableLayout
 from penstock.lake.files.calls import BeginJob, ListOfFiles, NewFile, WriteFiles
 from penstock.model.clock import utc
 from penstock.model.encoding import digest
+from penstock.model.jobs import ID
 from penstock.model.keys import Key
 
 PARTITIONS_TOLD_MAX: Final = 20
@@ -44,7 +44,6 @@ READER_OPTIONS: Final = frozenset({
 })  # fmt: skip
 """Options of a write that whoever reads the files has to know, in lower case."""
 
-_ID: Final = re.compile("[0-9a-f]{32}")
 _NOT_IN_NEW_KEYS: Final = frozenset("/\\`")
 
 
@@ -177,7 +176,7 @@ def job_id(given: str | None, key: Key, branch: str) -> str:
     if not given:
         raise InvalidRequest("the id of a job is empty; leave it out, or give each job a name of its own")
     plain = given.replace("-", "").lower()
-    return plain if _ID.fullmatch(plain) else digest(str(key), branch, given).hex()[:32]
+    return plain if ID.fullmatch(plain) else digest(str(key), branch, given).hex()[:32]
 
 
 def begin(job: FilesJob, job_id: str, fence: str) -> BeginJob:
