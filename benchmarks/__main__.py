@@ -26,6 +26,7 @@ NAMES = (
     "delta_cost",
     "delta_loading",
     "group_commit",
+    "lance",
     "merge_cost",
     "merge_base",
     "references",

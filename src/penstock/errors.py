@@ -17,6 +17,7 @@
     │   ├── MethodNotAllowed        there is such an address, but not for this method
     │   ├── UnsupportedFeature      a table uses something that Penstock does not read, or not write
     │   ├── MalformedAction         a line of a Delta commit is no action
+    │   ├── InvalidManifest         a version of a Lance table that cannot be one
     │   ├── NotManaged              a table whose commits this lake does not decide
     │   │   └── ManagedElsewhere    a table whose commits another owner decides
     │   └── NotFound
@@ -29,6 +30,8 @@
     │       ├── RouteNotFound       the server has no such address
     │       ├── TableNotFound       there is no table at that place
     │       ├── VersionNotFound     the table has no such version, or no longer
+    │       ├── TransactionNotFound no such transaction, or not any more
+    │       ├── OwnRefNotFound      a Lance table has no branch or tag of its own under that name
     │       └── LakeNotFound
     ├── ConflictError               look at what changed, then decide
     │   ├── CommitConflict          keys changed since the base the writer read
@@ -36,6 +39,11 @@
     │   │   └── TableConflict       a table has newer versions than its writer read
     │   ├── CommitVetoed            a check of the branch does not want it published
     │   ├── JobOver                 a job that was aborted, superseded or timed out cannot commit
+    │   ├── TransactionOver         a transaction that has landed, was aborted or timed out
+    │   ├── TableExists             there is something at the key already
+    │   ├── VersionTaken            another writer of a Lance table was faster
+    │   ├── OwnRefExists            a Lance table has such a branch or tag of its own already
+    │   ├── TableStateRefused       what is asked of a table does not go with its state
     │   ├── ReferenceExists
     │   ├── ReferenceChanged        a reference is not where the caller expected it
     │   └── LakeExists
@@ -188,6 +196,12 @@ class MalformedAction(RequestError):
     code = "malformed_action"
 
 
+class InvalidManifest(RequestError):
+    """A manifest of a Lance table is not there, is not what was said of it, or cannot be a version."""
+
+    code = "invalid_manifest"
+
+
 class NotManaged(RequestError):
     """The lake does not decide the commits of that table: whoever writes its log does."""
 
@@ -262,6 +276,18 @@ class VersionNotFound(NotFound):
     code = "version_not_found"
 
 
+class TransactionNotFound(NotFound):
+    """There is no such transaction, or not any more."""
+
+    code = "transaction_not_found"
+
+
+class OwnRefNotFound(NotFound):
+    """A Lance table has no branch or tag of its own under this name."""
+
+    code = "own_ref_not_found"
+
+
 class LakeNotFound(NotFound):
     """There is no lake at that place."""
 
@@ -326,6 +352,36 @@ class JobOver(ConflictError):
     """A job was aborted, superseded by a newer attempt, or timed out: it cannot commit any more."""
 
     code = "job_over"
+
+
+class TransactionOver(ConflictError):
+    """A transaction has ended: it landed, was aborted, or its lease ran out."""
+
+    code = "transaction_over"
+
+
+class TableExists(ConflictError):
+    """There is something at the key already."""
+
+    code = "table_exists"
+
+
+class VersionTaken(ConflictError):
+    """Another writer was faster: a version of a Lance table is not the next one any more."""
+
+    code = "version_taken"
+
+
+class OwnRefExists(ConflictError):
+    """A Lance table has a branch or tag of its own under this name already."""
+
+    code = "own_ref_exists"
+
+
+class TableStateRefused(ConflictError):
+    """What is asked of a table does not go with the state that it is in."""
+
+    code = "table_state_refused"
 
 
 class ReferenceExists(ConflictError):

@@ -24,7 +24,11 @@ READS = (calls.GetChanges, calls.GetCommit, calls.ListCommits, calls.ListReferen
 
 def of_this_machine() -> dict[str, str]:
     """What the doctor says of what is installed where it is asked, whichever lake it looks at."""
-    return {"Spark": doctor._spark().state, "Java": doctor._java().state}
+    return {
+        "Spark": doctor._spark().state,
+        "Java": doctor._java().state,
+        "Lance": doctor._lance().state,
+    }
 
 
 class Fading:

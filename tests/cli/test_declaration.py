@@ -9,7 +9,7 @@ import click
 import msgspec
 import pytest
 
-from penstock.cli import files_shapes, shapes
+from penstock.cli import files_shapes, lance_shapes, shapes
 from penstock.cli.declaration import SHARED, Declared
 from penstock.cli.root import COMMANDS, SECTIONS, penstock
 from tests.cli.conftest import Terminal
@@ -37,7 +37,7 @@ def test_there_are_the_commands_that_are_promised() -> None:
         "init", "branch", "tag", "log", "show", "tables", "diff", "merge", "transplant", "revert", "rebase",
         "reflog", "namespace", "put", "delete", "outcome", "horizon", "sweep", "fsck", "doctor", "demo",
         "completion", "bench", "copy", "serve", "token", "root", "delta",
-        "files", "jobs",
+        "files", "jobs", "tx", "lance",
     }  # fmt: skip
     for group in ("branch", "tag"):
         assert [path[1] for path, _ in ALL if path[0] == group and len(path) > 1] == [
@@ -62,9 +62,12 @@ def test_a_command_has_help_with_examples(path: tuple[str, ...], command: Declar
     ], "all but the log, whose --author is a filter, share these"
 
 
+SHAPES = (shapes, files_shapes, lance_shapes)
+
+
 @each_command
 def test_a_command_names_the_object_that_it_prints(path: tuple[str, ...], command: Declared) -> None:
-    found = getattr(shapes, command.prints, None) or getattr(files_shapes, command.prints)
+    found = next(filter(None, (getattr(one, command.prints, None) for one in SHAPES)))
     assert issubclass(found, msgspec.Struct)
 
 

@@ -34,6 +34,7 @@ def test_a_lake_that_is_well(forked: Terminal) -> None:
     found = checks(forked)
     assert list(found) == [
         "versions", "store", "integrity", "disk", "clock", "default branch", "warehouse", "Spark", "Java",
+        "Lance",
     ]  # fmt: skip
     assert "Penstock" in found["versions"]["finding"]
     assert "can be read and written" in found["store"]["finding"]
@@ -91,7 +92,7 @@ def test_a_root_that_is_not_there_fails(tmp_path: Path) -> None:
     assert [one["state"] for one in roots] == ["failed", "warning"]
     assert "mount" in roots[0]["advice"]
     assert found["warehouse"]["state"] == "ok"
-    assert terminal("doctor", status=1).lines[-4].startswith("failed")
+    assert terminal("doctor", status=1).lines[-5].startswith("failed")
 
 
 def test_a_place_that_cannot_be_written_is_found(tmp_path: Path) -> None:

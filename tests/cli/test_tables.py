@@ -38,17 +38,17 @@ def test_put_replaces_and_keeps_the_id(terminal: Terminal) -> None:
 
 @anywhere
 def test_a_content_can_be_given_as_json_in_three_ways(terminal: Terminal, tmp_path: Path) -> None:
-    content = json.dumps({"type": "LANCE_TABLE", "state": "AAE="})
+    content = json.dumps({"type": "UDF", "sql_text": "x + 1"})
     file = tmp_path / "content.json"
     file.write_text(content)
     terminal("put", "a", "--content", content)
     terminal("put", "b", "--content", f"@{file}")
     terminal("put", "c", "--content", "-", stdin=content)
     found = terminal.json("tables")["entries"]
-    assert [(one["key"], one["content"]["state"]) for one in found] == [
-        ("a", "AAE="),
-        ("b", "AAE="),
-        ("c", "AAE="),
+    assert [(one["key"], one["content"]["sql_text"]) for one in found] == [
+        ("a", "x + 1"),
+        ("b", "x + 1"),
+        ("c", "x + 1"),
     ]
 
 
@@ -143,7 +143,7 @@ def test_tables_are_listed_by_page(terminal: Terminal) -> None:
         (['"a', "--type", "lance"], 1, "not closed"),
         ([".".join("a" * 21), "--type", "lance"], 1, "at most 20 elements"),
         (["a" * 501, "--type", "lance"], 1, "at most 500 characters"),
-        (["t", "--type", "lance", "--branch", "nope"], 4, "there is no branch 'nope'"),
+        (["t", "--type", "lance", "--branch", "nope"], 4, "there is no branch or tag 'nope'"),
         (["t", "--type", "lance", "--base", "nope"], 4, "no branch or tag 'nope'"),
         (["t", "--type", "lance", "location=/etc"], 1, "outside the lake's roots"),
         (["t", "--type", "lance", "-m", "x" * 20_000], 1, "at most 16384 characters"),

@@ -90,7 +90,7 @@ def test_a_view_knows_whether_it_exists(lake: Lake) -> None:
         ),
         (IcebergView(metadata_location="x", sql_text="SELECT 1", dialect="spark"), "ICEBERG_VIEW"),
         (DeltaTable(metadata_location_history=("m",), last_checkpoint="c"), "DELTA_LAKE_TABLE"),
-        (LanceTable(state=b"s"), "LANCE_TABLE"),
+        (LanceTable(), "LANCE_TABLE"),
         (FilesTable(), "FILES_TABLE"),
         (Udf(sql_text="x + 1"), "UDF"),
         (Namespace(properties={"owner": "anna"}), "NAMESPACE"),

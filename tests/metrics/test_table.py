@@ -37,6 +37,11 @@ NAMES = {
     "penstock_delta_foreign_commits_total": (),
     "penstock_delta_swept_files_total": ("kind",),
     "penstock_delta_swept_bytes_total": ("kind",),
+    "penstock_lance_unpromoted_versions": (),
+    "penstock_lance_unpromoted_seconds": (),
+    "penstock_lance_promoted_total": (),
+    "penstock_lance_promote_errors_total": ("error",),
+    "penstock_lance_foreign_manifests_total": (),
     "penstock_files_swept_files_total": (),
     "penstock_files_swept_bytes_total": (),
 }

@@ -14,6 +14,21 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.lake.lake import Lake
+from penstock.lake.lance.calls import (
+    CommitLance,
+    CreateLanceVersion,
+    DeclareLance,
+    DeregisterLance,
+    DropLanceTag,
+    GetLanceTable,
+    LanceOperation,
+    ListLanceBranches,
+    ListLanceTags,
+    ListLanceVersions,
+    PromoteLance,
+    PutLanceTag,
+    RegisterLance,
+)
 from penstock.model.content import (
     TYPE_NAMES,
     AnyContent,
@@ -37,7 +52,7 @@ CONTENTS: dict[str, AnyContent] = {
     "all.view": IcebergView(metadata_location="s3://b/v.json", sql_text="select 'ü'", dialect="spark"),
     "all.udf": Udf(metadata_location="s3://b/u.json", sql_text="x -> x", dialect="trino"),
     "all.delta": DeltaTable(metadata_location_history=("s3://b/d/1",), last_checkpoint="s3://b/d/c"),
-    "all.lance": LanceTable(state=b"\x00\x01\xff"),
+    "all.lance": LanceTable(),
     "all.files": FilesTable(),
     "all.unknown": Unknown(type_name="MYSTERY", payload=bytes(range(256))),
 }
@@ -180,8 +195,18 @@ READS: dict[str, Scenario] = {
     "files that are only pointed at": lambda lake: lake.table("all.files").files.list(),
     "files of nothing": lambda lake: lake.table("all.nothing", "dev/x").files.list(),
     "files at nobody": lambda lake: lake.table("all.files", "nobody").files.total(),
+    "lance tables": lambda lake: lake.lance().list_all_tables({}).tables,
+    "lance tables at a commit": lambda lake: lake.lance("main~1").list_tables({"id": ["all"]}).tables,
+    "lance at nobody": lambda lake: lake.lance("nobody"),
+    "lance of another table": lambda lake: lake.table("all.iceberg").to_lance(),
+    "lance that is only pointed at": lambda lake: lake.table("all.lance").to_lance(),
+    "lance of nothing": lambda lake: lake.do(ListLanceVersions(key=Key("none"), at="dev/x")),
     "jobs": lambda lake: (lake.jobs(), lake.jobs("all.files", "main", all=True)),
     "jobs of a bad key": lambda lake: lake.jobs("a..b"),
+    "transactions": lambda lake: (lake.transactions(), lake.transactions("main", all=True, limit=2)),
+    "a transaction of nobody": lambda lake: lake.find_transaction("0" * 32),
+    "a transaction of no id": lambda lake: lake.find_transaction("nobody"),
+    "what nobody wrote in a transaction": lambda lake: lake.at("tx/" + "0" * 32),
 }
 
 
@@ -385,10 +410,75 @@ def keeping_files(lake: Lake) -> list[Any]:
     ]
 
 
+def transacting(lake: Lake) -> list[Any]:
+    main = lake.branch()
+    main.put("a.b", table(1))
+    with lake.transaction(message="two tables", properties={"x": "1"}) as tx:
+        tx.writes.put("a.b", table(2))
+        tx.writes.put("a.c", table(3))
+        inside = [tx.table("a.c").content, tx.info, tx.renew(60.0, x=None, y="2"), lake.branches()]
+        refused = [
+            told(lambda: lake.branch("copy").create(at=tx.branch)),
+            told(lambda: lake.merge(tx.branch)),
+            told(lambda: lake.branch(tx.branch).delete()),
+            told(lambda: lake.branch("tx/mine").create()),
+            told(lambda: lake.transaction("nobody")),
+            told(lambda: lake.transaction(lease_s=1e9)),
+            told(lambda: lake.transaction(policy="chaos")),
+            told(lambda: lake.transaction(id="nobody")),
+        ]
+    other = lake.transaction()
+    other.writes.put("a.b", table(4))
+    main.put("a.b", table(5))
+    return [
+        *inside,
+        *refused,
+        tx.commit(),
+        told(lambda: tx.writes.put("a.d", table(9))),
+        told(tx.renew),
+        told(lambda: lake.at(tx.branch)),
+        told(lambda: lake.transaction(id=tx.id)),
+        told(other.commit),
+        told(other.commit),
+        other.abort("late"),
+        lake.transaction().commit(),
+        lake.transaction().abort("not needed"),
+        sorted(one.state for one in lake.transactions(all=True)),
+        lake.transactions(),
+        lake.log(all_parents=True),
+    ]
+
+
+def keeping_lance(lake: Lake) -> list[Any]:
+    """Without a place for tables; ``tests/lance`` has one."""
+    lake.branch().create_namespace("a")
+    key = Key("a", "vectors")
+
+    def commit(*operations: LanceOperation, **more: Any) -> Any:
+        return told(lambda: lake.do(CommitLance(operations=operations, **more)))
+
+    return [
+        commit(),
+        commit(DeclareLance(key=key)),
+        commit(DeclareLance(key=key, location="s3://nowhere/vectors")),
+        commit(RegisterLance(key=key, location="/somewhere")),
+        commit(DeregisterLance(key=key), idempotency_key="gone"),
+        commit(CreateLanceVersion(key=key, version=1, manifest="/v/1.manifest"), branch="nobody"),
+        commit(PutLanceTag(key=key, tag_name="t", version=1), DropLanceTag(key=key, tag_name="t")),
+        commit(DeclareLance(key=key), DeregisterLance(key=key)),
+        told(lambda: lake.do(PromoteLance(key=key))),
+        told(lambda: lake.do(GetLanceTable(key=key, to_write=True))),
+        told(lambda: lake.do(GetLanceTable(key=key, at="main~1", to_write=True))),
+        told(lambda: lake.do(ListLanceBranches(key=key, at="nobody"))),
+        told(lambda: lake.do(ListLanceTags(key=key))),
+    ]
+
+
 WRITES: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         committing, repeating, referring, merging, moving, changing, caring, letting_in, keeping_files,
+        keeping_lance, transacting,
     )
 }  # fmt: skip
 

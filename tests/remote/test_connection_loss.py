@@ -30,6 +30,7 @@ from penstock.lake.calls import (
 )
 from penstock.lake.files import calls as files_calls
 from penstock.lake.lake import Lake
+from penstock.lake.lance import calls as lance_calls
 from penstock.lake.remote import Patience, Remote
 from penstock.lake.remote_doubt import target_of
 from penstock.model.keys import Key
@@ -80,8 +81,8 @@ CUTS: dict[str, Callable[[Proxy], Cut]] = {
 
 def test_every_write_is_tried() -> None:
     writes = {kind for kind in CALLS if issubclass(kind, Write)}
-    # Those of tables take files: ``test_delta_loss`` and ``tests/files`` try every one of them.
-    of_tables = {*delta_calls.CALLS, *files_calls.CALLS}
+    # Those of tables take files: ``test_delta_loss``, ``tests/files`` and ``tests/lance`` try them.
+    of_tables = {*delta_calls.CALLS, *files_calls.CALLS, *lance_calls.CALLS}
     assert {type(call) for call in WRITES.values()} == writes - of_tables
 
 

@@ -72,7 +72,7 @@ def test_a_lake_behind_a_server_is_where_the_server_is(embedded: Lake, remote: L
 ELSEWHERE: dict[type, tuple[str, ...]] = {
     Lake: (
         *("kernel", "is_embedded", "url", "create_table", "delta", "places", "files_system"),
-        *("add_check", "remove_check", "checks"),
+        *("add_check", "remove_check", "checks", "import_lance", "export_lance"),
     ),
     Table: (
         *("snapshot", "to_arrow", "append", "overwrite", "commit", "append_actions", "get_commits"),
@@ -80,7 +80,7 @@ ELSEWHERE: dict[type, tuple[str, ...]] = {
     ),
 }
 """What is tried by other tests: above, and what is of Delta tables, which takes files, by ``test_delta``.
-Checks are only for the process that the lake is in."""
+Checks are only for the process that the lake is in. Lance tables come and go by ``tests/lance``."""
 
 
 def test_the_scenarios_use_everything_that_there_is() -> None:

@@ -15,7 +15,9 @@ from penstock.lake.catalogue import Catalogue
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files import care_calls as files_care_calls
 from penstock.lake.lake import Lake
+from penstock.lake.lance import calls as lance_calls
 from penstock.lake.opening import open_lake
+from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Unchanged
@@ -64,6 +66,11 @@ def copied(**source: Any) -> files_calls.WriteFiles:
     """A file of some table at another path of the orders of ``dev/etl``."""
     one = files_calls.CopiedFile(path="x", source="y", **source)
     return files_calls.WriteFiles(key=ORDERS, branch="dev/etl", copied=(one,))
+
+
+def altered(key: Key, branch: str | None = None) -> lance_calls.CommitLance:
+    change = lance_calls.AlterLance(key=key, properties={"x": "y"})
+    return lance_calls.CommitLance(branch=branch, operations=(change,))
 
 
 def begun(key: Key, **how: Any) -> files_calls.BeginJob:
@@ -242,6 +249,24 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(begun(ORDERS, branch="dev/etl", own_branch=True)), WHOLE_DEV_WRITERS),
     (always(files_calls.AbortJob(id="0" * 32)), EVERYBODY),
     (always(files_calls.ListJobs()), EVERYBODY),
+    (always(transaction_calls.BeginTransaction(id="0" * 32)), ALL_WRITERS),
+    (always(transaction_calls.BeginTransaction(id="0" * 32, target="dev/etl")), DEV_WRITERS),
+    (always(transaction_calls.GetTransaction(id="0" * 32)), EVERYBODY),
+    (always(transaction_calls.RenewTransaction(id="0" * 32)), EVERYBODY),
+    (always(transaction_calls.CommitTransaction(id="0" * 32)), EVERYBODY),
+    (always(transaction_calls.AbortTransaction(id="0" * 32)), EVERYBODY),
+    (always(transaction_calls.ListTransactions()), EVERYBODY),
+    (always(lance_calls.GetLanceTable(key=PAY)), ALL_READERS | {"dev_writer"}),
+    (always(lance_calls.GetLanceTable(key=ORDERS, at="secret", to_write=True)), SECRET_READERS),
+    (always(lance_calls.ListLanceVersions(key=PAY)), ALL_READERS | {"dev_writer"}),
+    (at_id(lambda one: lance_calls.ListLanceVersions(key=ORDERS, at=one)), SECRET_READERS),
+    (always(lance_calls.ListLanceBranches(key=ORDERS, at="dev/etl")), DEV_READERS),
+    (always(lance_calls.ListLanceTags(key=PAY)), ALL_READERS | {"dev_writer"}),
+    (always(lance_calls.PromoteLance(key=ORDERS)), ALL_WRITERS),
+    (always(lance_calls.PromoteLance(key=ORDERS, branch="dev/etl")), DEV_WRITERS),
+    (always(altered(ORDERS)), ALL_WRITERS),
+    (always(altered(ORDERS, "dev/etl")), DEV_WRITERS),
+    (always(altered(PAY, "dev/etl")), WHOLE_DEV_WRITERS),
     (always(files_care_calls.SweepFiles()), {"admin"}),
     (always(files_care_calls.SweepFiles(dry_run=True)), {"admin"}),
 ]
@@ -288,7 +313,7 @@ def is_expected(error: PenstockError) -> bool:
     texts = [
         *("is not in the history", "does not come after", "cannot merge", "has no commits yet"),
         *("is no Delta table", "has no warehouse", "lies outside the lake's roots", "not a table that"),
-        *("is no table whose files", "there is no job"),
+        *("is no table whose files", "there is no job", "there is no transaction", "no Lance table"),
     ]
     return any(text in error.message for text in texts)
 

@@ -8,9 +8,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.log.scratch import note_creation
-from penstock.formats.delta.owner.ownership import own_place
 from penstock.lake.lake import Lake
 from penstock.storage import places
+from penstock.storage.locations import own_place
 from tests.sweep.tables import LateClock, abandoned, ids, only
 
 DAYS = ["a:b", "a b", "ü", "100%", "a/b", "%3A", "a+b", None]

@@ -13,7 +13,6 @@ import pytest
 import penstock
 from penstock.errors import Unavailable
 from penstock.formats.delta.log.scratch import note_creation
-from penstock.formats.delta.owner.ownership import own_place
 from penstock.lake.answers import SweptTable
 from penstock.lake.delta import lines_of
 from penstock.lake.delta_calls import CreateTable
@@ -21,6 +20,7 @@ from penstock.lake.delta_unlanded import Unlanded, UnlandedTables
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key
+from penstock.storage.locations import own_place
 from penstock.storage.places import Place
 from tests.owner.orders import add
 from tests.sweep.tables import LateClock, ids, root_of, rows

@@ -22,6 +22,7 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.KeyNotFound: "'penstock tables' lists what there is.",
     errors.FileNotFound: "'penstock files ls' lists what there is.",
     errors.JobNotFound: "'penstock jobs list --all' lists what there is.",
+    errors.TransactionNotFound: "'penstock tx list --all' lists what there is.",
     errors.VersionNotFound: "'penstock delta log' shows the versions that there are.",
     errors.ReferenceExists: "Take another name, or move it with 'assign'.",
     errors.LakeExists: "Use it as it is: every command takes it by --lake.",

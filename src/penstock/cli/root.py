@@ -33,8 +33,10 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "delete": ("tables", "Let a key hold nothing."),
         "namespace": ("namespaces", "List, create and delete namespaces."),
         "delta": ("delta", "Create, adopt, read, publish and look after Delta tables."),
+        "lance": ("lance", "List, promote, import and export Lance tables."),
         "files": ("files", "List, read, write and copy files of tables."),
         "jobs": ("jobs", "List and abort jobs that write tables of files."),
+        "tx": ("tx", "List, show, commit and abort transactions."),
     },
     "Branch and merge": {
         "branch": ("references", "List, create, assign and delete branches."),

@@ -21,6 +21,7 @@ from penstock.kernel.sweep import Swept
 from penstock.lake import answers
 from penstock.lake.answers import About, Difference, LogLine, SweptTable
 from penstock.lake.delta_answers import TableMade, TableStatus
+from penstock.lake.transactions.answers import TransactionInfo
 from penstock.model.clock import utc
 from penstock.model.commits import Commit as ModelCommit
 from penstock.model.conflicts import Conflict as ModelConflict
@@ -964,3 +965,65 @@ def _detail(value: Any) -> Any:
 def encode(shape: object) -> str:
     """The text that is printed for an object."""
     return msgspec.json.format(msgspec.json.encode(shape), indent=2).decode()
+
+
+class Transaction(Shape, frozen=True, kw_only=True):
+    """A transaction, as it stands."""
+
+    id: str
+    """32 hexadecimal digits."""
+    state: str
+    """`open`, `committing`, `committed` or `aborted`."""
+    target: str
+    """The branch that it lands on."""
+    branch: str
+    """What reads and writes in it name as their branch."""
+    base: str
+    """The commit that it sees, beside its own writes."""
+    policy: str
+    """`snapshot` or `rebase`: what becomes of it if others changed the same tables."""
+    begun: datetime
+    """When it began."""
+    expires: datetime | None
+    """When its lease runs out, unless it is renewed; nothing once it does not matter any more."""
+    ended: datetime | None
+    """When it ended."""
+    commit: str | None
+    """The commit that it landed as; nothing if it wrote nothing, or has not landed."""
+    who: str
+    """Who began it."""
+    message: str
+    """What it is for, in its own words."""
+    why: str
+    """Why it was aborted; empty if it was not."""
+    properties: dict[str, str]
+    """Further facts that its program noted."""
+    late: bool
+    """Whether it is open, by what is known of it, and its lease has run out."""
+
+    @classmethod
+    def of(cls, one: TransactionInfo) -> Transaction:
+        return cls(
+            id=one.id,
+            state=one.state.value,
+            target=one.target,
+            branch=one.branch,
+            base=one.base,
+            policy=one.policy.value,
+            begun=one.begun,
+            expires=one.expires,
+            ended=one.ended,
+            commit=one.commit or None,
+            who=one.who,
+            message=one.message,
+            why=one.why,
+            properties=one.properties,
+            late=one.is_late,
+        )
+
+
+class Transactions(Shape, frozen=True, kw_only=True):
+    """Transactions."""
+
+    transactions: tuple[Transaction, ...]
+    """Newest first."""

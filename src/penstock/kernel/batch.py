@@ -17,11 +17,9 @@ import msgspec
 
 from penstock.errors import (
     Damaged,
-    InvalidRequest,
     JobOver,
     OutcomeUnknown,
     PenstockError,
-    ReferenceNotFound,
     TryAgainError,
     Unavailable,
 )
@@ -31,13 +29,13 @@ from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, key_reused, receipt, receipt_id
 from penstock.kernel.request import MadeKey, NextBatch, Request
 from penstock.kernel.retry import Tries
-from penstock.kernel.rows import live, row_of
+from penstock.kernel.rows import decoded_reference, missing, present, require_writable, row_of
 from penstock.metrics.table import SWAPS_LOST, TRIES
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import CommitObject, Landed, LogEntry, Receipt
 from penstock.model.references import Event as LogEvent
 from penstock.model.references import Kind, Reference
-from penstock.stores.port import Turn
+from penstock.stores.port import Row, Turn
 
 if TYPE_CHECKING:
     from penstock.kernel.queue import BranchQueue
@@ -182,22 +180,22 @@ class Batch:
     def _attempt(self) -> str | None:
         """One try at moving the branch; says why if it was lost, else it answered at least one request."""
         queue = self._queue
-        queue.meter.count(TRIES, branch=queue.name)
+        queue.meter.count(TRIES, branch=queue.label)
         self._before, remembered = queue.ahead, queue.remembered
         if remembered is None or any(ticket.in_doubt_from is not None for ticket in self._open):
             self._wait_for_the_one_before()
         with self._store.turn(queue.name, remembered) as turn:
-            reference = live(turn.row)
+            reference = _known(turn.row)
             if turn.row is None or reference is None:
-                raise ReferenceNotFound(f"there is no branch '{queue.name}'", name=queue.name)
-            if reference.kind is not Kind.BRANCH:
-                raise InvalidRequest(f"'{queue.name}' is a tag; only branches take commits", name=queue.name)
+                raise missing(queue.name, turn.row)
             self._find_landed(reference)
-            chain = queue.chain_at(turn.row, reference)
-            self._apply(chain, reference)
-            if self._accepted:
-                return self._advance(turn, chain, reference)
             is_certain = turn.is_certain
+            self._answers = []
+            if self._may_write(reference, is_certain):
+                chain = queue.chain_at(turn.row, reference)
+                self._apply(chain, reference)
+                if self._accepted:
+                    return self._advance(turn, chain, reference)
         if not is_certain:
             self._wait_for_the_one_before()
             queue.forget()  # a refusal must not rest on a row that is only remembered
@@ -205,6 +203,17 @@ class Batch:
                 return self._attempt()
         self._answer()
         return None
+
+    def _may_write(self, reference: Reference, is_certain: bool) -> bool:
+        """Whether the branch takes commits. If it surely takes none, that is what all are told."""
+        try:
+            require_writable(reference, self._queue.clock())
+        except PenstockError as closed:
+            if is_certain:
+                raise
+            self._answers = [(ticket, copy(closed)) for ticket in self._open]
+            return False
+        return True
 
     def _wait_for_the_one_before(self) -> None:
         """Until the batch that this one goes by has landed; ``Overtaken`` if it has not."""
@@ -339,7 +348,7 @@ class Batch:
             self._wait_for_the_one_before()
             self._queue.forget()
         if not advanced.present:
-            self._queue.meter.count(SWAPS_LOST, branch=reference.name)
+            self._queue.meter.count(SWAPS_LOST, branch=self._queue.label)
         self._look_at_receipts(reference, receipts.keys(), advanced.present)
         return None if advanced.present else f"another process moved '{reference.name}'"
 
@@ -416,6 +425,13 @@ def _restore(doubts: list[tuple[Ticket, bool]]) -> None:
     """This try surely came to nothing; what is not known of earlier ones is still not known."""
     for ticket, may_have_landed in doubts:
         ticket.may_have_landed = may_have_landed
+
+
+def _known(row: Row | None) -> Reference | None:
+    """The branch in a row, or what a transaction's was: its log still tells what landed there."""
+    if row is not None and row.kind == Kind.ENDED_TRANSACTION:
+        return decoded_reference(row)
+    return present(row)
 
 
 def is_called_off(entry: LogEntry, key: str) -> bool:

@@ -45,6 +45,8 @@ class MergeOptions(NamedTuple):
 
     keys: Mapping[Key, KeyMerge] = {}
     default: MergeMode = MergeMode.NORMAL
+    is_snapshot: bool = False
+    """Whether a key that both sides changed is a conflict, whatever its format could make of that."""
 
     def check(self) -> MergeOptions:
         """Return ``self`` if it can be carried out."""
@@ -63,7 +65,7 @@ class MergeOptions(NamedTuple):
     def wish(self) -> list[object]:
         """The options in a form that can be hashed."""
         keys = sorted((key.encode(), _key_wish(how)) for key, how in self.keys.items())
-        return [self.default.value, keys]
+        return [self.default.value, keys, *(["snapshot"] if self.is_snapshot else [])]
 
 
 def _key_wish(how: KeyMerge) -> list[object]:
@@ -183,6 +185,9 @@ class Bringing:
             self._leave(meeting)
         elif how.content is not None:
             self._take(meeting, how.content)
+        elif self._options.is_snapshot and self._is_crossed(meeting):
+            changed = map(self._content, (meeting.was, meeting.now))
+            self._edit.conflicts.append(compare(meeting.key, *changed))
         elif meeting.now == meeting.wanted:
             pass
         elif how.mode is MergeMode.FORCE:
@@ -196,6 +201,15 @@ class Bringing:
             after=self._edit.content(meeting.stored),
             conflicts=tuple(self._edit.conflicts[met:]),
         )
+
+    def _is_crossed(self, meeting: Meeting) -> bool:
+        """Whether the target changed a key too since the sides parted.
+
+        Namespaces are no data: where both sides have one, they meet as in any merge.
+        """
+        if meeting.now == meeting.was and not meeting.is_ambiguous:
+            return False
+        return not all(isinstance(self._content(one), Namespace) for one in (meeting.wanted, meeting.now))
 
     def _leave(self, meeting: Meeting) -> None:
         """Leave a key as it is, and remember that if its format says so."""

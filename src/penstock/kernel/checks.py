@@ -29,6 +29,7 @@ from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.references import Kind, Reference
+from penstock.model.transactions import is_transaction
 
 if TYPE_CHECKING:
     from penstock.kernel.batch import Outcome
@@ -112,8 +113,8 @@ class Checks:
         return tuple(self._checks.values())
 
     def of(self, branch: str) -> list[Check]:
-        """Those that look at what is published on a branch."""
-        known = self._checks
+        """Those that look at what is published on a branch. In a transaction, nothing is until it lands."""
+        known = {} if is_transaction(branch) else self._checks
         return [one for one in known.values() if fnmatchcase(branch, one.branch)] if known else []
 
     @contextmanager

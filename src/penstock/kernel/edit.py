@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import ChainMap
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from uuid import UUID, uuid4
@@ -18,7 +19,7 @@ import msgspec
 from penstock.errors import Damaged, InvalidContent
 from penstock.kernel.chain import Draft
 from penstock.kernel.conflict import content_of
-from penstock.kernel.format import Applied, Format, Formats, Refused, Table
+from penstock.kernel.format import Applied, Format, Formats, Refused, Table, Transacting
 from penstock.kernel.ledger import Ledger, TableChange, last_content, whereabouts
 from penstock.kernel.objects import Objects, Pending, check_object, split_value
 from penstock.kernel.state import Overlay, View, prefix_end
@@ -29,6 +30,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.objects import Blob, Intent, Large, Value
 from penstock.model.references import Reference
+from penstock.model.transactions import transaction_of
 
 
 class Occasion(NamedTuple):
@@ -94,7 +96,17 @@ class Edit:
             notes=notes,
             is_repeated=is_repeated,
             objects=self._seen,
+            transaction=self._transaction,
         )
+
+    @cached_property
+    def _transaction(self) -> Transacting | None:
+        """The transaction on whose branch this is tried, if it is one's."""
+        found = transaction_of(self._occasion.reference)
+        if found is None:
+            return None
+        is_default = self._formats.is_default(found.target)
+        return Transacting(found.id, found.target, found.incarnation, is_default)
 
     def is_strange(self, identity: UUID | None) -> bool:
         """Whether the branch never had a table of this id."""

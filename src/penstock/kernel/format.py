@@ -81,6 +81,17 @@ class Since(NamedTuple):
     """Those of commits that do not build on it, which a merge brought together with it; likewise."""
 
 
+class Transacting(NamedTuple):
+    """A transaction whose branch a table is on, and the branch that it will land on."""
+
+    id: str
+    target: str
+    incarnation: bytes
+    """Of the target."""
+    is_default: bool
+    """Whether the target is the lake's default branch."""
+
+
 class _Facts(NamedTuple):
     key: Key
     content: AnyContent | None
@@ -96,6 +107,7 @@ class _Facts(NamedTuple):
     paths: Mapping[str, MergeMode]
     crossed: Crossed | None
     is_strange: bool
+    transaction: Transacting | None
 
 
 class Table(_Facts):
@@ -110,7 +122,8 @@ class Table(_Facts):
     top of what is here, and nothing else that the source has. ``objects`` are those that ``read`` reads, for
     a format that keeps a tree of its own. ``paths`` tell ``merge`` how to treat what is below a path inside
     the table. ``crossed`` is there if the sides of a merge met before. ``is_strange`` tells ``merge`` that
-    the source has a table of another id, which this branch never had.
+    the source has a table of another id, which this branch never had. ``transaction`` is there on the branch
+    of one.
     """
 
     __slots__ = ()
@@ -131,6 +144,7 @@ class Table(_Facts):
         paths: Mapping[str, MergeMode] = MappingProxyType({}),
         crossed: Crossed | None = None,
         is_strange: bool = False,
+        transaction: Transacting | None = None,
     ) -> Table:
         notes = {} if notes is None else notes  # never one that is shared by all that give none
         return super().__new__(
@@ -149,6 +163,7 @@ class Table(_Facts):
             paths,
             crossed,
             is_strange,
+            transaction,
         )
 
 

@@ -1,7 +1,7 @@
 """Checking a lake: its rows and logs, every reachable object's hash and shape, and what is damaged.
 
-Tables of files have trees of their own, which are checked as the lake's own map is. What their entries mean
-is for their format to say.
+Tables of files and Lance tables have trees of their own, which are checked as the lake's own map is. What
+their entries mean is for their formats to say.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from penstock.kernel.jobs import decoded_job, job_rows
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
 from penstock.kernel.rows import decoded_reference
+from penstock.kernel.seal import pages
 from penstock.kernel.shapes import Trees, flaws
 from penstock.kernel.skips import Link
 from penstock.kernel.tokens import decoded_token, token_rows
-from penstock.model.content import AnyContent, FilesTable, decode_content
+from penstock.model.content import AnyContent, FilesTable, LanceTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import (
@@ -34,6 +35,7 @@ from penstock.model.objects import (
     Value,
 )
 from penstock.model.references import Event, Kind, Reference
+from penstock.model.transactions import transaction_of
 from penstock.stores.port import Row
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ def fsck(
 ) -> Checked:
     """Check everything that the lake's references lead to, and that whatever else is stored can be read.
 
-    ``inspect`` is asked about every state that a table of files is found in.
+    ``inspect`` is asked about every state that a table with a tree of its own is found in.
     """
     return _Checking(kernel, progress, inspect).run()
 
@@ -82,7 +84,7 @@ class _Checking:
         self._segments: dict[ObjectId, int] = {}
         """How many changes each has."""
         self._tables: dict[Value, bytes] = {}
-        """The states of tables of files, and a key that each was found at."""
+        """The states of tables with trees of their own, and a key that each was found at."""
         self._read = 0
 
     def run(self) -> Checked:
@@ -109,6 +111,7 @@ class _Checking:
         self._check_rest(reach.seen)
         self._check_tokens()
         self._check_jobs()
+        self._check_ended_transactions()
         return Checked(len(references), commits, objects, tuple(self._damages))
 
     def _damage(self, name: str, what: str) -> None:
@@ -118,12 +121,14 @@ class _Checking:
         """Those whose rows can be read."""
         for row in self._rows():
             try:
-                yield decoded_reference(row)
+                reference = decoded_reference(row)
+                transaction_of(reference)
+                yield reference
             except Damaged as damaged:
                 self._damage(row.name, damaged.message)
 
     def _rows(self) -> Iterator[Row]:
-        for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
+        for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED, Kind.TRANSACTION):
             after = ""
             while page := self._kernel.store.references(kind.value, after=after):
                 yield from page
@@ -166,13 +171,13 @@ class _Checking:
                 return
 
     def _check_tables(self, trees: Trees) -> None:
-        """Tables of files: their trees, and what their format says of them."""
+        """Tables with trees of their own: those trees, and what the formats say of them."""
         for value, stored in self._tables.items():
             try:
                 content, key = decode_content(self._kernel.objects.read(value)), str(Key.decode(stored))
             except (Damaged, msgspec.MsgspecError, ValueError):
                 continue  # reported by whoever follows it
-            if isinstance(content, FilesTable):
+            if isinstance(content, FilesTable | LanceTable):
                 for root in content.held:
                     for one, what in trees.flaws(root):
                         self._damage(one.hex(), what)
@@ -185,6 +190,14 @@ class _Checking:
                 decoded_job(row)
             except Damaged as damaged:
                 self._damage(row.name, damaged.message)
+
+    def _check_ended_transactions(self) -> None:
+        for page in pages(self._kernel.store, Kind.ENDED_TRANSACTION):
+            for row in page:
+                try:
+                    transaction_of(decoded_reference(row))
+                except Damaged as damaged:
+                    self._damage(row.name, damaged.message)
 
     def _check_tokens(self) -> None:
         for row in token_rows(self._kernel.store):
@@ -252,12 +265,12 @@ class _Checking:
         return BEGINNING if one == NO_COMMIT else self._entries.get(one)
 
 
-_FILES_TAG = msgspec.msgpack.encode(FilesTable.__struct_config__.tag)
+_TAGS = tuple(msgspec.msgpack.encode(one.__struct_config__.tag) for one in (FilesTable, LanceTable))
 
 
 def _may_be_table(value: Value) -> bool:
-    """Whether a value may be a table of files: it is too large to be in place, or an array with its tag."""
-    return not isinstance(value, bytes) or value[1 : 1 + len(_FILES_TAG)] == _FILES_TAG
+    """Whether a value may be a table with a tree: it is too large to be in place, or has such a tag."""
+    return not isinstance(value, bytes) or value[1:].startswith(_TAGS)
 
 
 def _jumps_astray(read: Callable[[ObjectId], Link | None], link: Link) -> bool:

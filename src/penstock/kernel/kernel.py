@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
 import msgspec
@@ -20,6 +20,8 @@ from penstock.errors import (
     MergeConflict,
     ReferenceNotFound,
     RequestError,
+    TransactionNotFound,
+    TransactionOver,
 )
 from penstock.kernel.batch import Outcome, is_called_off, outcome_of
 from penstock.kernel.bring import MergeOptions
@@ -48,7 +50,7 @@ from penstock.kernel.reflog import RefLog, made_before
 from penstock.kernel.request import MadeKey, Request, request_key
 from penstock.kernel.retry import Tries
 from penstock.kernel.revert import RevertRequest
-from penstock.kernel.rows import decoded_reference
+from penstock.kernel.rows import decoded_reference, require_writable
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
 from penstock.kernel.transplant import TransplantRequest
@@ -63,12 +65,16 @@ from penstock.model.names import Revision, Step, check_name, parse_revision
 from penstock.model.objects import CommitObject
 from penstock.model.operations import Operation
 from penstock.model.references import Kind, Reference
+from penstock.model.transactions import is_transaction
 from penstock.stores.port import Store
 
 logger = logging.getLogger("penstock")
 
 ABBREVIATION_SEARCH_MAX = 20_000
 """How many commits are looked through for one that an abbreviated id names."""
+
+LOGGED: Final = (Kind.BRANCH, Kind.TAG, Kind.DELETED, Kind.TRANSACTION, Kind.ENDED_TRANSACTION)
+"""Rows that have a log, which tells what became of requests."""
 
 M = TypeVar("M", MergeRequest, TransplantRequest, RevertRequest)
 
@@ -277,7 +283,7 @@ class Kernel:
         made = MadeKey.read(request.key)
         if made is None:
             return None
-        with suppress(ReferenceNotFound):
+        with suppress(ReferenceNotFound, TransactionNotFound, TransactionOver):
             request.doubt_from = self.branch(branch).position
             if made.position > request.doubt_from:
                 raise InvalidRequest(
@@ -315,16 +321,16 @@ class Kernel:
                 now = {key: content_of(self.objects, state.get(key.encode())) for key in changed}
                 landing.add({key: change._replace(after=now[key]) for key, change in changed.items()})
             landing.tell(commits)
-        except ReferenceNotFound:
+        except (ReferenceNotFound, TransactionNotFound, TransactionOver):
             pass  # the branch is gone, and its tables with it
         except Exception:
             logger.exception("what follows commit %s is not finished yet", commits[-1].hex())
 
     def branch(self, name: str) -> Reference:
-        """The branch ``name``; ``InvalidRequest`` if that is a tag."""
+        """The branch ``name``; ``InvalidRequest`` if that is a tag, ``TransactionOver`` if it is a
+        transaction's that takes no more writes."""
         reference = self.references.get(name)
-        if reference.kind is not Kind.BRANCH:
-            raise InvalidRequest(f"'{name}' is a tag; only branches can be committed to", name=name)
+        require_writable(reference, self.clock())
         return reference
 
     def _queue(self, branch: str) -> BranchQueue:
@@ -356,7 +362,7 @@ class Kernel:
         found. With a ``digest``, ``IdempotencyKeyReused`` if the key was used for another request.
         """
         row = self.store.reference(check_name(name))
-        if row is None or row.kind not in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
+        if row is None or row.kind not in LOGGED:
             return None
         reference, log = decoded_reference(row), RefLog(self.objects)
         scopes = {False: reference.incarnation, True: name.encode()}
@@ -380,14 +386,17 @@ class Kernel:
         doubt_from: int | None = None,
         key: str | None = None,
         asked: Callable[[], bytes] | None = None,
+        is_held: bool = False,
     ) -> MergeResult:
         """Bring what ``source`` has and a branch has not, as one commit that records it as a parent.
 
         ``grown_from`` refuses a branch that was moved away from a commit, ``incarnation`` one that was made
-        anew. ``doubt_from`` is the position of the log from where the key may be found in it. Raises
-        ``MergeConflict``; a dry run reports the conflicts in its result instead.
+        anew. ``doubt_from`` is the position of the log from where the key may be found in it. ``is_held``
+        says that a row keeps the source until it has landed. Raises ``MergeConflict``; a dry run reports the
+        conflicts in its result instead.
         """
-        self.references.require_kept(source)
+        if not is_held:
+            self.references.require_kept(source)
         request = MergeRequest(self.history, self.formats, source, meta, request_key(key), options, if_head)
         request.key_is_given, request.asked = key is not None, asked
         request.grown_from, request.incarnation = grown_from, incarnation
@@ -474,6 +483,8 @@ class Kernel:
         asked: Callable[[], bytes] | None = None,
     ) -> MergeResult:
         """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
+        if is_transaction(branch):
+            raise InvalidRequest(f"'{branch}' is a transaction's, and stays on its base", name=branch)
         self.references.require_kept(onto)
         key_is_given, key = key is not None, request_key(key) or uuid4().hex
         rebase = Rebase(self, branch, onto, meta, options, key, if_head)

@@ -128,12 +128,14 @@ class Pending(Objects):
     def __init__(self, below: Objects, fresh: MutableMapping[ObjectId, bytes] | None = None) -> None:
         self.store = below.store
         self._below = below
+        self._stored: Objects = below._stored if isinstance(below, Pending) else below
+        """Those of the store, below all that is pending."""
         self.fresh: MutableMapping[ObjectId, bytes] = {} if fresh is None else fresh
         self._decoded: dict[ObjectId, Any] = {}
 
     @property
     def _young(self) -> dict[ObjectId, Any]:  # type: ignore[override]
-        return self._below._young
+        return self._stored._young
 
     def cached(self, one: ObjectId) -> Any | None:
         found = self._decoded.get(one)
@@ -143,7 +145,7 @@ class Pending(Objects):
 
     def get(self, one: ObjectId) -> Any:
         # The busiest line of a commit: the same as `cached`, without the calls.
-        found = self._decoded.get(one) or self._below._young.get(one)
+        found = self._decoded.get(one) or self._stored._young.get(one)
         return found if found is not None else super().get(one)
 
     def remember(self, one: ObjectId, decoded: Any, size: int) -> None:
@@ -167,8 +169,14 @@ class Pending(Objects):
     def settle(self) -> None:
         """What was pending is stored now."""
         for one, data in self.fresh.items():
-            if (decoded := self._decoded.get(one)) is not None:
-                self._below.remember(one, decoded, len(data))
+            decoded = self._decoded.get(one)
+            if (
+                decoded is None
+            ):  # a format's, of which nodes of its trees are what its next change begins with
+                decoded = expanded(decode_object(data))
+                if not isinstance(decoded, Leaf | Node):
+                    continue
+            self._below.remember(one, decoded, len(data))
         self.fresh, self._decoded = {}, {}
 
 

@@ -22,6 +22,7 @@ from typing import Final
 
 from penstock.kernel.batch import Batch, Flight, Outcome, Ticket
 from penstock.kernel.chain import Chain
+from penstock.kernel.measure import label_of
 from penstock.kernel.objects import Objects
 from penstock.kernel.reflog import RefLog
 from penstock.kernel.request import MADE_KEY_CHARS, Request
@@ -48,7 +49,7 @@ class BranchQueue:
         settings: Settings,
         meter: Meter = SILENT,
     ) -> None:
-        self.name, self.meter = name, meter
+        self.name, self.label, self.meter = name, label_of(name), meter
         self.store, self.objects, self.clock, self.settings = store, objects, clock, settings
         self.log = RefLog(objects)
         self._lock = Lock()
@@ -109,7 +110,7 @@ class BranchQueue:
         if self.meter is SILENT:
             return
         now_s = time.perf_counter()
-        self.meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.name)
+        self.meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.label)
         self.meter.observe(BATCH_REQUESTS, len(batch))
         for ticket in batch:
             self.meter.observe(QUEUE_WAIT_SECONDS, now_s - ticket.arrived_s)
@@ -161,7 +162,7 @@ class BranchQueue:
         if heir is None:
             # Nobody is left to lead those whose threads are gone.
             self._waiting = deque(one for one in self._waiting if self._is_ahead(one) or not one.is_abandoned)
-            self.meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.name)
+            self.meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.label)
         else:
             heir.wake()
         self._leader = heir

@@ -12,6 +12,7 @@ import msgspec
 from penstock.errors import (
     CommitNotFound,
     HistoryExpired,
+    InvalidName,
     InvalidRequest,
     OutcomeUnknown,
     PenstockError,
@@ -29,7 +30,7 @@ from penstock.kernel.objects import Objects
 from penstock.kernel.reflog import RefLog, made_before, receipt, receipt_id
 from penstock.kernel.request import request_key
 from penstock.kernel.retry import Tries
-from penstock.kernel.rows import decoded_reference, live, row_of
+from penstock.kernel.rows import decoded_reference, live, missing, present, row_of
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock
@@ -37,6 +38,7 @@ from penstock.model.encoding import NO_COMMIT, ObjectId, digest
 from penstock.model.names import check_name
 from penstock.model.objects import CommitObject, Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference
+from penstock.model.transactions import PREFIX, is_transaction
 from penstock.stores.port import Row, Store, Turn
 
 PAGE = 1000
@@ -75,10 +77,15 @@ class References:
         self._log = RefLog(objects)
 
     def get(self, name: str) -> Reference:
-        """The branch or tag ``name``."""
-        found = live(self._store.reference(check_name(name)))
+        """The branch or tag ``name``, or the branch of a transaction that has not ended.
+
+        ``ReferenceNotFound`` if there is none; ``TransactionNotFound`` or ``TransactionOver`` if the name is
+        a transaction's.
+        """
+        row = self._store.reference(check_name(name))
+        found = present(row)
         if found is None:
-            raise ReferenceNotFound(f"there is no branch or tag '{name}'", name=name)
+            raise missing(name, row)
         return found
 
     def list(self, kind: Kind, prefix: str = "", after: str = "", limit: int = PAGE) -> list[Reference]:
@@ -108,7 +115,7 @@ class References:
 
         ``asked`` is a hash of the request as its writer put it (see ``Request.asked``).
         """
-        check_name(name)
+        check_new_name(name)
         if kind not in (Kind.BRANCH, Kind.TAG):
             raise InvalidRequest("only branches and tags can be created")
         _check_note(note)
@@ -230,7 +237,9 @@ class References:
         """The branch or tag in a row, if it is what the caller expects."""
         found = live(row)
         if found is None:
-            raise ReferenceNotFound(f"there is no branch or tag '{name}'", name=name)
+            if present(row) is not None:
+                raise InvalidRequest(f"'{name}' is a transaction's: only its own end moves it", name=name)
+            raise missing(name, row)
         if kind is not None and found.kind is not kind:
             raise InvalidRequest(f"'{name}' is a {found.kind.value}, not a {kind.value}", name=name)
         if expected is not None and found.head != expected:
@@ -467,6 +476,13 @@ class _Attempts:
 
 def _behind_horizon(commit: ObjectId) -> HistoryExpired:
     return HistoryExpired(f"commit {commit.hex()} lies behind the history horizon", commit=commit.hex())
+
+
+def check_new_name(name: str) -> str:
+    """Return ``name`` if somebody may make a branch or tag of that name."""
+    if is_transaction(check_name(name)):
+        raise InvalidName(f"{name!r} cannot name a branch or tag: '{PREFIX}' is kept for transactions")
+    return name
 
 
 def _check_note(note: bytes) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.kernel.settings import Settings
 
 KINDS: Final = (Kind.BRANCH, Kind.TAG, Kind.DELETED)
+"""What goes along. Transactions end where they began: what has not landed never does."""
 PAGE: Final = 1000
 
 
@@ -61,7 +62,7 @@ def seal(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) ->
         found = False
         # From now on a name changes its kind at most once more: who makes one anew reads the description
         # after the row. Read in this order, with branches and tags again, none is overlooked.
-        for kind in (*KINDS, Kind.BRANCH, Kind.TAG):
+        for kind in (*KINDS, Kind.BRANCH, Kind.TAG, Kind.TRANSACTION):
             for page in pages(kernel.store, kind):
                 open_names = [row.name for row, entry in newest(kernel, page) if not _is_seal(entry, copy)]
                 sealed = sum(workers.map(lambda name: _seal_one(kernel, name, copy, who), open_names))

@@ -33,10 +33,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data_grace_days: float = 7.0
     """How long data files of tables stay that no commit names. A job commits what it wrote within half of it,
     or not at all; so it is more than twice as long as any job takes, on any machine."""
+    transaction_lease_s: float = 3600.0
+    """How long a transaction may be idle, unless it is begun with another lease."""
+    transaction_max_days: float = 2.0
+    """How long a transaction may be open in all. Well below the seven days after which Lance takes files for
+    abandoned that no version names."""
     tombstone_days: float = 90.0
     """How long the log of a deleted reference can be read."""
     publish_wait_s: float = 1.0
     """How long a commit waits until the log of its Delta tables shows it; it is ratified in any case."""
+    promote_wait_s: float = 1.0
+    """How long a commit waits until every reader of its Lance tables finds it; it is ratified in any case."""
     publish_close_s: float = 10.0
     """How long a lake that is closed goes on publishing what it ratified."""
     unpublished_max: int = 10_000

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from penstock.errors import Damaged
-from penstock.kernel.description import HistoryRule, change_description, read_description
+from penstock.kernel.description import Description, HistoryRule, change_description, read_description
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
 from penstock.kernel.rows import decoded_reference
@@ -24,6 +24,7 @@ from penstock.kernel.settings import DAY_US
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import AnyObject, LogEntry, Receipt, decode_object
 from penstock.model.references import Kind, Reference
+from penstock.model.transactions import transaction_of
 from penstock.stores.port import Stored
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _references(kernel: Kernel) -> set[Reference]:
 
 
 def _pass(kernel: Kernel) -> set[Reference]:
-    kinds = (Kind.DELETED, Kind.BRANCH, Kind.TAG, Kind.DELETED)
+    kinds = (Kind.DELETED, Kind.TRANSACTION, Kind.BRANCH, Kind.TAG, Kind.DELETED)
     return {one for kind in kinds for one in kernel.references.all(kind)}
 
 
@@ -130,10 +131,11 @@ def _mark(kernel: Kernel, references: set[Reference], oldest_us: int, progress: 
     lake = read_description(kernel.store)
     reach = Reach(_fetching(kernel, progress), lake.expired)
     reach.log(reference.log for reference in references)
+    reach.log(one.log for one in kernel.references.all(Kind.ENDED_TRANSACTION))
     live: dict[Horizon, set[ObjectId]] = {}
     left: dict[Horizon, set[ObjectId]] = {}
     for reference in references:
-        horizon = _horizon(lake.rule_for(reference.name), oldest_us)
+        horizon = _horizon_of(kernel, lake, reference, oldest_us)
         if reference.kind is not Kind.DELETED:
             live.setdefault(horizon, set()).add(reference.head)
         left.setdefault(horizon, set()).update(kernel.references.left_by(reference, oldest_us))
@@ -144,6 +146,15 @@ def _mark(kernel: Kernel, references: set[Reference], oldest_us: int, progress: 
         reach.commits(heads, horizon)
     reach.damaged = damaged  # of what was left behind, a sweep with a shorter grace period may have been
     return reach
+
+
+def _horizon_of(kernel: Kernel, lake: Description, reference: Reference, oldest_us: int) -> Horizon:
+    """How much of a reference's history is kept. A transaction's goes back to where it began: from there it
+    is merged, and what came before is its target's."""
+    transaction = transaction_of(reference)
+    if transaction is None:
+        return _horizon(lake.rule_for(reference.name), oldest_us)
+    return Horizon(oldest_us=kernel.history.commit(transaction.base).time_us, young_us=oldest_us)
 
 
 def _horizon(rule: HistoryRule | None, oldest_us: int) -> Horizon:

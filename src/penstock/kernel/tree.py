@@ -185,6 +185,25 @@ class _Side:
             begun, ahead = begun + len(block), min(ahead * 4, DIFF_MOST)
 
 
+def changed(
+    objects: Objects, root: ObjectId, changes: Mapping[bytes, Value | None]
+) -> tuple[ObjectId, dict[ObjectId, bytes]]:
+    """The root of a tree with some keys set or removed, and those nodes of it that are new."""
+    pending = Pending(objects)
+    new = update(pending, root, changes)
+    needed: dict[ObjectId, bytes] = {}
+    waiting = [new]
+    while waiting:
+        one = waiting.pop()
+        data = pending.fresh.get(one)
+        if data is not None and one not in needed:
+            needed[one] = data
+            node = pending.get(one)
+            if isinstance(node, Node):
+                waiting += node.children
+    return new, needed
+
+
 def update(objects: Pending, root: ObjectId, changes: Mapping[bytes, Value | None]) -> ObjectId:
     """The root of the tree with some keys set or, where the value is ``None``, removed.
 
@@ -193,7 +212,8 @@ def update(objects: Pending, root: ObjectId, changes: Mapping[bytes, Value | Non
     """
     if not changes:
         return root
-    warm(objects, root, changes.keys())
+    if len(changes) > 1:
+        warm(objects, root, changes.keys())
     edits: list[_Edit] = sorted(changes.items(), key=_key_of)
     node = objects.get(root)
     top = node.level if type(node) is Node else 0

@@ -127,7 +127,7 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep found among the files of a Delta table, and did."""
+    """What a sweep found among the files of a Delta or Lance table, and did."""
 
     key: Key
     location: str
@@ -135,7 +135,8 @@ class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
     """Data files that no kept commit names: removed, or to be removed (see `data_removed`)."""
     data_bytes: int
     scratch_files: int
-    """Files beside the log, and staged commits, that nothing needs: removed, unless it was a dry run."""
+    """Files beside the log, and staged commits or manifests, that nothing needs: removed, unless it was a dry
+    run."""
     scratch_bytes: int
     waiting: int
     """Data files that no commit names, but too young to be removed."""

@@ -22,6 +22,8 @@ from penstock.lake.answers import About, Comparison, Difference, Entry, Landing,
 from penstock.lake.call import PAGE_MAX, Call, ReadAt, Said, Write, said
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files import care_calls as files_care_calls
+from penstock.lake.lance import calls as lance_calls
+from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.commits import Commit
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -105,7 +107,7 @@ class Sweep(Call[Swept], frozen=True, kw_only=True):
 
 
 class SweepTables(Call[tuple[SweptTable, ...]], frozen=True, kw_only=True):
-    """Remove files of Delta tables that nothing needs: what jobs left behind that did not commit.
+    """Remove files of Delta and Lance tables that nothing needs: what writers left that did not commit.
 
     Data files that no kept commit names, and that are older than the data grace time, are only counted unless
     it is asked to remove them. The next page is ``after`` the last location.
@@ -538,5 +540,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     *delta_calls.CALLS,
     *files_calls.CALLS,
     *files_care_calls.CALLS,
+    *lance_calls.CALLS,
+    *transaction_calls.CALLS,
 )
 """All of them."""

@@ -12,7 +12,6 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import CommitConflict
-from penstock.formats.delta.owner.ownership import own_place
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
 from penstock.lake.delta import data_folder, lines_of, sent
@@ -22,6 +21,7 @@ from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_outcomes import made
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import DeltaTable
+from penstock.storage.locations import own_place
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake

@@ -29,9 +29,14 @@ CATCH_UP_END_S: Final = 1.0
 class DeltaParts:
     """Storage, publisher and owner of a lake's Delta tables. Used by many threads at once."""
 
-    def __init__(self, kernel: Kernel, identity: OwnerIdentity, check_location: Callable[[str], str]) -> None:
-        self._kernel = kernel
-        self.places = Places()
+    def __init__(
+        self,
+        kernel: Kernel,
+        places: Places,
+        identity: OwnerIdentity,
+        check_location: Callable[[str], str],
+    ) -> None:
+        self.places = places
         self.commits = Commits(self.places)
         read = Tables(kernel).read
         self.maintenance = Maintenance(self.places, read, clock=kernel.clock)
@@ -68,12 +73,11 @@ class DeltaParts:
             if not self._closing.is_set():
                 logger.warning("it is not known what is left to be published: %s", problem)
 
-    def close(self) -> None:
-        """Publish what was ratified here, for as long as the settings say, and let go of the storage."""
+    def close(self, timeout_s: float) -> None:
+        """Publish what was ratified here, for at most so long."""
         self._closing.set()
         if self._catching_up is not None:
             self._catching_up.join(CATCH_UP_END_S)
-        ends_s = monotonic() + self._kernel.settings.publish_close_s
-        self.publisher.close(self._kernel.settings.publish_close_s)
+        ends_s = monotonic() + timeout_s
+        self.publisher.close(timeout_s)
         self.maintenance.close(max(0.0, ends_s - monotonic()))
-        self.places.close()

@@ -69,6 +69,10 @@ class TableSweep:
         self._data_us = self._now_us - int(kernel.settings.data_grace_days * DAY_US)
         self._listed = 0
 
+    def locations(self) -> list[str]:
+        """Where the tables are that were asked for, sorted, however many an answer may have."""
+        return [content.location for _, content, _ in self._found()]
+
     def run(self) -> tuple[SweptTable, ...]:
         """Sweep the tables that were asked for, by their locations; say of each what came of it.
 
@@ -89,13 +93,13 @@ class TableSweep:
     def _chosen(self) -> Iterator[tuple[Key, DeltaTable, bool]]:
         if self._call.limit is not None and self._call.limit < 0:
             raise InvalidRequest(f"a limit is not below nothing: {self._call.limit}")
+        return islice(self._found(), self._call.limit)
+
+    def _found(self) -> Iterator[tuple[Key, DeltaTable, bool]]:
         managed = self._managed()
-        chosen = (
-            managed[location]
-            for location in sorted(managed)
-            if location > self._call.after and self._call.key in (None, managed[location][0])
-        )
-        return islice(chosen, self._call.limit)
+        for location in sorted(managed):
+            if location > self._call.after and self._call.key in (None, managed[location][0]):
+                yield managed[location]
 
     def _managed(self) -> dict[str, tuple[Key, DeltaTable, bool]]:
         """The tables that the lake owns, by location: of the default branch, or else of any other reference.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
-from penstock.formats.delta.owner.ownership import own_place
 from penstock.lake import calls
 from penstock.lake.delta import Actions, append_all, table_commit
 from penstock.lake.delta_answers import (
@@ -38,6 +37,7 @@ from penstock.lake.delta_creating import create_with
 from penstock.lake.delta_rows import check_fit, rows_of, schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
+from penstock.storage.locations import own_place
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake

@@ -4,7 +4,8 @@ A table's place follows from its id, and its first files lie there before the la
 that does not happen, no commit knows of the folder. Nor does any commit here know of tables that another lake
 has on its branches, and lakes may share a warehouse: a fork has that of its source. So whoever is about to
 write leaves a note in the folder of which lake it is for, and only what has this lake's note is removed.
-Whatever else looks the same is told, and stays.
+Whatever else looks the same is told, and stays. Folders of Lance tables have another note, and are looked
+after by their own sweep.
 
 The rest is as in the sweep of tables: every file must be older than the grace time, which is twice as long as
 a job may take, and all kept commits are looked at again right before anything goes.
@@ -25,10 +26,10 @@ from penstock.formats.delta.lines.composing import BODIES
 from penstock.formats.delta.lines.line import FOLDER
 from penstock.formats.delta.log.leftovers import Fate, Needs, judge
 from penstock.formats.delta.log.scratch import CREATING
-from penstock.formats.delta.owner.ownership import own_place
 from penstock.formats.delta.owner.tables import Tables
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.formats.lance.owning import OWNER
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
@@ -36,6 +37,7 @@ from penstock.lake.delta_kept import KeptTables
 from penstock.lake.delta_parts import DeltaParts
 from penstock.model.keys import Key
 from penstock.storage.buckets import Entry
+from penstock.storage.locations import own_place
 from penstock.storage.places import Place
 
 FILES_MAX: Final = 100_000
@@ -106,7 +108,7 @@ class UnlandedTables:
         going = {one.entry.key for one in judge(entries, self._needs) if one.fate in GOING}
         is_whole = all(one.key in going and _is_of_creation(one.key) for one in entries)
         notes = {one.key for one in entries if one.key.startswith(CREATING)}
-        is_anothers = bool(notes - {CREATING + self._lake_id})
+        is_anothers = bool(notes - {CREATING + self._lake_id}) or any(one.key == OWNER for one in entries)
         if not entries or len(entries) > FILES_MAX or not is_whole or is_anothers:
             return None
         # The note goes last: what an interrupted sweep leaves is still known to be this lake's.

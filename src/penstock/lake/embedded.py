@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import islice
-from threading import Lock
+from threading import RLock
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 import msgspec
@@ -33,7 +34,7 @@ from penstock.kernel.description import (
     read_description,
     require_unmoved,
 )
-from penstock.kernel.fsck import fsck
+from penstock.kernel.fsck import Checked, fsck
 from penstock.kernel.jobs import job_rows
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER
@@ -55,10 +56,12 @@ from penstock.lake.answers import (
     SweptTable,
 )
 from penstock.lake.asked import asked
-from penstock.lake.delta_on_demand import DeltaOnDemand
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files.care_calls import SweepFiles
+from penstock.lake.lance import calls as lance_calls
 from penstock.lake.log import Filter, changes_of, differences, ranges, walk
+from penstock.lake.on_demand import DELTA, LANCE
+from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.clock import utc
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
@@ -76,6 +79,10 @@ if TYPE_CHECKING:
     from penstock.lake.delta_embedded import DeltaAnswers
     from penstock.lake.delta_parts import DeltaParts
     from penstock.lake.files.embedded import FilesAnswers
+    from penstock.lake.lance.embedded import LanceAnswers
+    from penstock.lake.lance.parts import LanceParts
+    from penstock.lake.transactions.embedded import TransactionAnswers
+    from penstock.storage.places import Places
 
 logger = logging.getLogger("penstock")
 
@@ -97,11 +104,15 @@ class Embedded:
         self.kernel = kernel
         self.warehouse = description.warehouse
         self.id, self._default_branch = description.id, description.default_branch
-        self._places = _places(description)
+        self._roots = _roots(description)
+        self._opened: Places | None = None
         self._delta: DeltaParts | None = None
+        self._lance: LanceParts | None = None
         self._delta_ways: DeltaAnswers | None = None
         self._files_ways: FilesAnswers | None = None
-        self._making_delta = Lock()
+        self._lance_ways: LanceAnswers | None = None
+        self._transaction_ways: TransactionAnswers | None = None
+        self._making = RLock()
         self._states = lru_cache(STATES_KEPT)(kernel.state)
         self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
             calls.GetAbout: self._about,
@@ -138,6 +149,7 @@ class Embedded:
         if isinstance(call, calls.Sweep):
             if not call.dry_run:
                 require_unmoved(self.kernel.store)
+                self.transactions.tidy()
             return cast("R", sweep(self.kernel, dry_run=call.dry_run, progress=progress))
         if isinstance(call, calls.SweepTables):
             if not call.dry_run:
@@ -148,7 +160,7 @@ class Embedded:
                 require_unmoved(self.kernel.store)
             return cast("R", self._sweep_files(call, progress))
         if isinstance(call, calls.Fsck):
-            return cast("R", fsck(self.kernel, progress, FilesCheck(self.kernel.objects).flaws))
+            return cast("R", self._fsck(progress))
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
             return cast("R", self._keyed(call))
         return cast("R", self._way(call)(call))
@@ -158,21 +170,45 @@ class Embedded:
             return way
         if type(call) in files_calls.CALLS:
             return self._files_answers.ways[type(call)]
+        if type(call) in lance_calls.CALLS:
+            return self._lance_answers.ways[type(call)]
+        if type(call) in transaction_calls.CALLS:
+            return self.transactions.ways[type(call)]
         return self._delta_answers.ways[type(call)]
 
-    # -- Delta tables --------------------------------------------------------------------------------------
+    # -- tables that formats manage ------------------------------------------------------------------------
+
+    @property
+    def places(self) -> Places:
+        """The storage of tables. All formats share it, and it is opened when it is first asked for."""
+        with self._making:
+            if self._opened is None:
+                from penstock.storage.places import Places
+
+                self._opened = Places()
+            return self._opened
 
     @property
     def delta(self) -> DeltaParts:
         """What it takes to own Delta tables. It is made, and loaded, when it is first asked for."""
-        with self._making_delta:
+        with self._making:
             if self._delta is None:
                 from penstock.formats.delta.owner.ownership import OwnerIdentity
                 from penstock.lake.delta_parts import DeltaParts
 
                 identity = OwnerIdentity(self.id, place_of(self.kernel.store))
-                self._delta = DeltaParts(self.kernel, identity, self.checked_location)
+                self._delta = DeltaParts(self.kernel, self.places, identity, self.checked_location)
             return self._delta
+
+    @property
+    def lance(self) -> LanceParts:
+        """What it takes to own Lance tables. It is made, and loaded, when it is first asked for."""
+        with self._making:
+            if self._lance is None:
+                from penstock.lake.lance.parts import LanceParts
+
+                self._lance = LanceParts(self.kernel, self.places, self.id)
+            return self._lance
 
     @property
     def _delta_answers(self) -> DeltaAnswers:
@@ -187,22 +223,39 @@ class Embedded:
         if self._files_ways is None:
             from penstock.lake.files.embedded import FilesAnswers
 
-            self._files_ways = FilesAnswers(self, lambda: self.delta.places)
+            self._files_ways = FilesAnswers(self, lambda: self.places)
         return self._files_ways
+
+    @property
+    def _lance_answers(self) -> LanceAnswers:
+        if self._lance_ways is None:
+            from penstock.lake.lance.embedded import LanceAnswers
+
+            self._lance_ways = LanceAnswers(self, self.lance)
+        return self._lance_ways
+
+    @property
+    def transactions(self) -> TransactionAnswers:
+        """What answers calls about transactions, and ends those that were left."""
+        if self._transaction_ways is None:
+            from penstock.lake.transactions.embedded import TransactionAnswers
+
+            self._transaction_ways = TransactionAnswers(self)
+        return self._transaction_ways
 
     def _sweep_tables(self, call: calls.SweepTables, progress: Progress) -> tuple[SweptTable, ...]:
         if not self.has_any_tables():
             return ()
-        from penstock.lake.delta_sweep import TableSweep
+        from penstock.lake.table_sweep import sweep_tables
 
-        return TableSweep(self.kernel, self.delta, call, progress).run()
+        return sweep_tables(self, call, progress)
 
     def _sweep_files(self, call: SweepFiles, progress: Progress) -> SweptFiles:
         if not self.warehouse or not self._may_have_files():
             return SweptFiles(dry_run=call.dry_run)
         from penstock.lake.files.sweep import FilesSweep
 
-        return FilesSweep(self.kernel, self.delta.places, self.id, self.warehouse, call, progress).run()
+        return FilesSweep(self.kernel, self.places, self.id, self.warehouse, call, progress).run()
 
     def _may_have_files(self) -> bool:
         """Whether a table of files may have been written, also in vain.
@@ -214,12 +267,18 @@ class Embedded:
         from penstock.lake.files.sweep import has_slices
 
         try:
-            return has_slices(self.delta.places, self.id, self.warehouse)
+            return has_slices(self.places, self.id, self.warehouse)
         except PenstockError:
             return False
 
+    def _fsck(self, progress: Progress) -> Checked:
+        from penstock.lake.lance.soundness import LanceCheck
+
+        files, lance = FilesCheck(self.kernel.objects), LanceCheck(self.kernel.objects)
+        return fsck(self.kernel, progress, lambda key, one: (*files.flaws(key, one), *lance.flaws(key, one)))
+
     def catch_up(self) -> None:
-        """Have published, in the background, what earlier processes ratified, if there are Delta tables.
+        """Have published, in the background, what earlier processes ratified, if formats manage tables.
 
         A lake that is damaged, in whatever way, or has no default branch can be opened all the same: to be
         mended. ``fsck`` tells what is wrong with it.
@@ -227,6 +286,7 @@ class Embedded:
         try:
             if self._has_tables():
                 self.delta.catch_up()
+                self.lance.catch_up()
         except ReferenceNotFound:
             pass
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
@@ -234,9 +294,11 @@ class Embedded:
             logger.warning("it is not known whether versions of tables are left to be published: %r", problem)
 
     def measure(self) -> None:
-        """Tell the meter what grows old by itself: versions of Delta tables that wait to be published."""
+        """Tell the meter what grows old by itself: versions of tables that wait to be published."""
         if self._delta is not None:
             self._delta.publisher.measure()
+        if self._lance is not None:
+            self._lance.promoter.measure()
 
     def _has_tables(self) -> bool:
         """Whether a format manages tables of the default branch, or did."""
@@ -280,6 +342,8 @@ class Embedded:
             return MergeResult(commits=ids, head=found.head.hex(), applied=True)
         if isinstance(call, files_calls.WriteFiles):
             return self._files_answers.repeated(found)
+        if isinstance(call, lance_calls.CommitLance):
+            return self._lance_answers.repeated(call, found)
         if type(call) not in self._ways:
             return self._delta_answers.repeated(call, found)
         row = self.kernel.store.reference(name)
@@ -288,8 +352,12 @@ class Embedded:
         return _left(call, msgspec.structs.replace(decoded_reference(row), head=found.head))
 
     def close(self) -> None:
-        if self._delta is not None:
-            self._delta.close()
+        ends_s = monotonic() + self.kernel.settings.publish_close_s
+        for parts in (self._lance, self._delta):
+            if parts is not None:
+                parts.close(max(0.0, ends_s - monotonic()))
+        if self._opened is not None:
+            self._opened.close()
         self.kernel.close()
 
     # -- the lake itself -----------------------------------------------------------------------------------
@@ -304,7 +372,7 @@ class Embedded:
             default_branch=description.default_branch,
             created=utc(description.created_us),
             warehouse=description.warehouse,
-            roots=_places(description),
+            roots=_roots(description),
             forked_from=description.forked_from,
             moving_to=description.sealed.target if description.sealed is not None else "",
             history_rules=tuple(rule for rule in description.history if rule.ended_us is None),
@@ -326,7 +394,7 @@ class Embedded:
             return msgspec.structs.replace(lake, roots=tuple(roots))
 
         changed = change_description(self.kernel.store, self.kernel.settings, change)
-        self._places = _places(changed)
+        self._roots = _roots(changed)
         return self._told(changed)
 
     def _get_setting(self, call: calls.GetSetting) -> str | None:
@@ -435,6 +503,8 @@ class Embedded:
         commit, reference = self.kernel.resolve(self.or_default(revision))
         if reference is None:
             self.kernel.references.require_reachable(commit)
+        elif reference.kind is Kind.TRANSACTION:
+            raise _inside(reference.name)
         return commit
 
     def _resolve(self, call: calls.Resolve) -> Resolved:
@@ -547,7 +617,7 @@ class Embedded:
         for operation in call.operations:
             if isinstance(operation, Put):
                 self._check_location(operation.content)
-            elif isinstance(operation, Change) and operation.format in (DeltaOnDemand.name, FILES):
+            elif isinstance(operation, Change) and operation.format in (DELTA, LANCE, FILES):
                 raise InvalidRequest(
                     f"'{operation.key}': changes of {operation.format} tables are asked for by calls of "
                     "their own, such as lake.delta.commit and table.files.put make"
@@ -572,9 +642,9 @@ class Embedded:
 
     def checked_location(self, location: str) -> str:
         """A location as it is stored; ``LocationRefused`` if it does not lie below a root of the lake."""
-        if not any(is_under(location, root) for root in self._places):
-            self._places = _places(read_description(self.kernel.store))  # one may have been added
-        return check_under(location, self._places)
+        if not any(is_under(location, root) for root in self._roots):
+            self._roots = _roots(read_description(self.kernel.store))  # one may have been added
+        return check_under(location, self._roots)
 
     def _merge(self, call: calls.Merge) -> MergeResult:
         target = self.or_default(call.into)
@@ -617,9 +687,11 @@ class Embedded:
         raise InvalidRequest(f"'{end}' does not come after '{start}' by first parents")
 
     def _revert(self, call: calls.Revert) -> MergeResult:
-        found = self.commit_of(call.commit)
+        found, reference = self.kernel.resolve(call.commit)
         if found == NO_COMMIT:
             raise InvalidRequest(f"'{call.commit}' has no commits yet")
+        if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != call.on:
+            raise _inside(reference.name)
         text = f"revert {found.hex()[:8]}: {self.kernel.history.commit(found).message}".rstrip(": ")
         return self.kernel.revert(
             found,
@@ -653,6 +725,13 @@ class Embedded:
         return MergeOptions(dict(chosen), call.default)
 
 
+def _inside(name: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"'{name}' is a transaction's: nothing is taken from there, until it is committed as a whole",
+        name=name,
+    )
+
+
 def _left(call: calls.Write[Any], reference: Reference) -> Reference:
     """A reference as a call left it, though others deleted or made it anew since."""
     kind = reference.was or reference.kind
@@ -673,7 +752,7 @@ class _Keyed(TypedDict, total=False):
     asked: bytes
 
 
-def _places(description: Description) -> tuple[str, ...]:
+def _roots(description: Description) -> tuple[str, ...]:
     return tuple(place for place in (description.warehouse, *description.roots) if place)
 
 

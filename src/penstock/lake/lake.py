@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,6 +29,8 @@ from penstock.lake.files.calls import AbortJob, ListJobs
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.files.paths import as_folder
 from penstock.lake.table import Table
+from penstock.lake.transactions.answers import TransactionInfo
+from penstock.lake.transactions.calls import GetTransaction, ListTransactions
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import utc
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
@@ -42,9 +46,14 @@ if TYPE_CHECKING:
     from penstock.lake.checks import CheckInfo, Proposed
     from penstock.lake.delta_tables import DeltaTables
     from penstock.lake.files.system import FilesSystem
+    from penstock.lake.lance.exporting import Exported
+    from penstock.lake.lance.importing import Imported
+    from penstock.lake.lance.namespace import PenstockNamespace
+    from penstock.lake.transactions.transaction import Transaction
     from penstock.storage.places import Places
 
 LOG_LIMIT = 100
+LANCE_PACKAGES = ("lance", "lance_namespace", "lance_namespace_urllib3_client", "pydantic", "pyarrow")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -119,7 +128,7 @@ class Lake:
     def places(self) -> Places:
         """The storage of tables, with this process's own access to it."""
         if isinstance(self.catalogue, Embedded):
-            return self.catalogue.delta.places
+            return self.catalogue.places
         with self._opening_places:
             if self._places is None:
                 from penstock.storage.places import Places
@@ -243,6 +252,47 @@ class Lake:
                 raise
             raise InvalidRequest("a file system needs fsspec: pip install 'penstock[files]'") from None
         return FilesSystem(self, self._or_default(ref), pinned=pinned)
+
+    def lance(self, ref: str | None = None, *, via: str | None = None) -> PenstockNamespace:
+        """The Lance tables at a reference as a namespace of Lance, which Lance's own clients use.
+
+        On a branch, or in a transaction, it also writes. Any other revision is looked up once, and what it
+        gives never changes. ``via`` is the reference that led to it, where it is a commit id.
+        ``InvalidRequest`` if Lance's packages are not installed.
+        """
+        try:
+            from penstock.lake.lance.namespace import PenstockNamespace
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] not in LANCE_PACKAGES:
+                raise
+            raise InvalidRequest("Lance tables need Lance: pip install 'penstock[lance]'") from None
+        return PenstockNamespace(self, ref, via=via)
+
+    def import_lance(
+        self, root: str | Path, namespace: str | Key | None = None, *, dry_run: bool = False, **said: Any
+    ) -> Imported:
+        """Register all tables of a Lance directory namespace on the default branch, in one commit.
+
+        They stay where they are, which must be below the lake's roots, and have the names that they have
+        there, below ``namespace`` if one is given. ``InvalidRequest`` with a list if some cannot come: then
+        none does. ``said`` may be ``message``, ``author`` and ``idempotency_key``.
+        """
+        _require_lance()
+        from penstock.lake.lance.importing import import_lance
+
+        return import_lance(self, str(root), namespace, dry_run=dry_run, **said)
+
+    def export_lance(self, root: str | Path, ref: str | None = None, *, dry_run: bool = False) -> Exported:
+        """Make a folder above the Lance tables of a branch a directory namespace that has them.
+
+        Whoever opens it as one needs the lake no more, and sees the versions that are promoted. Called again,
+        it lists what has come since. ``InvalidRequest`` with a list if some tables cannot be listed there:
+        then none is.
+        """
+        _require_lance()
+        from penstock.lake.lance.exporting import export_lance
+
+        return export_lance(self, str(root), ref, dry_run=dry_run)
 
     def tables(self, prefix: str | Key | None = None, ref: str | None = None) -> list[Table]:
         """The tables (and views and functions) below a namespace, or all."""
@@ -500,6 +550,52 @@ class Lake:
         """Let a job never land. One that is committing, or has committed, stays as it is, and is returned."""
         return self.do(AbortJob(id=job_id, why=why, who=self.author))
 
+    # -- transactions ----------------------------------------------------------------------------------
+
+    def transaction(
+        self,
+        target: str | None = None,
+        *,
+        message: str = "",
+        policy: str = "snapshot",
+        lease_s: float | None = None,
+        id: str | None = None,  # noqa: A002
+        properties: Mapping[str, str] | None = None,
+    ) -> Transaction:
+        """Begin a transaction on a branch, the default one if none is given.
+
+        Used as ``with lake.transaction() as tx:``, all that is written to ``tx.branch`` lands at the end of
+        the block, as one commit, and nothing does if an exception leaves it. ``policy`` says what becomes of
+        it if others changed the same tables meanwhile: ``snapshot`` refuses it, ``rebase`` merges. It may be
+        idle for ``lease_s``, while this process renews it. With the ``id`` of an open one, that goes on.
+        """
+        from penstock.lake.transactions.transaction import begin_transaction
+
+        return begin_transaction(
+            self, target, message=message, policy=policy, lease_s=lease_s, id=id, properties=properties
+        )
+
+    def transactions(
+        self,
+        target: str | None = None,
+        *,
+        all: bool = False,  # noqa: A002
+        limit: int | None = None,
+    ) -> list[TransactionInfo]:
+        """Transactions that are open, by id: all, or those that land on one branch. ``all`` also has those
+        that ended lately."""
+        call = ListTransactions(target=target, all=all)
+        return self.pages(call, limit, lambda last: {"after": last.id})
+
+    def find_transaction(self, transaction_id: str) -> Transaction:
+        """A transaction by its id, to look at or to end: its lease is not renewed.
+
+        ``TransactionNotFound`` if there is none, or not any more.
+        """
+        from penstock.lake.transactions.transaction import Transaction
+
+        return Transaction(self, self.do(GetTransaction(id=transaction_id)), beats=False)
+
     # -- checks ----------------------------------------------------------------------------------------
 
     def add_check(self, name: str, function: Callable[[Proposed], Any], branch: str | None = None) -> None:
@@ -564,7 +660,7 @@ class Lake:
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> list[SweptTable]:
-        """Remove files of Delta tables that nothing needs, of one table or of all; tells what came of each.
+        """Remove files of Delta and Lance tables that nothing needs, of one or of all; says what came of it.
 
         Data files go only with ``remove_data``: those that no kept commit names and that are older than the
         setting ``data_grace_days``. A table whose files cannot all be accounted for keeps them, and says why.
@@ -616,6 +712,12 @@ class Lake:
     def revoke_token(self, token_id: str) -> Token:
         """Let a token not be used any more."""
         return self.do(calls.RevokeToken(id=token_id))
+
+
+def _require_lance() -> None:
+    """``InvalidRequest`` if Lance's packages are not installed."""
+    if any(find_spec(name) is None for name in ("lance", "lance_namespace")):
+        raise InvalidRequest("Lance tables need Lance: pip install 'penstock[lance]'")
 
 
 def _user() -> str:

@@ -19,9 +19,9 @@ from penstock.kernel.description import (
 from penstock.kernel.format import Format
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
-from penstock.lake.delta_on_demand import DeltaOnDemand
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
+from penstock.lake.on_demand import delta_on_demand, lance_on_demand
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT
@@ -50,8 +50,8 @@ def open_lake(
     A directory without a lake becomes one, unless ``create=False``; then it is ``LakeNotFound``. A database
     that several share is made a lake once, by ``penstock init``. ``author`` is who commits, the user of this
     process if it is not given. ``meter`` is told about every request and every call of the store. Versions of
-    Delta tables that earlier processes ratified and did not publish are published in the background, unless
-    ``catch_up`` says no.
+    Delta and Lance tables that earlier processes ratified and did not publish are published in the
+    background, unless ``catch_up`` says no.
 
     Behind ``http://`` or ``https://`` is a server with a lake of its own, which sets everything else itself;
     ``token`` is what it knows the caller by, that of ``PENSTOCK_TOKEN`` if it is not given.
@@ -134,8 +134,12 @@ def _embedded(
     clock: Clock,
     meter: Meter,
 ) -> Embedded:
-    """A catalogue over a kernel that knows Delta and files, and whatever other formats are given."""
-    ours: tuple[Format, ...] = (DeltaOnDemand(lambda: catalogue.delta.format), FilesFormat())
+    """A catalogue over a kernel that knows Delta, Lance and files, and whatever other formats are given."""
+    ours: tuple[Format, ...] = (
+        delta_on_demand(lambda: catalogue.delta.format),
+        lance_on_demand(lambda: catalogue.lance.format),
+        FilesFormat(),
+    )
     given = {one.name for one in formats}
     known = (*formats, *(one for one in ours if one.name not in given))
     kernel = Kernel(store, known, settings, clock, meter, description.default_branch)

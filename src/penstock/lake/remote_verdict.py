@@ -39,6 +39,12 @@ from penstock.lake.delta_calls import CheckpointTable, CleanLog, CompactLog, Pub
 from penstock.lake.files.calls import AbortJob, BeginJob
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.remote_connection import Lost, NotSent, Reply
+from penstock.lake.transactions.calls import (
+    AbortTransaction,
+    BeginTransaction,
+    CommitTransaction,
+    RenewTransaction,
+)
 from penstock.wire import json
 from penstock.wire.errors import decode_error, kind_for
 
@@ -69,6 +75,8 @@ def manner_of(call: Call[Any]) -> Manner:
     if isinstance(call, ChangeRoots | KeepHistory | PutToken | RevokeToken):
         return Manner.SAME
     if isinstance(call, PublishTable | CheckpointTable | CompactLog | BeginJob | AbortJob):
+        return Manner.SAME
+    if isinstance(call, BeginTransaction | RenewTransaction | CommitTransaction | AbortTransaction):
         return Manner.SAME
     return Manner.ONCE  # also a setting: it answers what was there before, which a repetition would not know
 

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from penstock.errors import KeyNotFound
+from penstock.errors import KeyNotFound, NotManaged
 from penstock.lake import calls
 from penstock.model.commits import Commit
-from penstock.model.content import AnyContent
+from penstock.model.content import AnyContent, LanceTable
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class Table:
     def type(self) -> str:
         return self.content.type
 
+    @property
+    def _is_lance(self) -> bool:
+        found = self._found()
+        return isinstance(found, LanceTable) and found.state != b""
+
     def log(self, **chosen: Any) -> list[Commit]:
         """The commits that changed it, newest first; takes what ``Lake.log`` takes."""
         return self.lake.log(self.ref, table=self.key, via=self.via, **chosen)
@@ -66,6 +71,17 @@ class Table:
         from penstock.lake.files.files import Files
 
         return Files(self)
+
+    # -- Lance tables whose versions the lake decides; ``NotManaged`` for others ---------------------------
+
+    def to_lance(self, **options: Any) -> Any:
+        """A ``lance.LanceDataset`` of what it is here now; takes what ``lance.dataset`` takes.
+
+        On a branch, what is done with it is committed there.
+        """
+        from penstock.lake.lance.rows import to_lance
+
+        return to_lance(self, **options)
 
     # -- Delta tables whose commits the lake decides; ``NotManaged`` for others --------------------------
 
@@ -111,8 +127,18 @@ class Table:
         return load(self, version, timestamp)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
-        """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true."""
-        return self.snapshot().to_arrow(columns, where)
+        """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true.
+
+        Also of a Lance table, which is read by Lance.
+        """
+        try:
+            return self.snapshot().to_arrow(columns, where)
+        except NotManaged:
+            if not self._is_lance:
+                raise
+        from penstock.lake.lance.rows import to_arrow
+
+        return to_arrow(self, columns, where)
 
     def append(
         self,
@@ -129,6 +155,10 @@ class Table:
         from penstock.lake import delta
 
         said = calls.said(message, author)
+        if self._is_lance:
+            from penstock.lake.lance.rows import write
+
+            return write(self, data, "append", said, idempotency_key)
         return delta.append(self, data, said=said, idempotency_key=idempotency_key)
 
     def overwrite(
@@ -145,10 +175,15 @@ class Table:
 
         ``partitions`` keeps it to some of them, by values of partition columns: ``{"day": "2026-11-14"}``. So
         does ``where``, by a condition on them: ``"day >= '2026-11-01'"``. Rows outside of either are refused.
+        Lance tables have no partitions.
         """
         from penstock.lake import delta
 
         said = calls.said(message, author)
+        if partitions is None and where is None and self._is_lance:
+            from penstock.lake.lance.rows import write
+
+            return write(self, data, "overwrite", said, idempotency_key)
         return delta.overwrite(self, data, partitions, where, said=said, idempotency_key=idempotency_key)
 
     def commit(

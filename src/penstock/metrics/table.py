@@ -199,6 +199,41 @@ DELTA_SWEPT_BYTES: Final = _counter(
     "penstock_delta_swept_bytes_total", "By", "Bytes of these files, by kind.", "kind"
 )
 
+# --- Lance tables that the lake owns ---
+
+LANCE_UNPROMOTED: Final = Metric(
+    "penstock_lance_unpromoted_versions",
+    Type.GAUGE,
+    "Versions of Lance tables that were ratified and, as far as this process knows, are not where every "
+    "reader of Lance looks yet.",
+    (),
+    "{versions}",
+)
+LANCE_UNPROMOTED_SECONDS: Final = Metric(
+    "penstock_lance_unpromoted_seconds",
+    Type.GAUGE,
+    "How long ago the oldest of them was ratified; 0 if there is none.",
+    (),
+    "s",
+)
+LANCE_PROMOTED: Final = _counter(
+    "penstock_lance_promoted_total",
+    "versions",
+    "Versions of Lance tables whose manifests this process put where every reader looks.",
+)
+LANCE_PROMOTE_ERRORS: Final = _counter(
+    "penstock_lance_promote_errors_total",
+    "errors",
+    "Tries to promote versions of a Lance table that ended with an error, by the error's code.",
+    "error",
+)
+LANCE_FOREIGN: Final = _counter(
+    "penstock_lance_foreign_manifests_total",
+    "manifests",
+    "Times that a manifest of somebody else was found at a version of a Lance table that Penstock ratified: "
+    "an alarm. Nothing more is promoted there until an administrator acts.",
+)
+
 # --- tables of files ---
 
 FILES_SWEPT_FILES: Final = _counter(
@@ -239,6 +274,7 @@ METRICS: Final = (
     *(CACHE_OBJECTS, CACHE_BYTES),
     *(DELTA_UNPUBLISHED, DELTA_UNPUBLISHED_SECONDS, DELTA_PUBLISHED, DELTA_PUBLISH_ERRORS, DELTA_FOREIGN),
     *(DELTA_SWEPT_FILES, DELTA_SWEPT_BYTES),
+    *(LANCE_UNPROMOTED, LANCE_UNPROMOTED_SECONDS, LANCE_PROMOTED, LANCE_PROMOTE_ERRORS, LANCE_FOREIGN),
     *(FILES_SWEPT_FILES, FILES_SWEPT_BYTES),
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_OPEN_REQUESTS),
 )

@@ -24,6 +24,10 @@ class Kind(StrEnum):
     """A write that takes its time, and has not ended."""
     ENDED_JOB = "ended-job"
     """One that has. It is listed apart, so that those that run are found without reading all others."""
+    TRANSACTION = "transaction"
+    """The branch of a transaction that has not ended. Nobody lists it, and only the transaction merges it."""
+    ENDED_TRANSACTION = "ended-transaction"
+    """One that has, kept for some days to tell what it came to."""
 
 
 class Event(StrEnum):
@@ -36,7 +40,9 @@ class Event(StrEnum):
     ASSIGN = "assign"
     DELETE = "delete"
     ABORT = "abort"
-    """A job's commit was called off before it landed. The head stays."""
+    """The commit of a job or a transaction was called off before it landed. The head stays."""
+    NOTE = "note"
+    """What the row says beside its head changed: how far a transaction is."""
     SEAL = "seal"
     """The lake is about to move: nothing follows while its description says so."""
 

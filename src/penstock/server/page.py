@@ -50,6 +50,7 @@ $ export PENSTOCK_TOKEN=penstock_…                          # as 'penstock tok
 $ curl -H "Authorization: Bearer $PENSTOCK_TOKEN" $URL/api/penstock/v1/entries?limit=10
 $ penstock --lake $URL tables                               # in Python: penstock.open(URL)
 $ nessie --endpoint $URL/api/v1 remote show                 # Nessie's clients take /api/v2, or /api/v1
+>>> lance.namespace.RestNamespace(uri=f"{URL}/lance")       # Lance's and LanceDB's take /lance
 """
 
 

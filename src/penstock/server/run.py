@@ -43,6 +43,7 @@ from penstock.server.limits import Limits
 from penstock.server.listening import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
 from penstock.server.routes import Api
+from penstock.server.settling import Settling
 from penstock.server.sweeping import Sweeping
 
 if TYPE_CHECKING:
@@ -182,11 +183,12 @@ def _no_tokens(lake: Lake) -> str:
 
 def all_apis() -> tuple[Api, ...]:
     """The APIs that a lake is offered through."""
+    from penstock.server.lance.api import LANCE
     from penstock.server.native import NATIVE
     from penstock.server.nessie.v1 import V1
     from penstock.server.nessie.v2 import V2
 
-    return (NATIVE, V2, V1)
+    return (NATIVE, V2, V1, LANCE)
 
 
 class Service:
@@ -228,10 +230,12 @@ class Service:
         )
         self._worker = worker
         self._sweeping: Sweeping | None = None
+        self._settling: Settling | None = None
         if isinstance(catalogue, Embedded):
             self._sweeping = Sweeping(
                 catalogue, self.log, every_hours=serving.sweep_every_hours, remove_data=serving.sweep_data
             )
+            self._settling = Settling(catalogue, self.log)
         self._server = _Server(config, self.readiness, lambda: self.application.open_requests == 0)
 
     def run(self, listener: socket.socket, started: Callable[[], None]) -> None:
@@ -242,11 +246,12 @@ class Service:
         if threading.current_thread() is threading.main_thread():
             take_over(self.log)
         self._server.when_started = started
-        if self._sweeping is not None:
-            self._sweeping.start()
+        background = [one for one in (self._sweeping, self._settling) if one is not None]
+        for one in background:
+            one.start()
         self._server.run(sockets=[listener])
-        if self._sweeping is not None:
-            self._sweeping.stop(self._serving.drain_timeout_s)
+        for one in background:
+            one.stop(self._serving.drain_timeout_s)
         self.application.stop()
         took_s, left = monotonic() - self._server.stopped_s, self.application.open_requests
         if left:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.delta.protocol.actions import Add
 from penstock.lake.delta_snapshot import TableSnapshot
-from penstock.model.content import FilesTable
+from penstock.model.content import FilesTable, LanceTable
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_version
 from penstock.spark.files import reading as files_reading
@@ -61,6 +61,9 @@ def read(
     they do to Spark's reader; ``folder``, such as ``day=1``, reads only the files in it. The option
     ``mergeSchema`` has Spark look into the files for their columns. Such a table has no versions of its own.
 
+    Of a Lance table, only ``columns`` and ``where`` leave out what is not read: filters and columns that are
+    chosen of the DataFrame later do not.
+
     ``KeyNotFound`` without such a table, ``NotManaged`` for one whose commits are not the lake's,
     ``VersionNotFound`` without such a version, ``InvalidRequest`` for columns that it has not, or
     for what is no condition on its rows.
@@ -69,7 +72,7 @@ def read(
     check_version(version)
     table = found.at(ref).table(key)
     wanted = Wanted(format=format, schema=schema, options=options or {}, folder=folder)
-    rows = _rows(spark, table, wanted, version=version, timestamp=timestamp, where=where)
+    rows = _rows(spark, table, wanted, version=version, timestamp=timestamp, where=where, columns=columns)
     if where is not None:
         with analysing():
             rows = rows.where(condition_of(where).column)
@@ -115,8 +118,10 @@ def _rows(
     version: int | None = None,
     timestamp: str | datetime | None = None,
     where: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """The rows of a table of either kind; of a Delta table, those of files in which a condition may be true.
+    """The rows of a table of any kind. A Delta table leaves out files in which a condition is never true, and
+    a Lance table such rows, and columns that are not asked for.
 
     Which kind it is comes out on the way: a Delta table, the more frequent one, costs no further request.
     """
@@ -124,10 +129,12 @@ def _rows(
         try:
             snapshot = table.snapshot(version, timestamp)
         except NotManaged:
-            if table.type != FilesTable().type:
+            if table.type not in (FilesTable().type, LanceTable().type):
                 raise
         else:
             return scans.rows(spark, snapshot, _files(spark, snapshot, where), origin=origin_of(table))
+    if table.type == LanceTable().type and not wanted.is_said:
+        return _of_lance(spark, table, version, timestamp, where, columns)
     if version is not None or timestamp is not None:
         raise InvalidRequest(
             f"'{table.key}' is a table of files, which has no versions of its own: name a commit as 'ref'",
@@ -140,6 +147,20 @@ def _rows(
             table=str(table.key),
         )
     return files_reading.rows(spark, table, wanted)
+
+
+def _of_lance(
+    spark: SparkSession,
+    table: Table,
+    version: int | None,
+    timestamp: str | datetime | None,
+    where: str | None,
+    columns: Sequence[str] | None,
+) -> DataFrame:
+    # Only for such tables, since not everybody has what it takes.
+    from penstock.spark.lance import reading as lance
+
+    return lance.rows(spark, table, version=version, timestamp=timestamp, where=where, columns=columns)
 
 
 def _files(spark: SparkSession, snapshot: TableSnapshot, where: str | None) -> Iterable[Add]:

@@ -67,7 +67,9 @@ def session(
             return joined
         # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning, r"pyspark\.testing\.")
-        with _environment_kept():
+        with _environment_kept(), warnings.catch_warnings():
+            # Lance, where somebody has imported it, warns of forks; this one only runs another program.
+            warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
             return configure(builder, opened, tables=tables).getOrCreate()
 
 

@@ -8,23 +8,26 @@ that no commit names them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from uuid import UUID
 
-from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, NotManaged
+from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, KeyNotFound, NotManaged
 from penstock.lake import calls
 from penstock.lake.delta import done_before
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_creating import EXISTS
 from penstock.lake.files.answers import FilesWritten
 from penstock.lake.files.saving import SaveMode
+from penstock.lake.lake import LANCE_PACKAGES
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import FilesTable
+from penstock.model.content import FilesTable, LanceTable
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_frame
 from penstock.spark.files import writing as files
 from penstock.spark.files.orders import FilesOrder, check_not_given, chosen_job, format_of
 from penstock.spark.job.tables import JobTable
+from penstock.spark.lance.orders import LANCE, LanceOrder, LanceWritten, vectors_of, writer_options
+from penstock.spark.lance.orders import check as check_lance
 from penstock.spark.sessions import lake_of
 from penstock.spark.settings import as_text
 from penstock.spark.writes import creating, filling
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 TRIES_MAX: Final = 5
 """How often a job is run because somebody else created the table while it ran."""
 FILES: Final = "is for tables of rows, and does not go with format='{}'"
+NOT_LANCE: Final = "does not go with format='lance'"
 ROWS: Final = "is for jobs that write files, and goes with a format of files, such as 'parquet'"
 
 
@@ -65,6 +69,26 @@ def write(
     author: str | None = ...,
     idempotency_key: str | None = ...,
 ) -> Ratified | None: ...
+
+
+@overload
+def write(  # type: ignore[overload-overlap]
+    df: DataFrame,
+    key: str | Key,
+    *,
+    format: Literal["lance"],
+    mode: str = ...,
+    branch: str | None = ...,
+    lake: Lake | None = ...,
+    overwrite_schema: bool = ...,
+    create: bool = ...,
+    properties: Mapping[str, str] | None = ...,
+    options: Mapping[str, Any] | None = ...,
+    job_id: str | UUID | None = ...,
+    message: str | None = ...,
+    author: str | None = ...,
+    idempotency_key: str | None = ...,
+) -> LanceWritten | None: ...
 
 
 @overload
@@ -117,7 +141,7 @@ def write(
     message: str | None = None,
     author: str | None = None,
     idempotency_key: str | None = None,
-) -> Ratified | FilesWritten | None:
+) -> Ratified | FilesWritten | LanceWritten | None:
     """Write the rows of a DataFrame to a table, which is created if it is not there and ``create`` says so.
 
     ``append`` adds them. ``overwrite`` puts them in the place of all rows; with ``partition_overwrite=
@@ -152,6 +176,11 @@ def write(
     more. With ``job_branch`` it works on a branch of its own, which is merged at its end; ``success_file``
     adds ``_SUCCESS``, with a summary, in the same commit. ``JobsMeet`` warns of other jobs that write the
     same table. ``JobOver`` if it was aborted, superseded or took too long.
+
+    With ``format="lance"`` it is a Lance table, whose rows tasks write as fragments. ``overwrite`` keeps its
+    columns unless ``overwrite_schema`` is given. ``options`` are Lance's ``max_rows_per_file``,
+    ``max_bytes_per_file`` and ``data_storage_version``; and ``vector.<column>`` says how many numbers the
+    vectors of a column have, in a table that is created. ``job_id`` and ``properties`` are as for files.
     """
     check_frame(df)
     spark, chosen = df.sparkSession, mode_of(mode)
@@ -163,7 +192,27 @@ def write(
     )
     texts = {name: as_text(value) for name, value in (options or {}).items()}
     told = {name: as_text(value) for name, value in (properties or {}).items()}
-    if (files_format := format_of(format)) is not None:
+    if (files_format := format_of(format)) == LANCE:
+        of_others: dict[str, Any] = {"partition_by": by, "partition_overwrite": partition_overwrite}
+        of_others |= {"replace_where": replace_where, "merge_schema": merge_schema, "app_id": app_id}
+        of_others |= {"batch": batch, "description": description, "job_branch": job_branch}
+        of_others |= {"success_file": success_file, "timeout_s": timeout_s}
+        check_not_given(of_others, NOT_LANCE)
+        found, table = lake_of(spark, lake), Key.parse(key)
+        to_lance = LanceOrder(
+            mode=chosen,
+            overwrite_schema=overwrite_schema,
+            vectors=vectors_of(texts),
+            options=writer_options(texts),
+            create=create,
+            job=chosen_job(job_id, idempotency_key, table, branch or found.default_branch),
+            is_named=job_id is not None or idempotency_key is not None,
+            message=message,
+            author=author,
+            properties=told,
+        )
+        return _written_to_lance(df, found, table, branch, to_lance)
+    if files_format is not None:
         of_rows: dict[str, Any] = {"replace_where": replace_where, "merge_schema": merge_schema}
         of_rows |= {"overwrite_schema": overwrite_schema, "app_id": app_id, "batch": batch}
         check_not_given(of_rows | {"description": description}, FILES.format(files_format))
@@ -203,6 +252,21 @@ def write(
     )
     check(order)
     return _written_once(df, lake_of(spark, lake), Key.parse(key), branch, order, create=create)
+
+
+def _written_to_lance(
+    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder
+) -> LanceWritten | None:
+    check_lance(order)
+    try:
+        from penstock.spark.lance import writing as lance
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in LANCE_PACKAGES:
+            raise
+        raise InvalidRequest(
+            "Lance tables need Lance: pip install 'penstock[lance]'", extra="lance"
+        ) from None
+    return lance.write(df, lake, key, branch, order)
 
 
 def _written_once(
@@ -257,7 +321,12 @@ def _found(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
     except KeyNotFound:
         return None
     except NotManaged:
-        if lake.table(key, branch).type != FilesTable().type:
+        kind = lake.table(key, branch).type
+        if kind == LanceTable().type:
+            raise NotManaged(
+                f"'{key}' is a Lance table: write to it by format='lance'", key=str(key)
+            ) from None
+        if kind != FilesTable().type:
             raise
         raise NotManaged(
             f"'{key}' is a table of files: say in which format to write, as in format='parquet'",

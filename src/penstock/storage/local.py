@@ -145,6 +145,55 @@ class LocalBucket(Bucket):
         if self._own_threads:
             self._threads.shutdown()
 
+    # -- the same in the caller's own thread ---------------------------------------------------------------
+
+    def read_now(self, key: str) -> bytes | None:
+        """What ``get`` reads."""
+        return self._now(self._data, key)
+
+    def size_now(self, key: str) -> int | None:
+        """As ``size``."""
+        return self._now(self._measure, key)
+
+    def put_new_now(self, key: str, data: bytes) -> bool:
+        """As ``put_all`` for one file."""
+        unfinished: list[Path] = []
+        try:
+            self._now(self._again, partial(self._write_unfinished, [data], unfinished))
+            return self._now(self._again, partial(self._link_all, [key], unfinished)) == 1
+        finally:
+            self._now(_unlink, unfinished)
+
+    def link_now(self, key: str, other: str) -> bool:
+        """Give a file one more name, unless another file has that; whether it has the name now.
+
+        A power cut may take the name back.
+        """
+        file, path = self._root / key, self._root / other
+        try:
+            self._make(path.parent)
+            os.link(file, path)
+        except FileExistsError:
+            return self._now(self._is_same, file, path)
+        except OSError:
+            self._made.clear()
+            return False
+        return True
+
+    @staticmethod
+    def _is_same(file: Path, path: Path) -> bool:
+        try:
+            return file.samefile(path)
+        except FileNotFoundError:
+            return False
+
+    def _now(self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
+        try:
+            return work(*given, **named)
+        except OSError as problem:
+            self._made.clear()
+            raise self._explain(problem) from None
+
     async def _do(self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
         call = partial(work, *given, **named)
         try:
@@ -174,11 +223,16 @@ class LocalBucket(Bucket):
         return Unavailable(why, path=str(self._root))
 
     def _read(self, key: str) -> Content | None:
+        data = self._data(key)
+        return None if data is None else Content(data, _tag(data))
+
+    def _data(self, key: str) -> bytes | None:
         try:
-            data = (self._root / key).read_bytes()
+            # Paths cost as much as the file here, and a commit reads a few files of each of its tables.
+            with open(f"{self._root}/{key}", "rb", buffering=0) as file:  # noqa: PTH123
+                return file.readall()
         except NO_FILE:
             return None
-        return Content(data, _tag(data))
 
     def _look(self, key: str) -> Entry | None:
         try:
@@ -309,6 +363,8 @@ class LocalBucket(Bucket):
 
     def _make(self, folder: Path) -> None:
         """A folder, durably: also those above it that were made for it."""
+        if folder in self._made:
+            return
         missing = []
         for one in (folder, *folder.parents):
             if one in self._made:

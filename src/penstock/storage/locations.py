@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 
-from penstock.errors import LocationRefused
+from penstock.errors import InvalidRequest, LocationRefused
 
 LENGTH_MAX: Final = 1000
 """Characters of a location, so that the names of a table's files still fit behind it."""
@@ -58,6 +59,19 @@ def _above(location: str) -> str:
     place = normalise(location)
     above = place.rpartition("/")[0]
     return above if above and not above.endswith(":/") else place
+
+
+def own_place(warehouse: str, table_id: UUID) -> str:
+    """The place of a table that has no location of its own: nobody else can be there.
+
+    ``InvalidRequest`` if the lake has no warehouse.
+    """
+    if not warehouse:
+        raise InvalidRequest(
+            "the table has no place: the lake has no warehouse\n"
+            "  Give the table a location, or make the lake with one: penstock init ADDRESS --warehouse PLACE."
+        )
+    return normalise(f"{warehouse.rstrip('/')}/{table_id}")
 
 
 def without_secrets(location: str) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from secrets import token_hex
@@ -56,6 +56,8 @@ class Places:
 
         ``InvalidRequest`` if nothing can be opened there, ``LocationRefused`` if no table can be.
         """
+        if (known := self._places.get(location)) is not None:
+            return known
         where = normalise(location)
         with self._lock:
             if where not in self._places:
@@ -124,6 +126,8 @@ class Place:
         self.url = url
         self._shared, self._bucket, self._loop = shared, shared.bucket, loop
         self._folder = f"{folder}/" if folder else ""
+        # A disk answers before another thread would have been told what to ask it.
+        self._disk = shared.bucket if type(shared.bucket) is LocalBucket else None
 
     @property
     def keeps_conditions(self) -> bool:
@@ -136,6 +140,10 @@ class Place:
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
         """The bytes of each file, in the order of the names; ``None`` for one that does not exist."""
+        if self._disk is not None:
+            for name in names:
+                yield self._disk.read_now(self._folder + name)
+            return
         waiting = iter(names)
         while some := tuple(islice(waiting, READ_AHEAD)):
             yield from self._loop.run(self._read(some))
@@ -146,6 +154,8 @@ class Place:
 
     def size(self, name: str) -> int | None:
         """A file's size in bytes, without reading it; ``None`` if there is none."""
+        if self._disk is not None:
+            return self._disk.size_now(self._folder + name)
         return self._loop.run(self._bucket.size(self._folder + name))
 
     def sizes(self, names: Iterable[str]) -> Sequence[int | None]:
@@ -194,7 +204,10 @@ class Place:
 
         ``OutcomeUnknown`` if that cannot be said: look what is there.
         """
-        return self.create_all([(name, data)]) == 1
+        if self._disk is None:
+            return self.create_all([(name, data)]) == 1
+        with self._told_if_unknown(name):
+            return self._disk.put_new_now(self._folder + name, data)
 
     def create_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         """Write files durably, in their order, and stop at the first whose name is taken; say how many.
@@ -213,6 +226,11 @@ class Place:
         keys = [(self._folder + name, data) for name, data in items]
         done = self._create(items, lambda: _each([self._put_all([one]) for one in keys]))
         return [count == 1 for count in done]
+
+    def link(self, name: str, other: str) -> bool:
+        """Give a file one more name, unless another file has that: on a disk, where it costs less than to write
+        it once more. Whether it has the name now. A power cut may take it back."""
+        return self._disk is not None and self._disk.link_now(self._folder + name, self._folder + other)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file durably, whatever is there. ``OutcomeUnknown`` if it may have been."""
@@ -260,8 +278,13 @@ class Place:
         return len(items)
 
     def _write(self, name: str, work: Coroutine[Any, Any, Answer]) -> Answer:
-        try:
+        with self._told_if_unknown(name):
             return self._loop.run(work)
+
+    @contextmanager
+    def _told_if_unknown(self, name: str) -> Iterator[None]:
+        try:
+            yield
         except Unanswered as problem:
             raise OutcomeUnknown(
                 f"{self.url} did not say what became of {name!r}: {problem}", location=self.url, name=name

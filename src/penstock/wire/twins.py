@@ -95,7 +95,7 @@ class Twins:
 
     def _struct(self, kind: type[msgspec.Struct]) -> Twin:
         parts = [(field, self.of(field.type)) for field in fields(kind)]
-        tag_field, tag = _TAGS.get(kind, (None, None))
+        tag_field, tag = _tag_of(kind)
         twin = msgspec.defstruct(
             kind.__name__,
             [_declared(field, part) for field, part in parts],
@@ -147,6 +147,15 @@ def read_leaf(kind: type, value: Any) -> Any:
     if kind is Key:
         return Key.parse(value)
     raise NotImplementedError(f"there is no JSON for {kind}")
+
+
+def _tag_of(kind: type[msgspec.Struct]) -> tuple[str | None, str | None]:
+    """The field that tells a type from others, and what it says: as JSON names it, or as the type itself does
+    if it is no array."""
+    config = kind.__struct_config__
+    if kind in _TAGS or config.array_like or not isinstance(config.tag, str):
+        return _TAGS.get(kind, (None, None))
+    return config.tag_field, config.tag
 
 
 def _key_text(key: Key) -> str:

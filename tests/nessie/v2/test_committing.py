@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Barrier, Thread
 from uuid import uuid4
 
@@ -9,10 +10,12 @@ import pytest
 
 from penstock.formats.files.files import File
 from penstock.formats.files.intents import NAME, Write, encode_write
+from penstock.formats.lance.intents import Declare, Placed, Steps, encode_steps
+from penstock.formats.lance.state import NAME as LANCE
 from penstock.lake.lake import Lake
-from penstock.model.content import LanceTable
+from penstock.lake.lance.calls import AlterLance, CommitLance
 from penstock.model.keys import Key
-from penstock.model.operations import Change, Put
+from penstock.model.operations import Change
 from tests.nessie.v2.talking import EMPTY, Talk, delete, put, table
 
 
@@ -20,6 +23,14 @@ def commit(nessie: Talk, status: int, at: str, *operations: object) -> str:
     body = {"commitMeta": {"message": "m"}, "operations": operations}
     found: str = nessie.refused(status, "POST", f"/trees/{at}/history/commit", body)["message"]
     return found
+
+
+def declare(lake: Lake, name: str, folder: Path, branch: str = "main") -> None:
+    """A Lance table, of whose state other clients see nothing."""
+    lake.add_root(str(folder))
+    declared = Declare(id=uuid4(), location=str(folder / name), properties={"a": "b"})
+    steps = encode_steps(Steps((Placed(0, declared),)))
+    lake.kernel.commit(branch, [Change(Key(name), LANCE, steps)])
 
 
 def test_ids_of_contents_follow_nessies_rules(nessie: Talk) -> None:
@@ -47,9 +58,11 @@ def test_ids_of_new_contents_are_told(nessie: Talk) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Lance", "files"])
-def test_a_managed_table_is_renamed_as_it_is_and_never_changed(nessie: Talk, lake: Lake, kind: str) -> None:
+def test_a_managed_table_is_renamed_as_it_is_and_never_changed(
+    nessie: Talk, lake: Lake, kind: str, tmp_path: Path
+) -> None:
     if kind == "Lance":
-        lake.commit([Put(Key("events"), LanceTable(state=b"\x01secret"))], message="made by its own format")
+        declare(lake, "events", tmp_path)
     else:
         clicks = File(f"20261101-{'0' * 12}/{'1' * 32}/", 3, 0)
         made = encode_write(Write(put=(("day=1/clicks.csv", clicks),), creates=True))
@@ -67,10 +80,12 @@ def test_a_managed_table_is_renamed_as_it_is_and_never_changed(nessie: Talk, lak
     assert lake.tables() == []
 
 
-def test_what_differs_only_in_unseen_state_still_is_a_difference(nessie: Talk, lake: Lake) -> None:
-    lake.commit([Put(Key("events"), LanceTable(state=b"1"))], message="one")
+def test_what_differs_only_in_unseen_state_still_is_a_difference(
+    nessie: Talk, lake: Lake, tmp_path: Path
+) -> None:
+    declare(lake, "events", tmp_path)
     before = nessie.head("main")
-    lake.commit([Put(Key("events"), LanceTable(state=b"2"))], message="two")
+    lake.do(CommitLance(operations=(AlterLance(key=Key("events"), properties={"owner": "us"}),)))
     assert nessie.keys(f"/trees/main@{before}/diff/main") == ["events"]
     assert nessie.keys(f"/trees/main@{before}/diff/main?key=events") == ["events"]
 

@@ -157,7 +157,8 @@ def sweep(call: Call, /, dry_run: bool, remove_data: bool, **chosen: float | int
 
     Of Delta tables, staged commits and what lies beside their logs goes after a day. Data files that no kept
     commit names, as jobs leave them that did not commit, are counted, and go only with --remove-data. So it
-    is with tables of files; and jobs that ended long ago are forgotten, with the branches that they left.
+    is with Lance tables, and with tables of files; and jobs that ended long ago are forgotten, with the
+    branches that they left.
 
     Commits may go on meanwhile. Commits behind the history horizon (see 'penstock horizon') are removed as
     well; heads and tags always stay. Behind a server its own settings hold, and --dry-run and --remove-data
@@ -217,7 +218,7 @@ def _swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]
             rows.append([key, done, counted(table.data_files, "data file"), size(table.data_bytes)])
         if table.scratch_files:
             done = "would remove" if table.dry_run else "removed"
-            files = counted(table.scratch_files, "file beside its log", "files beside its log")
+            files = counted(table.scratch_files, "file beside its versions", "files beside its versions")
             rows.append([key, done, files, size(table.scratch_bytes)])
         if table.waiting:
             rows.append([key, "too young", counted(table.waiting, "data file"), "to be removed later"])

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
@@ -94,6 +94,8 @@ def _examine(call: Call) -> Iterator[shapes.Check]:
     if importlib.util.find_spec("pyspark") is not None:
         yield _check("Spark", _spark())
         yield _check("Java", _java())
+    if importlib.util.find_spec("lance") is not None:
+        yield _check("Lance", _lance())
 
 
 def _check(name: str, found: Finding) -> shapes.Check:
@@ -187,6 +189,24 @@ def _spark() -> Finding:
             f"writes take longer; {lack.remedy}",
         )
     return Finding("ok", f"{said}, and Penstock's jar for it")
+
+
+def _lance() -> Finding:
+    """What is known without loading it, which takes a second."""
+    missing = [name for name in ("lance-namespace", "pyarrow") if not _is_installed(name)]
+    said = f"pylance {version('pylance')}" if _is_installed("pylance") else "a 'lance' that is no pylance"
+    if missing or not _is_installed("pylance"):
+        wanted = ", ".join(missing) or "pylance"
+        return Finding("warning", f"{said}; {wanted} is missing", "pip install 'penstock[lance]'")
+    return Finding("ok", f"{said}, lance-namespace {version('lance-namespace')}")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _java() -> Finding:

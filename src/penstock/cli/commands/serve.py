@@ -143,11 +143,11 @@ def serve(
     log_level: str,
     **limits: Any,
 ) -> None:
-    """Serve a lake over HTTP: Penstock's own API, and Nessie's.
+    """Serve a lake over HTTP: Penstock's own API, Nessie's and Lance's.
 
-    Programs use it by 'penstock.open("http://…")', commands by '--lake http://…', and Nessie clients by its
-    /api/v1 and /api/v2. The address itself is a page about all of it. SIGTERM and Ctrl-C let open requests
-    finish; a second one does not.
+    Programs use it by 'penstock.open("http://…")', commands by '--lake http://…', Nessie clients by its
+    /api/v1 and /api/v2, and clients of Lance and LanceDB by its /lance. The address itself is a page about
+    all of it. SIGTERM and Ctrl-C let open requests finish; a second one does not.
 
     Callers need a token, which 'penstock token create' makes, unless you say --dev or --insecure. Options
     with a value are also variables: PENSTOCK_SERVE_PORT is --port. TLS is for a proxy in front of it.

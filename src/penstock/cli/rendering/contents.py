@@ -12,12 +12,13 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, size
 from penstock.errors import Damaged
-from penstock.model.content import AnyContent, Content, DeltaTable, FilesTable
+from penstock.model.content import AnyContent, Content, DeltaTable, FilesTable, LanceTable
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lines.line import Line
     from penstock.formats.files.files import FilesState
+    from penstock.formats.lance.state import LanceState
 
 
 class Changed(Protocol):
@@ -47,11 +48,13 @@ def place(content: Content) -> str:
 
 
 def version(content: Content | None) -> str:
-    """The version of a Delta table whose commits the lake decides, as ``v118``; how many files a table of
-    files has; empty for all others."""
-    line, files = _line(content), _files(content)
+    """The version of a Delta or Lance table whose commits the lake decides, as ``v118``; how many files a
+    table of files has; empty for all others."""
+    line, files, lance = _line(content), _files(content), _lance(content)
     if files is not None:
         return counted(files.files, "file")
+    if lance is not None:
+        return f"v{lance.newest}" if lance.newest else ""
     return f"v{line.latest}" if line is not None else ""
 
 
@@ -69,6 +72,16 @@ def _files(content: Content | None) -> FilesState | None:
     if not isinstance(content, FilesTable) or not content.state:
         return None
     from penstock.formats.files.files import state_of
+
+    with suppress(Damaged):
+        return state_of(content)
+    return None
+
+
+def _lance(content: Content | None) -> LanceState | None:
+    if not isinstance(content, LanceTable) or not content.state:
+        return None
+    from penstock.formats.lance.state import state_of
 
     with suppress(Damaged):
         return state_of(content)
@@ -103,6 +116,17 @@ def fields(content: Content) -> list[tuple[str, str]]:
             ("tree", files.root.hex()),
         ]
         return [(name, text) for name, text in told if text]
+    lance = _lance(content)
+    if isinstance(content, LanceTable) and lance is not None:
+        told = [
+            ("id", str(content.id)),
+            ("location", place(content)),
+            ("version", str(lance.newest or "")),
+            ("line", printable(lance.chain)),
+            ("private", "yes" if lance.is_private else ""),
+            *((printable(name), printable(text)) for name, text in sorted(lance.properties.items())),
+        ]
+        return [(name, text) for name, text in told if text]
     shown = []
     for field in msgspec.structs.fields(content):
         value = getattr(content, field.name)
@@ -135,6 +159,8 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
         return (
             f"{version(before)} → {version(after)}" if version(before) != version(after) else "files changed"
         )
+    if before.id == after.id and _lance(before) and _lance(after) and place(before) == place(after):
+        return _lance_change(before, after)
     for field in msgspec.structs.fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if old != new:
@@ -142,6 +168,11 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
     if before.id != after.id:
         changed = ["dropped and created anew", *(text for text in changed if not text.startswith("id "))]
     return ", ".join(changed)
+
+
+def _lance_change(before: Content, after: Content) -> str:
+    old, new = version(before) or "declared", version(after) or "declared"
+    return f"{old} → {new}" if old != new else "branches, tags, properties or older versions changed"
 
 
 def _changed(name: str, old: object, new: object) -> str:

@@ -97,7 +97,7 @@ def _keys(screen: Screen, changed: Sequence[Difference], indent: int) -> str:
 
 
 def _named(one: Difference) -> str:
-    """A key, with the version that a Delta table got."""
+    """A key, with the version that a table got."""
     got = version(one.after)
     return printable(str(one.key)) + (f" ({got})" if got else "")
 

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from penstock.formats.files.files import File, decode_file, encode_file
 from penstock.kernel import tree
-from penstock.kernel.objects import Objects, Pending
+from penstock.kernel.objects import Objects
 from penstock.kernel.state import prefix_end
 from penstock.model.encoding import ObjectId
-from penstock.model.objects import Node
 
 
 def find(objects: Objects, root: ObjectId, paths: Collection[str]) -> dict[str, File]:
@@ -53,22 +52,5 @@ def changed(
     objects: Objects, root: ObjectId, changes: Mapping[str, File | None]
 ) -> tuple[ObjectId, dict[ObjectId, bytes]]:
     """The root of a tree with some paths set or, where there is no file, removed; and its new nodes."""
-    pending = Pending(objects)
     values = {path.encode(): None if file is None else encode_file(file) for path, file in changes.items()}
-    new = tree.update(pending, root, values)
-    return new, _needed(pending, new)
-
-
-def _needed(pending: Pending, root: ObjectId) -> dict[ObjectId, bytes]:
-    """Of the nodes that were made those that a tree has."""
-    needed: dict[ObjectId, bytes] = {}
-    waiting = [root]
-    while waiting:
-        one = waiting.pop()
-        data = pending.fresh.get(one)
-        if data is not None and one not in needed:
-            needed[one] = data
-            node = pending.get(one)
-            if isinstance(node, Node):
-                waiting += node.children
-    return needed
+    return tree.changed(objects, root, values)

@@ -270,7 +270,8 @@ class JobAnswers:
             branch=branch.name,
             incarnation=branch.incarnation,
             base=branch.head,
-            own_branch=own_branch(call.id, 1) if call.own_branch else "",
+            # In a transaction the branch is its own already, and nothing is forked from there.
+            own_branch=own_branch(call.id, 1) if call.own_branch and branch.kind is Kind.BRANCH else "",
             what=_text(call.what),
             application=_text(call.application),
             who=_text(call.who),

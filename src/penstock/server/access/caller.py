@@ -14,6 +14,7 @@ import msgspec
 from penstock.errors import Denied
 from penstock.model.keys import ELEMENTS_MAX, Key
 from penstock.model.tokens import EVERYTHING, Grant, Role
+from penstock.model.transactions import names_transaction
 
 _VERBS: Final = {Role.READ: "read", Role.WRITE: "change", Role.ADMIN: "administer"}
 
@@ -74,6 +75,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     grants: tuple[Grant, ...]
     any_location: bool = False
     """Whether tables may be anywhere, not only below the lake's roots."""
+    inside: dict[str, str] = {}
+    """The branches of transactions that this request may use, with the branches whose grants count there."""
 
     def __str__(self) -> str:
         return f"token '{self.name}'" if self.name else "you"
@@ -89,7 +92,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return commonprefix(begins)  # noqa: RUF071 - characters are what is compared
 
     def keys(self, role: Role, reference: str) -> Keys:
-        """The keys for which the caller has a role on a reference."""
+        """The keys for which the caller has a role on a reference: on a transaction's branch, if it is
+        theirs, those of the branch that it lands on."""
+        reference = self.inside.get(reference, reference)
+        if names_transaction(reference):
+            return Keys()
         return self._keys(role, lambda grant: fnmatchcase(reference, grant.references))
 
     def keys_everywhere(self, role: Role) -> Keys:

@@ -14,9 +14,15 @@ from penstock.lake.asked import asked
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files import care_calls as files_care_calls
-from penstock.server.access import delta, files, reading, writing
+from penstock.lake.lance import calls as lance_calls
+from penstock.lake.transactions import calls as transaction_calls
+from penstock.model.keys import Key
+from penstock.model.tokens import Role
+from penstock.model.transactions import PREFIX, is_transaction
+from penstock.server.access import delta, files, lance, reading, transactions, writing
 from penstock.server.access.caller import Caller
 from penstock.server.access.rights import Rights
+from penstock.server.access.transactions import admitted, transactions_in
 
 R = TypeVar("R")
 
@@ -73,6 +79,18 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     files_calls.BeginJob: files.begin_job,
     files_calls.AbortJob: files.abort_job,
     files_calls.ListJobs: files.list_jobs,
+    lance_calls.CommitLance: lance.commit_lance,
+    lance_calls.GetLanceTable: lance.get_lance_table,
+    lance_calls.ListLanceVersions: lance.list_lance_versions,
+    lance_calls.ListLanceBranches: lance.list_lance_branches,
+    lance_calls.ListLanceTags: lance.list_lance_tags,
+    lance_calls.PromoteLance: lance.promote_lance,
+    transaction_calls.BeginTransaction: transactions.begin_transaction,
+    transaction_calls.GetTransaction: transactions.get_transaction,
+    transaction_calls.RenewTransaction: transactions.renew_transaction,
+    transaction_calls.CommitTransaction: transactions.commit_transaction,
+    transaction_calls.AbortTransaction: transactions.abort_transaction,
+    transaction_calls.ListTransactions: transactions.list_transactions,
 }
 """Every call with its rule: it checks, asks for no more than may be seen, and leaves out the rest."""
 
@@ -98,7 +116,18 @@ class Guarded:
                 call = msgspec.structs.replace(call, asked=asked(call))
             if self._caller.name:
                 call = msgspec.structs.replace(call, who=self._caller.name)
-        return cast("R", rule(Rights(self._catalogue, self._caller, progress, self._deadline_s), call))
+        caller = admitted(self._catalogue, self._caller, transactions_in(call))
+        return cast("R", rule(Rights(self._catalogue, caller, progress, self._deadline_s), call))
+
+    def require_write(self, branch: str | None, key: Key) -> None:
+        """``Denied`` if the caller may not change a key of a branch: for work that comes before the call."""
+        caller = self._caller
+        if branch is not None and is_transaction(branch):
+            caller = admitted(self._catalogue, caller, [branch.removeprefix(PREFIX)])
+        if not caller.keys_everywhere(Role.WRITE).are_all:
+            rights = Rights(self._catalogue, caller, silent, self._deadline_s)
+            keys = caller.require(Role.WRITE, rights.named(branch))
+            caller.require_key(keys, Role.WRITE, key)
 
     def close(self) -> None:
         """The lake stays open: others use it too."""

@@ -96,8 +96,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown_reference(reference: Reference, commit: str) -> shapes.Branch | shapes.Tag:
-    """A branch or tag at a commit."""
-    shape = shapes.Branch if reference.kind is Kind.BRANCH else shapes.Tag
+    """A branch or tag at a commit. A transaction's is a branch to whoever can name it."""
+    shape = shapes.Tag if reference.kind is Kind.TAG else shapes.Branch
     return shape(name=reference.name, hash=commit)
 
 
@@ -168,7 +168,7 @@ def resolve(
 def resolve_target(catalogue: Catalogue, revision: Revision, what: str) -> Place:
     """The branch that a request writes to, and the commit on it that its writer knows."""
     reference = find_reference(catalogue, revision.name) if revision.name is not None else None
-    if reference is None or reference.kind is not Kind.BRANCH:
+    if reference is None or reference.kind is Kind.TAG:
         raise InvalidRequest(f"{what} must be a branch.")
     require_commit(revision, "Expected hash")
     try:

@@ -113,7 +113,7 @@ def _place(ask: Ask, commit: str) -> Place:
 def _branch(ask: Ask) -> Place:
     """The branch that is written to, as it is now."""
     place = resolve(ask.catalogue, Revision(name=ask.path["ref"]))
-    if place.reference is None or place.reference.kind is not Kind.BRANCH:
+    if place.reference is None or place.reference.kind is Kind.TAG:
         raise ReferenceNotFound(f"there is no branch '{ask.path['ref']}'", name=ask.path["ref"])
     return place
 

@@ -38,7 +38,6 @@ from penstock.formats.delta.owner.ownership import (
     check_adoptable,
     conversion,
     is_timed,
-    own_place,
     owner_of,
     release,
 )
@@ -50,6 +49,7 @@ from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.storage.locations import own_place
 from penstock.storage.places import Place, Places
 
 RELEASES_MAX: Final = 20

@@ -34,7 +34,7 @@ from penstock.formats.delta.protocol.features import (
 )
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
 from penstock.formats.delta.protocol.properties import is_on
-from penstock.storage.locations import normalise, without_secrets
+from penstock.storage.locations import without_secrets
 
 OWNER_CONF: Final = "delta.managedCommitOwnerConf"
 PENSTOCK: Final = "penstock"
@@ -178,19 +178,6 @@ def protected_changes(before: Metadata, after: Metadata) -> tuple[str, ...]:
     """The properties of a managed table that a writer's commit changes although only its owner may."""
     was, becomes = before.configuration, after.configuration
     return tuple(name for name in PROTECTED if was.get(name) != becomes.get(name))
-
-
-def own_place(warehouse: str, table_id: UUID) -> str:
-    """The place of a table that has no location of its own: nobody else can be there.
-
-    ``InvalidRequest`` if the lake has no warehouse.
-    """
-    if not warehouse:
-        raise InvalidRequest(
-            "the table has no place: the lake has no warehouse\n"
-            "  Give the table a location, or make the lake with one: penstock init ADDRESS --warehouse PLACE."
-        )
-    return normalise(f"{warehouse.rstrip('/')}/{table_id}")
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The Delta format of a lake, loaded when the lake first has to do with a Delta table.
+"""Formats of a lake that are loaded when the lake first has to do with a table of theirs.
 
 Most commands of the command line have not, and a lake may have no such table at all.
 """
@@ -6,25 +6,27 @@ Most commands of the command line have not, and a lake may have no such table at
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from penstock.kernel.format import Applied, Format, Table
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.kernel.format import Applied, Format, Since, Table
+from penstock.model.content import AnyContent, DeltaTable, LanceTable, ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change
 
+DELTA: Final = "delta"
+LANCE: Final = "lance"
+"""How changes name these formats."""
 
-class DeltaOnDemand(Format):
-    """Stands for the format until it is needed."""
 
-    name = "delta"
+class OnDemand(Format):
+    """Stands for a format until it is needed. Which tables are its own is known without it."""
 
-    def __init__(self, real: Callable[[], Format]) -> None:
-        self._real = real
+    def __init__(self, name: str, content: type[ManagedTable], real: Callable[[], Format]) -> None:
+        self.name, self._content, self._real = name, content, real
 
     def manages(self, content: AnyContent) -> bool:
-        return isinstance(content, DeltaTable) and content.is_managed
+        return isinstance(content, self._content) and content.state != b""
 
     def prepare(self, table: Table, change: Change) -> Any:
         return self._real().prepare(table, change)
@@ -41,8 +43,16 @@ class DeltaOnDemand(Format):
     ) -> Applied:
         return self._real().merge(table, base, source, intents)
 
+    def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
+        return self._real().is_beyond_difference(intents)
+
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
         return self._real().restore(table, wanted)
+
+    def revert(
+        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
+    ) -> Applied | None:
+        return self._real().revert(table, was, wanted, since)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         self._real().admit(table, content)
@@ -54,3 +64,13 @@ class DeltaOnDemand(Format):
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         return self._real().may_move(before, after)
+
+
+def delta_on_demand(real: Callable[[], Format]) -> OnDemand:
+    """The format of Delta tables."""
+    return OnDemand(DELTA, DeltaTable, real)
+
+
+def lance_on_demand(real: Callable[[], Format]) -> OnDemand:
+    """The format of Lance tables."""
+    return OnDemand(LANCE, LanceTable, real)

@@ -1,0 +1,188 @@
+"""Transactions: which there are, how each stands, and ending those that their programs left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import click
+
+from penstock.cli.call import Call, pass_call
+from penstock.cli.completions import complete_branch, offering
+from penstock.cli.declaration import group
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.history import short
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import ago
+from penstock.cli.shapes import Transaction, Transactions
+from penstock.errors import InvalidRequest, TransactionNotFound
+from penstock.lake.lake import Lake
+from penstock.lake.transactions.answers import TransactionInfo
+from penstock.model.transactions import PREFIX, TransactionState
+
+ID_CHARS = 8
+"""So much of an id is shown, and is enough to name a transaction."""
+_ID = re.compile(r"[0-9a-f]{32}")
+_STYLES = {TransactionState.COMMITTED: "good", TransactionState.ABORTED: "bad"}
+
+
+@group("tx", prints="Transactions", examples="$ penstock tx")
+@click.pass_context
+def tx(ctx: click.Context) -> None:
+    """List, show, commit and abort transactions.
+
+    What is written in a transaction is seen by nobody else until all of it lands at once, as one commit, or
+    nothing does. Without a subcommand, those that are open are listed.
+    """
+    if ctx.invoked_subcommand is None:
+        _say(ctx.ensure_object(Call), ctx.ensure_object(Call).open().transactions())
+
+
+@tx.command(
+    "list",
+    prints="Transactions",
+    examples="""
+$ penstock tx list
+$ penstock tx list --all --target main
+""",
+)
+@click.option("--all", "also_ended", is_flag=True, help="Also those that ended in the last days.")
+@click.option(
+    "--target", metavar="BRANCH", shell_complete=complete_branch, help="Only those that land on this branch."
+)
+@pass_call
+def tx_list(call: Call, also_ended: bool, target: str | None) -> None:
+    """List transactions that are open: where they land, who began them, and until when they may be idle."""
+    found = call.open().transactions(target, all=also_ended)
+    _say(call, sorted(found, key=lambda one: (one.begun, one.id), reverse=True))
+
+
+def _ids(lake: Lake, start: str) -> list[str]:
+    return [one.id for one in lake.transactions() if one.id.startswith(start)]
+
+
+@tx.command("show", prints="Transaction", examples="$ penstock tx show 3f2a9c10")
+@click.argument("id", metavar="ID", shell_complete=offering(_ids))
+@pass_call
+def tx_show(call: Call, id: str) -> None:  # noqa: A002
+    """Show the transaction with an ID: how far it is, and what it came to. Its first 8 digits are enough."""
+    lake = call.open()
+    info = lake.find_transaction(_transaction(lake, id)).info
+    call.answer(lambda: Transaction.of(info), lambda screen: _shown(screen, info))
+
+
+@tx.command(
+    "commit",
+    prints="Transaction",
+    examples="""
+$ penstock tx commit 3f2a9c10
+""",
+)
+@click.argument("id", metavar="ID", shell_complete=offering(_ids))
+@click.option("-m", "--message", metavar="TEXT", help="What the commit says of itself.")
+@pass_call
+def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
+    """Commit the transaction with an ID, or finish what its program began, and tell what it came to.
+
+    It may be run as often as wanted: a transaction lands once.
+    """
+    lake = call.open()
+    info = lake.find_transaction(_transaction(lake, id)).commit(message).info
+    call.answer(lambda: Transaction.of(info), lambda screen: _shown(screen, info))
+
+
+@tx.command(
+    "abort",
+    prints="Transactions",
+    examples="""
+$ penstock tx abort --late
+""",
+)
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_ids))
+@click.option("--late", is_flag=True, help="Those whose lease has run out, whatever their ids.")
+@click.option("--why", metavar="TEXT", default="", help="What is noted with it, for whoever began it.")
+@pass_call
+def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
+    """Abort each transaction with an ID, so that it never lands; the first 8 digits of an ID are enough.
+
+    Its target stays as it is, and what was written in it is never seen. One that is being committed, or has
+    been, stays as it is: the answer tells.
+    """
+    if not ids and not late:
+        raise click.UsageError("say which: ID, or --late for those whose lease has run out")
+    lake = call.open()
+    chosen = dict.fromkeys(_transaction(lake, one) for one in ids)
+    if late:
+        chosen |= {one.id: None for one in lake.transactions() if one.is_late}
+    ended = [lake.find_transaction(one).abort(why) for one in chosen]
+    _say(call, ended)
+    if any(one.state is TransactionState.COMMITTED for one in ended):
+        call.note("a transaction that has landed cannot be called back; 'penstock revert' undoes a commit")
+    if any(one.state is TransactionState.COMMITTING for one in ended):
+        call.note("nobody cancels one that is being committed; 'penstock tx commit ID' finishes it and tells")
+
+
+def _transaction(lake: Lake, text: str) -> str:
+    """The id that begins so; an error if none does, or several."""
+    start = text.lower().removeprefix(PREFIX)
+    if _ID.fullmatch(start):
+        return start
+    if len(start) < ID_CHARS:
+        raise click.UsageError(f"'{text}' is too short: give at least the first {ID_CHARS} digits of an ID")
+    found = [one.id for one in lake.transactions(all=True) if one.id.startswith(start)]
+    if len(found) > 1:
+        raise InvalidRequest(f"several transactions begin with '{start}': {', '.join(found[:5])}")
+    if not found:
+        raise TransactionNotFound(f"there is no transaction '{text}'", transaction=text)
+    return found[0]
+
+
+def _say(call: Call, found: Sequence[TransactionInfo]) -> None:
+    call.answer(
+        lambda: Transactions(transactions=tuple(map(Transaction.of, found))),
+        lambda screen: _listing(screen, found),
+    )
+
+
+def _listing(screen: Screen, found: Sequence[TransactionInfo]) -> Iterator[str]:
+    if not found:
+        yield "no transactions"
+    yield from columns(screen, [_row(screen, one) for one in found], flexible=-1)
+
+
+def _row(screen: Screen, one: TransactionInfo) -> Row:
+    return [
+        Cell(one.id[:ID_CHARS], "id"),
+        _state(one),
+        Cell(printable(one.target), "name"),
+        Cell(short(one.commit) if one.commit else "", "id"),
+        Cell(f"begun {ago(one.begun, screen.now)}", "dim"),
+        printable(one.who),
+        printable(one.why if one.state is TransactionState.ABORTED else one.message),
+    ]
+
+
+def _state(one: TransactionInfo) -> Cell:
+    return Cell(
+        "late" if one.is_late else one.state.value, "warning" if one.is_late else _STYLES.get(one.state, "")
+    )
+
+
+def _shown(screen: Screen, one: TransactionInfo) -> Iterator[str]:
+    told: list[tuple[str, str | Cell]] = [
+        ("transaction", Cell(one.id, "id")),
+        ("state", _state(one)),
+        ("target", Cell(printable(one.target), "name")),
+        ("base", Cell(short(one.base), "id")),
+        ("policy", one.policy.value),
+        ("begun", f"{ago(one.begun, screen.now)}{f' by {printable(one.who)}' if one.who else ''}"),
+    ]
+    if one.expires is not None:
+        told.append(("idle until", f"{one.expires:%Y-%m-%d %H:%M:%S} UTC"))
+    if one.ended is not None:
+        told.append(("ended", ago(one.ended, screen.now)))
+    if one.state is TransactionState.COMMITTED:
+        told.append(("commit", Cell(short(one.commit), "id") if one.commit else "none: nothing was written"))
+    told += [(name, printable(text)) for name, text in (("why", one.why), ("message", one.message)) if text]
+    told += [(printable(name), printable(value)) for name, value in sorted(one.properties.items())]
+    yield from columns(screen, [[Cell(name, "dim"), value] for name, value in told], flexible=-1)

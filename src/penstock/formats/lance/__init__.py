@@ -1,0 +1,1 @@
+"""Lance tables: a line of versions, each a manifest that its writer has made and the lake ratifies."""

@@ -1,0 +1,197 @@
+"""Chains: which of a table's versions are at their place by now, and putting the others there.
+
+How far a chain is promoted is remembered. Where nothing is known it is looked up from the newest version
+backwards, so that a table of many versions costs no more than one of few.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import Lock
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from penstock.errors import ForeignCommit, OutcomeUnknown, Unavailable
+from penstock.formats.lance.backlog import Told
+from penstock.formats.lance.names import MAIN, MANIFEST, staged_name
+from penstock.formats.lance.reading import Manifests, is_of
+from penstock.formats.lance.state import Version, Versions
+from penstock.kernel.objects import Objects
+from penstock.model.content import LanceTable
+from penstock.model.encoding import ObjectId
+from penstock.storage.places import Places
+
+KNOWN_MAX: Final = 10_000
+"""Of how many chains is remembered how far they are promoted."""
+AT_PLACE_MAX: Final = 64
+"""Behind so many versions in a row that their writers put at their place themselves, there are no others: the
+table was there before the lake knew it."""
+
+
+class Waiting(NamedTuple):
+    """A version that is not promoted."""
+
+    branch: str
+    """Of Lance's own."""
+    number: int
+    version: Version
+
+
+class Look(NamedTuple):
+    """What was found of a chain."""
+
+    missing: list[Waiting]
+    """Versions to be promoted, oldest first."""
+    there: list[Waiting]
+    """The newest version that is at its place, if it had to be looked up."""
+
+
+class Chains:
+    """Looks into chains, and puts manifests there. Of one chain, one thread at a time may."""
+
+    def __init__(self, places: Places, manifests: Manifests, objects: Objects) -> None:
+        self._places, self._manifests, self._objects = places, manifests, objects
+        self._known: OrderedDict[tuple[UUID, str, str], tuple[int, ObjectId]] = OrderedDict()
+        self._lock = Lock()
+
+    def branches(self, told: Told) -> tuple[str, ...]:
+        """Lance's own branches of a table, its main one first."""
+        return MAIN, *self._versions(told).branches()
+
+    def _versions(self, told: Told) -> Versions:
+        return Versions(self._objects, told.state.root)
+
+    def waiting(self, told: Told) -> list[Waiting]:
+        """Versions that are not known to be promoted: the newest one, if nothing is known."""
+        found: list[Waiting] = []
+        for branch in self.branches(told):
+            known = self._promoted(told, branch)
+            for one in self.own(told, branch):
+                if one.number <= known:
+                    break
+                found.append(one)
+                if known < 0:
+                    break
+        return found
+
+    def own(self, told: Told, branch: str) -> Iterator[Waiting]:
+        """The versions of the content's own chain that the lake has ratified, newest first."""
+        at_place = 0
+        for number, version in self._versions(told).all(branch):
+            if version.chain != told.state.chain or at_place > AT_PLACE_MAX:
+                return
+            at_place = 0 if version.staged else at_place + 1
+            if version.staged:
+                yield Waiting(branch, number, version)
+
+    def look(self, told: Told, branch: str) -> Look:
+        """What one of Lance's own branches has of the chain. Raises as storage does.
+
+        What is not known is looked up, from the newest backwards: they come in their order, so that all is
+        there before one that is there.
+        """
+        known = self._promoted(told, branch)
+        found: list[Waiting] = []
+        there: list[Waiting] = []
+        place = self._places.at(told.content.location)
+        for one in self.own(told, branch):
+            if one.number <= known:
+                break
+            if known < 0:
+                (data,) = place.read([one.version.place(branch, one.number)])
+                if data is not None and is_of(one.version, data):
+                    self._note(told, one)
+                    there.append(one)
+                    break
+            found.append(one)
+        return Look(found[::-1], there)
+
+    def _promoted(self, told: Told, branch: str) -> int:
+        """Up to which version a chain is surely promoted; -1 if that is not known.
+
+        One of Lance's own branches may have gone and come again, with other versions of the same numbers.
+        """
+        with self._lock:
+            number, known = self._known.get((told.table, told.state.chain, branch), (-1, b""))
+        if number < 0:
+            return -1
+        there = self._versions(told).get(branch, number)
+        newest = next(self.own(told, branch), None)
+        if there is None:  # an older state of the table, or the version was deleted since
+            return number if newest is None or newest.number < number else -1
+        return number if there.id(number) == known else -1
+
+    def _note(self, told: Told, one: Waiting) -> None:
+        with self._lock:
+            known = told.table, told.state.chain, one.branch
+            self._known[known] = one.number, one.version.id(one.number)
+            self._known.move_to_end(known)
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+
+    def is_promoted(self, content: LanceTable, one: Waiting) -> bool:
+        """Whether a version is known to be the newest one that is at its place."""
+        assert content.id is not None
+        with self._lock:
+            known = self._known.get((content.id, one.version.chain, one.branch))
+        return known == (one.number, one.version.id(one.number))
+
+    def put(self, told: Told, one: Waiting) -> bool:
+        """Put a manifest at its place, if nothing is there; whether this very call did.
+
+        ``ForeignCommit`` if something else is there, ``Unavailable`` if it is not known what is.
+        """
+        location = told.content.location
+        place, name = self._places.at(location), one.version.place(one.branch, one.number)
+        data = self._manifests.read(location, one.branch, one.number, one.version)
+        is_new = False
+        with suppress(OutcomeUnknown):  # what is there tells
+            is_new = place.create(name, data)
+        if not is_new:
+            (there,) = place.read([name])
+            if there is None:
+                raise Unavailable(f"it is not known whether {name} of {location} was written; try again")
+            if there != data:
+                raise _foreign(told, one, name)
+        self._note(told, one)
+        return is_new
+
+    def apart(self, content: LanceTable, one: Waiting) -> str:
+        """Where a version is for who reads it though it cannot be promoted, below the table's folder.
+
+        A client of Lance's that is sent to what a writer staged puts that at its place itself, over whatever
+        is there, unless its name ends as that of a manifest which needs nothing more. So it has such a name.
+        """
+        version = one.version
+        if version.staged.endswith(MANIFEST):
+            return version.staged
+        place = self._places.at(content.location)
+        name = staged_name(version.chain, one.branch, "apart", one.number)
+        if place.link(version.staged, name):
+            return name
+        attempt = f"apart-{version.sha256.hex()[:16]}"
+        name = staged_name(version.chain, one.branch, attempt, one.number)
+        if place.size(name) is not None:
+            return name
+        data = self._manifests.read(content.location, one.branch, one.number, version)
+        try:
+            place.create(name, data)
+        except OutcomeUnknown:
+            if place.size(name) is None:
+                raise
+        return name
+
+
+def _foreign(told: Told, one: Waiting, name: str) -> ForeignCommit:
+    """The alarm: somebody who does not ask the lake writes to one of its tables."""
+    return ForeignCommit(
+        f"{told.content.location}/{name} is not the manifest that was ratified as version {one.number} of "
+        "the table: something writes to it without asking the lake.\n"
+        "  Stop that writer, move the file away, and promote again; nothing is overwritten until then.",
+        location=told.content.location,
+        id=str(told.content.id),
+        version=one.number,
+        name=name,
+    )

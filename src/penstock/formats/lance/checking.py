@@ -1,0 +1,339 @@
+"""Checking: whether a manifest is what its writer says, before it can become a version.
+
+A wrong number inside a manifest would make a table unreadable for good, so nothing is taken on trust: the
+file is there, has the size that was said, is a manifest, and is of the version and of Lance's own branch that
+are asked for. It lies in the chain that it is meant for.
+
+What a transaction writes, and what is written to a private table, is put apart here, where Lance's readers do
+not look, under a name that ends as that of a manifest that needs nothing more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+from uuid import uuid4
+
+from penstock.errors import (
+    InvalidManifest,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    TableNotFound,
+    TableStateRefused,
+    UnsupportedFeature,
+    VersionNotFound,
+    VersionTaken,
+)
+from penstock.formats.lance.changing import Found, Made
+from penstock.formats.lance.intents import Create, Declare, Placed, PutBranch, Register
+from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.names import (
+    LINES,
+    MAIN,
+    MANIFEST,
+    STAGING,
+    VERSION_MAX,
+    VERSIONS,
+    check_ref_name,
+    folder_of,
+    manifest_name,
+    staged_name,
+)
+from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.registering import look_at
+from penstock.formats.lance.rehoming import (
+    BASE_OF_INDEX,
+    INDEX_NAME,
+    INDEX_UUID,
+    Immovable,
+    index_folder,
+    rehome,
+)
+from penstock.formats.lance.standing import Chain, Standing, chain_for, chains, new_line
+from penstock.formats.lance.state import (
+    LanceState,
+    OwnBranch,
+    Version,
+    Versions,
+    folder_at,
+    state_of,
+    with_state,
+)
+from penstock.formats.lance.wire import Malformed, Message
+from penstock.kernel.format import Table
+from penstock.kernel.objects import Objects
+from penstock.model.content import LanceTable
+from penstock.model.keys import Key
+from penstock.storage.places import Places
+
+MANIFEST_MAX_BYTES: Final = 512 * 1024 * 1024
+
+
+class Checking:
+    """Looks at what steps name, in table storage."""
+
+    def __init__(self, places: Places, manifests: Manifests) -> None:
+        self._places, self._manifests = places, manifests
+
+    def look(
+        self, table: Table, objects: Objects, steps: Sequence[Placed], now_us: int
+    ) -> dict[int, Made | Found]:
+        """What is found out about steps before their turn. Every error names the operation it is about."""
+        looking = _Looking(self._places, self._manifests, table, objects, now_us)
+        for one in steps:
+            try:
+                looking.at(one)
+            except PenstockError as problem:
+                problem.details.setdefault("operation", one.operation)
+                problem.details.setdefault("table", str(table.key))
+                raise
+        return looking.found
+
+
+class _Looking:
+    """One look, step by step."""
+
+    def __init__(
+        self, places: Places, manifests: Manifests, table: Table, objects: Objects, now_us: int
+    ) -> None:
+        self._places, self._manifests, self._objects, self._now_us = places, manifests, objects, now_us
+        self._key: Key = table.key
+        self._standing = Standing.of(table)
+        self._content = table.content if isinstance(table.content, LanceTable) else None
+        self.found: dict[int, Made | Found] = {}
+
+    def at(self, placed: Placed) -> None:
+        match placed.step:
+            case Declare() as step:
+                self._declare(step)
+            case Register() as step:
+                self.found[placed.operation] = look_at(self._places.at(step.location), self._key)
+            case Create() as step:
+                self.found[placed.operation] = self._version(step)
+            case PutBranch() as step:
+                self.found[placed.operation] = self._branch(step)
+
+    def _declare(self, step: Declare) -> None:
+        """A table that a later step of the same request may write to."""
+        content = LanceTable(id=step.id, location=step.location)
+        chain = new_line(self._standing, content, Versions(self._objects, LanceState().root))
+        state = LanceState(chain=chain.folder, owner=chain.owner, is_private=step.is_private)
+        self._content = with_state(content, state)
+
+    def _table(self) -> tuple[LanceTable, LanceState, Versions]:
+        content = self._content
+        if content is None or not content.state:
+            raise TableNotFound(f"there is no Lance table '{self._key}'")
+        state = state_of(content)
+        return content, state, Versions(self._objects, state.root)
+
+    # -- versions ------------------------------------------------------------------------------------------
+
+    def _version(self, step: Create) -> Made:
+        content, state, versions = self._table()
+        if not 1 <= step.version <= VERSION_MAX:
+            raise InvalidRequest(f"{step.version} is no version of '{self._key}'")
+        there = versions.get(step.branch, step.version)
+        chain = self._chain(step, content, state, versions)
+        if step.branch and versions.branch(step.branch) is None:
+            self._check_unused(content, chain, step.branch)
+        data = self._read(content, step)
+        if data is None:
+            if there is not None:
+                raise VersionTaken(
+                    f"'{self._key}' has a version {step.version} already", version=step.version
+                )
+            raise InvalidManifest(f"there is no manifest {step.path} of '{self._key}'")
+        manifest = self._parsed(step, data)
+        try:
+            mended = self._mended(content, versions, step, chain, manifest)
+        except Immovable as problem:
+            raise InvalidManifest(f"version {step.version} of '{self._key}' {problem}") from None
+        if mended is not manifest:
+            data = mended.pack()
+        staged = step.path
+        if self._standing.transaction or state.is_private or mended is not manifest:
+            staged = self._put_apart(content, chain, step.branch, step.version, data)
+        elif staged == manifest_name(chain.folder, step.branch, step.version, is_v1=step.is_v1):
+            staged = ""  # it is where it belongs already, and nobody may remove it there
+        version = Version(
+            chain=chain.folder,
+            staged=staged,
+            size=len(data),
+            sha256=hashlib.sha256(data).digest(),
+            operation=manifest.operation,
+            is_v1=step.is_v1,
+            e_tag=step.e_tag,
+            metadata=step.metadata,
+        )
+        self._manifests.keep(content.location, step.version, version, data)
+        return Made(version, chain, _fork(manifest) if step.branch else None)
+
+    def _chain(self, step: Create, content: LanceTable, state: LanceState, versions: Versions) -> Chain:
+        """The chain that a manifest was written for, by where it lies."""
+        for chain in chains(self._standing, content, state, versions):
+            folder = folder_of(chain.folder, step.branch)
+            name = step.path.removeprefix(folder)
+            if step.path.startswith(folder) and name.startswith((VERSIONS, STAGING)):
+                self._check_name(step, chain, name)
+                return chain
+        if step.path.startswith(LINES):
+            raise VersionTaken(
+                f"'{self._key}' does not go on in {step.path.partition(VERSIONS)[0]} any more\n"
+                "  It was merged or moved since it was opened. Open it again, and write on top of that."
+            )
+        where = chain_for(self._standing, content, state, versions).folder
+        raise InvalidManifest(
+            f"{step.path} is not where versions of '{self._key}' are written on this branch:"
+            f" that is {folder_of(where, step.branch)}{VERSIONS}"
+        )
+
+    def _check_name(self, step: Create, chain: Chain, name: str) -> None:
+        """A manifest may lie under any name but that of another version: whatever is staged is removed."""
+        last = name.rpartition("/")[2]
+        own = manifest_name(chain.folder, step.branch, step.version, is_v1=step.is_v1)
+        is_final = name.startswith(VERSIONS) and last.endswith(MANIFEST)
+        if ".." in name or MANIFEST not in last or (is_final and step.path != own):
+            raise InvalidManifest(f"{step.path} is no name of a manifest of '{self._key}'")
+
+    def _read(self, content: LanceTable, step: Create) -> bytes | None:
+        place = self._places.at(content.location)
+        if step.size is not None and not 0 < step.size <= MANIFEST_MAX_BYTES:
+            raise InvalidManifest(f"a manifest of {step.size} bytes cannot be")
+        (data,) = place.read([step.path])
+        if data is not None and step.size is not None and len(data) != step.size:
+            raise InvalidManifest(
+                f"the manifest {step.path} of '{self._key}' has {len(data)} bytes, and not {step.size}"
+            )
+        return data
+
+    def _parsed(self, step: Create, data: bytes) -> Manifest:
+        try:
+            manifest = Manifest.read(data)
+            version, branch = manifest.version, manifest.branch or MAIN
+        except Malformed as problem:
+            raise InvalidManifest(f"{step.path} of '{self._key}' is no manifest: {problem}") from None
+        if version != step.version:
+            raise InvalidManifest(
+                f"{step.path} of '{self._key}' is the manifest of version {version}, not of {step.version}"
+            )
+        if branch != step.branch:
+            raise InvalidManifest(
+                f"{step.path} of '{self._key}' is of branch '{branch or 'main'}', and not of"
+                f" '{step.branch or 'main'}'"
+            )
+        return manifest
+
+    def _mended(
+        self, content: LanceTable, versions: Versions, step: Create, chain: Chain, manifest: Manifest
+    ) -> Manifest:
+        """A manifest whose indexes are where it says. ``InvalidManifest`` if they are nowhere.
+
+        Compaction renews an index that a branch has from another place, writes it to the branch's own folder,
+        and still says that it lies at the other place: every filtered read would look for it there.
+        """
+        borrowed = [one for one in manifest.indexes if one.number(BASE_OF_INDEX) is not None]
+        if not borrowed or manifest.operation in (Operation.CLONE, Operation.RESTORE):
+            return manifest  # those of a copy are where they were
+        before = versions.newest(step.branch)
+        known: dict[bytes, bool] = {}  # whether those that were there already are in the chain's own folder
+        if before is not None:
+            is_ours = before[1].chain == chain.folder
+            found = self._manifests.manifest(content.location, step.branch, *before).indexes
+            known = {one.all(INDEX_UUID)[-1]: is_ours and one.number(BASE_OF_INDEX) is None for one in found}
+        home = {uuid for uuid, is_home in known.items() if is_home}
+        for index in borrowed:
+            if (uuid := index.all(INDEX_UUID)[-1]) in known:
+                continue
+            folder = f"{folder_of(chain.folder, step.branch)}_indices/{index_folder(index)}"
+            if not self._places.at(content.location).list(folder):
+                name = index.text(INDEX_NAME) or ""
+                raise InvalidManifest(
+                    f"version {step.version} of '{self._key}' has an index '{name}' whose files are not"
+                    " there\n  Drop the index on this branch, and create it again.",
+                    index=name,
+                )
+            home.add(uuid)
+        indexes = [
+            one.having(BASE_OF_INDEX) if one.all(INDEX_UUID)[-1] in home else one for one in manifest.indexes
+        ]
+        return manifest if indexes == list(manifest.indexes) else manifest.with_parts(indexes=indexes)
+
+    def _put_apart(self, content: LanceTable, chain: Chain, branch: str, number: int, data: bytes) -> str:
+        """Put a manifest where only those find it who are told; the same bytes always to the same name."""
+        attempt = f"{self._standing.transaction or 'apart'}-{hashlib.sha256(data).hexdigest()[:16]}"
+        name = staged_name(chain.folder, branch, attempt, number)
+        place = self._places.at(content.location)
+        try:
+            place.create(name, data)
+        except OutcomeUnknown:
+            if next(iter(place.read([name]))) != data:
+                raise
+        return name
+
+    # -- Lance's own branches ------------------------------------------------------------------------------
+
+    def _check_unused(self, content: LanceTable, chain: Chain, branch: str) -> None:
+        """``TableStateRefused`` for a branch where an earlier one of its name has left its versions.
+
+        Commits that are kept may have them, so that they stay; and Lance knows a branch's folder by its name
+        alone, so that the new one's versions would have to be where they are.
+        """
+        folder = folder_of(chain.folder, check_ref_name(branch, "branch")) + VERSIONS
+        if any(one.key.endswith(MANIFEST) for one in self._places.at(content.location).list(folder)):
+            raise TableStateRefused(
+                f"'{self._key}' had a branch '{branch}' before, whose versions are still in {folder}\n"
+                "  Choose another name. This one is free when no kept commit has them, and a sweep was made.",
+                branch=branch,
+            )
+
+    def _branch(self, step: PutBranch) -> Made:
+        """The first version of one of Lance's own branches: its parent's, at another folder."""
+        content, state, versions = self._table()
+        chain = chain_for(self._standing, content, state, versions)
+        newest = versions.newest(step.parent)
+        number = step.version if step.version is not None else newest[0] if newest is not None else 0
+        parent = versions.get(step.parent, number)
+        if parent is None:
+            raise VersionNotFound(f"'{self._key}' has no version {number}", version=number)
+        if versions.branch(step.name) is None:
+            self._check_unused(content, chain, step.name)
+        manifest = self._manifests.manifest(content.location, step.parent, number, parent)
+        said = _cloned(content.location, step, number)
+        try:
+            moved = rehome(
+                manifest,
+                folder_at(content.location, parent.chain, step.parent),
+                folder_at(content.location, chain.folder, step.name),
+            )
+        except Immovable as problem:
+            raise UnsupportedFeature(f"'{self._key}' {problem}, so that it cannot be branched") from None
+        data = moved.as_version(number, step.name, said, self._now_us).pack()
+        staged = self._put_apart(content, chain, step.name, number, data)
+        version = Version(
+            chain=chain.folder,
+            staged=staged,
+            size=len(data),
+            sha256=hashlib.sha256(data).digest(),
+            operation=Operation.CLONE,
+        )
+        own = OwnBranch(parent=step.parent, version=number, metadata=step.metadata)
+        return Made(version, chain, own)
+
+
+def _cloned(location: str, step: PutBranch, number: int) -> Message:
+    """The transaction by which a branch begins, in Lance's words."""
+    parent = ((2, step.parent),) if step.parent else ()
+    what = Message.of((1, 1), *parent, (3, number), (4, location), (5, step.name))
+    return transaction(Operation.CLONE, number, str(uuid4()), what, {})
+
+
+def _fork(manifest: Manifest) -> OwnBranch | None:
+    """Where a branch forks, as the transaction of its first version tells."""
+    said = manifest.transaction.message(113) if manifest.transaction is not None else None
+    if said is None:
+        return None
+    name = said.text(2)
+    return OwnBranch(parent=MAIN if name in (None, "", "main") else str(name), version=said.number(3) or 0)

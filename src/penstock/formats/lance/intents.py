@@ -1,0 +1,137 @@
+"""What can be asked of a Lance table: steps, of which one commit may have several for a table.
+
+They are carried out in their order, on the table as it is at their turn. A commit keeps what was asked, so
+that its history can be told; merges look at the versions themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import Damaged
+from penstock.formats.lance.names import MAIN
+from penstock.model.encoding import decoder, encode
+
+
+class _Step(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What all steps share."""
+
+
+class Declare(_Step, frozen=True, kw_only=True, tag="declare"):
+    """A table that has no version yet."""
+
+    id: UUID
+    """Of the new table; its place is made from it, unless a place is named."""
+    location: str
+    is_private: bool = False
+    properties: dict[str, str] = {}
+
+
+class Register(_Step, frozen=True, kw_only=True, tag="register"):
+    """A table whose versions are at a place already. Only on the default branch."""
+
+    id: UUID
+    location: str
+    replaces: bool = False
+    """Whether what is at the key may go for it."""
+    is_private: bool = False
+    properties: dict[str, str] = {}
+
+
+class Create(_Step, frozen=True, kw_only=True, tag="create"):
+    """The next version, whose manifest its writer has put into storage."""
+
+    branch: str = MAIN
+    """Of Lance's own branches."""
+    version: int
+    path: str
+    """Of the manifest, below the table's folder."""
+    size: int | None = None
+    is_v1: bool = False
+    e_tag: str = ""
+    metadata: dict[str, str] = {}
+
+
+class Delete(_Step, frozen=True, kw_only=True, tag="delete"):
+    """Versions that are not told any more. The newest one stays."""
+
+    branch: str = MAIN
+    ranges: tuple[tuple[int, int], ...]
+    """From a version up to but without another one; without an end if that is below zero."""
+
+
+class Alter(_Step, frozen=True, kw_only=True, tag="alter"):
+    """Properties of the table."""
+
+    properties: dict[str, str | None]
+    """Those without a value go."""
+
+
+class PutTag(_Step, frozen=True, kw_only=True, tag="put tag"):
+    """One of Lance's own tags."""
+
+    name: str
+    branch: str = MAIN
+    version: int
+    is_new: bool = True
+    """Whether there must be none yet; otherwise there must be one."""
+    metadata: dict[str, str] = {}
+
+
+class DropTag(_Step, frozen=True, kw_only=True, tag="drop tag"):
+    name: str
+
+
+class PutBranch(_Step, frozen=True, kw_only=True, tag="put branch"):
+    """One of Lance's own branches, which begins as a version of another one."""
+
+    name: str
+    parent: str = MAIN
+    version: int | None = None
+    """The newest one if nothing is given."""
+    metadata: dict[str, str] = {}
+
+
+class DropBranch(_Step, frozen=True, kw_only=True, tag="drop branch"):
+    name: str
+
+
+class Deregister(_Step, frozen=True, kw_only=True, tag="deregister"):
+    """The lake forgets the table. Its files stay."""
+
+
+Step: TypeAlias = (
+    Declare | Register | Create | Delete | Alter | PutTag | DropTag | PutBranch | DropBranch | Deregister
+)
+
+
+class Placed(msgspec.Struct, frozen=True, array_like=True):
+    """A step, and which operation of a request it is, counted from zero: errors name it."""
+
+    operation: int
+    step: Step
+
+
+class Steps(msgspec.Struct, frozen=True, array_like=True, tag="steps"):
+    """All that one commit asks of a table."""
+
+    steps: tuple[Placed, ...]
+
+
+_decode = decoder(Steps).decode
+
+
+def encode_steps(steps: Steps) -> bytes:
+    return encode(steps)
+
+
+def decode_steps(data: bytes) -> Steps:
+    """``Damaged`` if the bytes are none."""
+    try:
+        found: Steps = _decode(data)
+    except msgspec.MsgspecError as problem:
+        raise Damaged(f"what was asked of a Lance table cannot be read: {problem}") from None
+    return found

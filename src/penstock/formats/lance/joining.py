@@ -1,0 +1,264 @@
+"""Joining: what a table becomes when another state of it comes to it, entry by entry of its tree.
+
+Each part goes by itself: the versions of Lance's main branch, those of Lance's other branches, tags, and the
+properties. What only one side changed is taken, and what both changed is grafted or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.formats.lance.grafting import Ungraftable, can_be_grafted, check_operations
+from penstock.formats.lance.landing import WAY_OUT, Landing, refusal
+from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.sides import Numbered, TableSide, includes, is_same, operations_since
+from penstock.formats.lance.standing import Chain
+from penstock.formats.lance.state import (
+    Arrived,
+    Changes,
+    OwnTag,
+    Version,
+    branch_key,
+    branch_of,
+    changed,
+    tag_key,
+    version_key,
+    version_of,
+    with_state,
+)
+from penstock.kernel import tree
+from penstock.kernel.format import Applied, PathClash, Refused
+from penstock.kernel.objects import Objects
+
+
+class Joining:
+    """A table while another state of it comes to it. New versions go to a chain."""
+
+    def __init__(
+        self, objects: Objects, here: TableSide, chain: Chain, landing: Landing, *, is_part: bool
+    ) -> None:
+        """``is_part`` tells that not all comes that the other side has, but what one commit did."""
+        self._objects, self._here, self._chain, self._landing = objects, here, chain, landing
+        self._is_part = is_part
+        self._changes: Changes = {}
+        self._properties = dict(here.state.properties)
+        self._goes_on = False
+        """Whether there are versions that are written for the chain."""
+
+    def merge(self, base: TableSide, source: TableSide) -> Applied:
+        """The table with what became of a base on the other side."""
+        keys = list(tree.diff(self._objects, base.state.root, source.state.root))
+        self._bring_versions(base, source, MAIN)
+        for name in _branches_of(keys):
+            self._bring_branch(base, source, name)
+        self._bring_tags(base.versions.tags(), source)
+        self._leave_removed(base, source, keys)
+        was, wanted = base.state.properties, source.state.properties
+        for name in was.keys() | wanted.keys():
+            self._bring_property(name, was.get(name), wanted.get(name))
+        return self._applied()
+
+    def restore(self, wanted: TableSide) -> Applied:
+        """The table as it was in a wanted state."""
+        source, newest = wanted.newest(), self._here.newest()
+        if source is None and newest is not None:
+            raise Refused("had no version then, and a version cannot be undone; drop the table instead")
+        if source is not None and not is_same(source, newest):
+            self._add(self._landing.whole(source, newest, None), MAIN)
+        for name in self._here.versions.branches().keys() | wanted.versions.branches().keys():
+            if self._here.own(name) == wanted.own(name):
+                continue
+            if wanted.versions.branch(name) is None:
+                self._drop_branch(name)
+            elif self._here.versions.branch(name) is None:
+                self._take_branch(wanted, name)
+            else:
+                raise Refused(f"has had Lance's own branch '{name}' changed since, which cannot be undone")
+        self._bring_tags(self._here.versions.tags(), wanted)
+        self._properties = dict(wanted.state.properties)
+        return self._applied()
+
+    # -- versions ------------------------------------------------------------------------------------------
+
+    def _bring_versions(self, base: TableSide, source: TableSide, branch: str) -> None:
+        """What became of one of Lance's branches, on top of what it is here."""
+        was, wanted, now = (side.newest(branch) for side in (base, source, self._here))
+        if wanted is None or is_same(wanted, was) or is_same(wanted, now):
+            return
+        if includes(self._here, source, wanted, branch):
+            return
+        done = operations_since(source, base, branch)
+        arrived = Arrived(operations=tuple(sorted(set(done))))
+        if not self._is_part:
+            arrived = msgspec.structs.replace(arrived, number=wanted.number, id=wanted.id)
+        if is_same(now, was):
+            if not self._take(source, now, branch):
+                self._add(self._landing.whole(wanted, now, arrived, branch), branch)
+            return
+        if was is None or now is None:
+            raise Refused(f"got its first version on both sides; {WAY_OUT}")
+        mine = operations_since(self._here, base, branch)
+        try:
+            if self._chain.owner and not source.state.owner and not can_be_grafted(done):
+                # A branch that takes in the default one puts its own changes on top of that, whatever it was.
+                check_operations(mine, done)
+                landed = self._landing.grafted(was, now, wanted, now, arrived, branch)
+            else:
+                check_operations(done, mine)
+                landed = self._landing.grafted(was, wanted, now, now, arrived, branch)
+        except Ungraftable as problem:
+            raise refusal(problem, self._here.content.location) from None
+        self._add(landed, branch)
+
+    def _take(self, source: TableSide, now: Numbered | None, branch: str) -> bool:
+        """Take the versions of the other side as they are, if they were written for this chain."""
+        coming: list[Numbered] = []
+        for one in source.all(branch):
+            if now is not None and one.number <= now.number:
+                break
+            coming.append(one)
+        follows = now is None or source.has(now, branch)
+        if not follows or any(one.version.chain != self._chain.folder for one in coming):
+            return False
+        for one in coming:
+            self._add(one, branch)
+        return True
+
+    def _add(self, one: Numbered, branch: str) -> None:
+        self._changes[version_key(branch, one.number)] = one.version
+        self._goes_on = True
+
+    def _leave_removed(self, base: TableSide, source: TableSide, keys: list[bytes]) -> None:
+        """Forget versions that were forgotten on the other side, where nothing here leads to them."""
+        parted, newest = base.newest(), self._here.newest()
+        if parted is None or newest is None or not source.has(parted):
+            return  # what the other side does not have may be of a chain that it never had
+        needed = {(one.branch, one.version) for one in self._here.versions.tags().values()}
+        needed |= {(one.parent, one.version) for one in self._here.versions.branches().values()}
+        needed |= {(one.branch, one.version) for one in self._changes.values() if isinstance(one, OwnTag)}
+        for key in keys:
+            named = version_of(key)
+            if named is None or named[0] != MAIN or named in needed or named[1] == newest.number:
+                continue
+            before = base.versions.get(*named)
+            is_gone = before is not None and source.versions.get(*named) is None
+            if is_gone and self._here.versions.get(*named) == before:
+                self._changes[key] = None
+
+    # -- Lance's own branches and tags ---------------------------------------------------------------------
+
+    def _bring_branch(self, base: TableSide, source: TableSide, name: str) -> None:
+        was, wanted, now = (side.own(name) for side in (base, source, self._here))
+        if wanted in (was, now):
+            return
+        if now != was:
+            sides = [side.newest(name) for side in (base, source, self._here)]
+            if any(one is None or one.version.chain != self._chain.folder for one in sides):
+                raise Refused(f"had Lance's own branch '{name}' changed on both sides; {WAY_OUT}")
+            self._bring_versions(base, source, name)
+            return
+        if wanted[0] is None:
+            self._drop_branch(name)
+            return
+        self._take_branch(source, name)
+
+    def _take_branch(self, source: TableSide, name: str) -> None:
+        """Take one of Lance's own branches as it is on the other side."""
+        for one in source.all(name):
+            if self._here.has(one, name):
+                break
+            if not self._chain.owner and one.version.chain:
+                raise Refused(
+                    f"has versions of Lance's own branch '{name}' on the other side, which cannot be merged:"
+                    " its files are in that branch's folder; delete it there, and create it here"
+                )
+            self._changes[version_key(name, one.number)] = one.version
+        self._changes[branch_key(name)] = source.versions.branch(name)
+
+    def _drop_branch(self, name: str) -> None:
+        for one in self._here.all(name):
+            self._changes[version_key(name, one.number)] = None
+        self._changes[branch_key(name)] = None
+
+    def _bring_tags(self, before: Mapping[str, OwnTag], source: TableSide) -> None:
+        """Take the tags that differ from what they were before on the other side."""
+        wanted, here = source.versions.tags(), self._here.versions.tags()
+        for name in before.keys() | wanted.keys():
+            was, comes, now = before.get(name), wanted.get(name), here.get(name)
+            if comes in (was, now):
+                continue
+            if now != was:
+                clash = PathClash(f"tag '{name}'", _told(was), _told(now))
+                raise Refused("had one of Lance's own tags changed on both sides", clashes=[clash])
+            self._changes[tag_key(name)] = None if comes is None else self._tag(name, comes, source)
+
+    def _tag(self, name: str, tag: OwnTag, source: TableSide) -> OwnTag:
+        """A tag of the other side, at the same version here."""
+        there = source.versions.get(tag.branch, tag.version)
+        if there is None:
+            raise Refused(f"has a tag '{name}' on the other side that leads nowhere; delete it there")
+        meant = Numbered(tag.version, there)
+        found = self._changes.get(version_key(tag.branch, tag.version))
+        if found == there or (found is None and self._here.has(meant, tag.branch)):
+            return tag
+        if tag.branch == MAIN:
+            for one in (*self._landed(), self._here.newest()):
+                if one is not None and is_same(one, meant):
+                    return msgspec.structs.replace(tag, version=one.number)
+        raise Refused(
+            f"has a tag '{name}' at version {tag.version} on the other side, and that version does not come"
+            " along; delete the tag there, or let it be at the newest version"
+        )
+
+    def _landed(self) -> list[Numbered]:
+        """The versions that have come to Lance's main branch."""
+        named = ((version_of(key), one) for key, one in self._changes.items())
+        return [
+            Numbered(at[1], one) for at, one in named if at and at[0] == MAIN and isinstance(one, Version)
+        ]
+
+    def _bring_property(self, name: str, was: str | None, wanted: str | None) -> None:
+        now = self._properties.get(name)
+        if wanted in (was, now):
+            return
+        if now != was:
+            clash = PathClash(f"property '{name}'", was or "nothing", now or "nothing")
+            raise Refused("had a property changed on both sides", clashes=[clash])
+        if wanted is None:
+            self._properties.pop(name, None)
+        else:
+            self._properties[name] = wanted
+
+    # -- the result ----------------------------------------------------------------------------------------
+
+    def _applied(self) -> Applied:
+        state = self._here.state
+        root, blobs = changed(self._objects, state.root, self._changes)
+        state = msgspec.structs.replace(state.grown(root, self._changes), properties=self._properties)
+        if self._goes_on:
+            state = msgspec.structs.replace(state, chain=self._chain.folder, owner=self._chain.owner)
+        return Applied(with_state(self._here.content, state), blobs)
+
+
+def has_same_names(one: TableSide, other: TableSide) -> bool:
+    """Whether all is the same on two sides beside the versions of Lance's main branch."""
+    branches = one.versions.branches()
+    return (
+        one.state.properties == other.state.properties
+        and one.versions.tags() == other.versions.tags()
+        and branches == other.versions.branches()
+        and all(one.own(name) == other.own(name) for name in branches)
+    )
+
+
+def _branches_of(keys: list[bytes]) -> list[str]:
+    """Lance's own branches, but the main one, that keys of a tree are about."""
+    versions = {named[0] for key in keys if (named := version_of(key)) is not None}
+    branches = {name for key in keys if (name := branch_of(key)) is not None}
+    return sorted((versions | branches) - {MAIN})
+
+
+def _told(tag: OwnTag | None) -> str:
+    return "no version" if tag is None else f"version {tag.version}"

@@ -1,0 +1,237 @@
+"""Landing: a new version of a table from what is there already, written by the lake and not by a client.
+
+A version of another chain comes as it is, rehomed; or what one side did comes on top of the other. Its
+manifest is staged under a name that no other attempt has, before the version can count. What Lance would look
+for in the new place by the number of a fragment, or would write to as if it were its own, is copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from penstock.errors import Damaged, OutcomeUnknown
+from penstock.formats.lance.grafting import Copy, Side, Ungraftable, graft
+from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.names import LINES, MAIN, staged_name
+from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.rehoming import (
+    BASE_OF_INDEX,
+    INDEX_NAME,
+    INDEX_UUID,
+    Immovable,
+    index_folder,
+    rehome,
+    without_idle,
+)
+from penstock.formats.lance.sides import Numbered
+from penstock.formats.lance.standing import Chain
+from penstock.formats.lance.state import Arrived, Version, folder_at
+from penstock.formats.lance.wire import Message
+from penstock.kernel.format import PathClash, Refused
+from penstock.storage.places import Place, Places
+
+INDEXES_MAX_BYTES: Final = 1024**3
+"""How much of indexes is copied for a new version at most."""
+PIECE_BYTES: Final = 8 * 1024 * 1024
+
+
+class Landing:
+    """Makes new versions of a table, in a chain of it and on one of Lance's own branches."""
+
+    def __init__(
+        self,
+        places: Places,
+        manifests: Manifests,
+        location: str,
+        chain: Chain,
+        attempt: str,
+        now_us: int,
+    ) -> None:
+        self._place, self._manifests, self._location = places.at(location), manifests, location
+        self._chain, self._attempt, self._now_us = chain, f"{attempt}-{uuid4().hex}", now_us
+
+    def whole(
+        self, source: Numbered, newest: Numbered | None, arrived: Arrived | None, branch: str = MAIN
+    ) -> Numbered:
+        """A version as it is elsewhere or was earlier, as the next one here. ``Refused`` if it cannot be."""
+        was = self._side(source, branch)
+        before = None if newest is None else self._side(newest, branch).manifest
+        folder = folder_at(self._location, self._chain.folder, branch)
+        try:
+            manifest = rehome(was.manifest, was.folder, folder)
+            if not self._chain.folder and branch == MAIN:
+                manifest = self._with_indexes(manifest, before)
+        except Immovable as problem:
+            raise Refused(f"{problem}, so that it cannot be brought to another branch") from None
+        if before is not None:
+            manifest = manifest.numbered_after(before)
+            said = transaction(
+                Operation.RESTORE, before.version, str(uuid4()), Message.of((1, source.number)), {}
+            )
+        else:
+            said = transaction(Operation.OVERWRITE, 0, str(uuid4()), manifest.as_overwrite(), {})
+        return self._stage(manifest, newest, branch, said, arrived, source.state)
+
+    def grafted(
+        self,
+        base: Numbered,
+        source: Numbered,
+        onto: Numbered,
+        newest: Numbered,
+        arrived: Arrived,
+        branch: str = MAIN,
+    ) -> Numbered:
+        """What became of a version on one side, on top of the other, as the next version here.
+
+        That is the newest one here, or it is the other side's: then what was done here comes on top of that.
+        ``Refused`` if it cannot be.
+        """
+        folder = folder_at(self._location, self._chain.folder, branch)
+        ground = self._side(onto, branch)
+        try:
+            ground = Side(rehome(ground.manifest, ground.folder, folder), folder)
+            found = graft(self._base(base, branch), self._side(source, branch), ground)
+        except Immovable as problem:
+            raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
+        except Ungraftable as problem:
+            raise refusal(problem, self._location) from None
+        self._copy(found.copies, folder)
+        manifest, operation, what = found.manifest, found.operation, found.what
+        if onto is not newest:
+            manifest = manifest.numbered_after(self._side(newest, branch).manifest)
+            operation, what = Operation.RESTORE, Message.of((1, newest.number))
+        said = transaction(operation, newest.number, str(uuid4()), what, {})
+        return self._stage(manifest, newest, branch, said, arrived, b"")
+
+    def _side(self, one: Numbered, branch: str) -> Side:
+        manifest = self._manifests.manifest(self._location, branch, one.number, one.version)
+        return Side(manifest, folder_at(self._location, one.version.chain, branch))
+
+    def _base(self, one: Numbered, branch: str) -> Side:
+        """Where the sides parted. Who let Lance clean up old versions may have lost it."""
+        try:
+            return self._side(one, branch)
+        except Damaged as problem:
+            raise Refused(f"was changed on both sides, and {problem.message}; {WAY_OUT}") from None
+
+    def _stage(
+        self,
+        manifest: Manifest,
+        newest: Numbered | None,
+        branch: str,
+        said: Message,
+        arrived: Arrived | None,
+        copied: bytes,
+    ) -> Numbered:
+        number = 1 if newest is None else newest.number + 1
+        manifest = without_idle(manifest, f"{self._location}/{LINES}")
+        manifest = manifest.as_version(number, branch or None, said, self._now_us)
+        data = manifest.pack()
+        name = staged_name(self._chain.folder, branch, self._attempt, number)
+        _create(self._place, name, data)
+        version = Version(
+            chain=self._chain.folder,
+            staged=name,
+            size=len(data),
+            sha256=hashlib.sha256(data).digest(),
+            time_us=self._now_us,
+            operation=manifest.operation,
+            is_v1=newest is not None and newest.version.is_v1 and newest.version.chain == self._chain.folder,
+            arrived=arrived,
+            copied=copied,
+        )
+        self._manifests.keep(self._location, number, version, data)
+        return Numbered(number, version)
+
+    # -- copies --------------------------------------------------------------------------------------------
+
+    def _copy(self, copies: Iterable[Copy], folder: str) -> None:
+        """Copy small files to below a folder. Whoever does it does the same."""
+        for source, name in copies:
+            (data,) = self._place.read([self._inside(source)])
+            if data is None:
+                raise Damaged(f"{source} is gone, which lists deleted rows of a Lance table", location=source)
+            _create(self._place, self._inside(f"{folder}/{name}"), data)
+
+    def _with_indexes(self, manifest: Manifest, before: Manifest | None) -> Manifest:
+        """A manifest whose indexes all lie in the table's own folder, where this chain is.
+
+        Compaction renews an index without bringing it home: what a table needs for filtered reads would be
+        looked for at the old place, and not be there.
+        """
+        known = () if before is None else before.indexes
+        home = {one.all(INDEX_UUID)[-1] for one in known if one.number(BASE_OF_INDEX) is None}
+        paths = {base.id: base.path for base in manifest.bases}
+        copies: list[_IndexFile] = []
+        indexes: list[Message] = []
+        for index in manifest.indexes:
+            base = index.number(BASE_OF_INDEX)
+            if base is not None and index.all(INDEX_UUID)[-1] not in home:
+                copies += self._files_of(index, paths.get(base, ""))
+            indexes.append(index.having(BASE_OF_INDEX))
+        size = sum(one.size for one in copies)
+        if size > INDEXES_MAX_BYTES:
+            names = sorted({index.text(INDEX_NAME) or "" for index in manifest.indexes})
+            raise Refused(
+                f"has indexes of {size} bytes ({', '.join(names)}) that would have to be copied, which is"
+                f" done up to {INDEXES_MAX_BYTES}; drop them on the other side, and create them here later"
+            )
+        for one in copies:
+            if self._place.size(one.name) != one.size:
+                self._place.put_pieces(one.name, _pieces(self._place, one.source, one.size))
+        return manifest.with_parts(indexes=indexes)
+
+    def _files_of(self, index: Message, base: str) -> Iterator[_IndexFile]:
+        name = f"_indices/{index_folder(index)}/"
+        folder = self._inside(f"{base}/{name}")
+        for entry in self._place.list(folder):
+            yield _IndexFile(entry.key, name + entry.key.removeprefix(folder), entry.size)
+
+    def _inside(self, path: str) -> str:
+        """The name of a file below the table's folder: no manifest makes the lake read any other."""
+        name = path.removeprefix(f"{self._location}/")
+        if name == path or ".." in name.split("/"):
+            raise Refused(f"has files at {path}, outside of its own folder, so that it cannot be merged")
+        return name
+
+
+class _IndexFile(NamedTuple):
+    """A file of an index: where it is, where it belongs, and its size."""
+
+    source: str
+    name: str
+    size: int
+
+
+WAY_OUT: Final = (
+    "take one side with the mode 'force' or 'drop', or do again on the target what was done on the source"
+)
+
+
+def refusal(problem: Ungraftable, location: str) -> Refused:
+    """Why two sides do not go together, with the fragments that both changed, by their data files."""
+    clashes = [
+        PathClash(name.removeprefix(f"{location}/"), "unchanged", "changed on both sides")
+        for name in sorted(problem.clashes)
+    ]
+    return Refused(f"{problem.why}; {WAY_OUT}", clashes=clashes)
+
+
+def _create(place: Place, name: str, data: bytes) -> None:
+    """Write a file whose name tells what is in it."""
+    try:
+        place.create(name, data)
+    except OutcomeUnknown:
+        if next(iter(place.read([name]))) != data:
+            raise
+
+
+def _pieces(place: Place, name: str, size: int) -> Iterator[bytes]:
+    for start in range(0, size, PIECE_BYTES):
+        piece = place.read_range(name, start, PIECE_BYTES)
+        if piece is None:
+            raise Damaged(f"{place.url}/{name} is gone, which is a part of an index", location=place.url)
+        yield piece

@@ -1,0 +1,291 @@
+"""Manifests: what a version of a Lance table is, in one file that never changes.
+
+A file ends with where its manifest begins and Lance's four letters. Before the manifest there are two
+sections that it tells the places of: what is known of indexes, and the transaction that made the version.
+
+A table may have files in other places than its own: a *base* is such a place, with a number, and whatever
+lies there names the number. What names none lies in the table's own folder.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, Self
+
+from penstock.formats.lance.wire import Malformed, Message
+
+MAGIC: Final = b"LANC"
+_FOOTER: Final = struct.Struct("<QHH4s")
+_LENGTH: Final = struct.Struct("<I")
+_MAJOR, _MINOR = 0, 2
+
+
+class _Manifest:
+    """The numbers of a manifest's fields."""
+
+    SCHEMA: Final = 1
+    FRAGMENTS: Final = 2
+    VERSION: Final = 3
+    AUX: Final = 4
+    SCHEMA_METADATA: Final = 5
+    INDEX_SECTION: Final = 6
+    TIMESTAMP: Final = 7
+    TAG: Final = 8
+    READER_FLAGS: Final = 9
+    WRITER_FLAGS: Final = 10
+    MAX_FRAGMENT_ID: Final = 11
+    TRANSACTION_FILE: Final = 12
+    NEXT_ROW_ID: Final = 14
+    DATA_FORMAT: Final = 15
+    CONFIG: Final = 16
+    BASES: Final = 18
+    TABLE_METADATA: Final = 19
+    BRANCH: Final = 20
+    TRANSACTION_SECTION: Final = 23
+
+
+class Flag:
+    """Bits by which a table says what its readers and writers must know."""
+
+    DELETIONS: Final = 1
+    STABLE_ROW_IDS: Final = 2
+    V2_FILES: Final = 4
+    CONFIG: Final = 8
+    BASES: Final = 16
+    NO_TRANSACTION_FILE: Final = 32
+    KNOWN: Final = 63
+
+
+class Operation(StrEnum):
+    """What made a version, as far as it matters to those who made another one at the same time."""
+
+    APPEND = "append"
+    DELETE = "delete"
+    OVERWRITE = "overwrite"
+    CREATE_INDEX = "create index"
+    REWRITE = "rewrite"
+    MERGE = "merge"
+    RESTORE = "restore"
+    RESERVE = "reserve fragments"
+    UPDATE = "update"
+    PROJECT = "project"
+    CONFIG = "update config"
+    CLONE = "clone"
+    OTHER = "other"
+
+
+_OPERATIONS: Final[Mapping[int, Operation]] = {
+    100: Operation.APPEND,
+    101: Operation.DELETE,
+    102: Operation.OVERWRITE,
+    103: Operation.CREATE_INDEX,
+    104: Operation.REWRITE,
+    105: Operation.MERGE,
+    106: Operation.RESTORE,
+    107: Operation.RESERVE,
+    108: Operation.UPDATE,
+    109: Operation.PROJECT,
+    110: Operation.CONFIG,
+    113: Operation.CLONE,
+}
+_NUMBERS: Final = {operation: number for number, operation in _OPERATIONS.items()}
+
+
+class Base(NamedTuple):
+    """A place where files of a table lie that are not in its own folder."""
+
+    id: int
+    path: str
+    is_root: bool = True
+    """Whether it is the folder of a table, and not only one of data files."""
+    name: str | None = None
+
+    @staticmethod
+    def read(data: bytes) -> Base:
+        found = Message.read(data)
+        return Base(found.number(1) or 0, found.text(4) or "", bool(found.number(3)), found.text(2))
+
+    def pack(self) -> bytes:
+        name = () if self.name is None else ((2, self.name),)
+        return Message.of((1, self.id), *name, (3, int(self.is_root)), (4, self.path)).pack()
+
+
+class Manifest(NamedTuple):
+    """A manifest with its sections. Fragments and indexes are messages of their own."""
+
+    body: Message
+    indexes: tuple[Message, ...] = ()
+    transaction: Message | None = None
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """The manifest in the bytes of a file. ``Malformed`` if there is none."""
+        if len(data) < _FOOTER.size + _LENGTH.size:
+            raise Malformed(f"{len(data)} bytes are too few for a manifest")
+        place, _, minor, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
+        if magic != MAGIC or minor < _MINOR:
+            raise Malformed("the file does not end as a manifest does")
+        body = Message.read(_section(data, place))
+        if body.number(_Manifest.VERSION) is None:
+            raise Malformed("the manifest does not say which version it is")
+        indexes: tuple[Message, ...] = ()
+        if (where := body.number(_Manifest.INDEX_SECTION)) is not None:
+            indexes = tuple(Message.read(one) for one in Message.read(_section(data, where)).all(1))
+        where, transaction = body.number(_Manifest.TRANSACTION_SECTION), None
+        if where is not None:
+            transaction = Message.read(_section(data, where))
+        return cls(body, indexes, transaction)
+
+    def pack(self) -> bytes:
+        """The bytes of a file with this manifest."""
+        packed, body = bytearray(), self.body
+        if self.indexes:
+            body = body.having(_Manifest.INDEX_SECTION, len(packed))
+            packed += _packed(Message.of(*((1, one.pack()) for one in self.indexes)))
+        else:
+            body = body.having(_Manifest.INDEX_SECTION)
+        if self.transaction is not None:
+            body = body.having(_Manifest.TRANSACTION_SECTION, len(packed))
+            packed += _packed(self.transaction)
+        else:
+            body = body.having(_Manifest.TRANSACTION_SECTION)
+        place = len(packed)
+        packed += _packed(body)
+        return bytes(packed) + _FOOTER.pack(place, _MAJOR, _MINOR, MAGIC)
+
+    @property
+    def version(self) -> int:
+        return self.body.number(_Manifest.VERSION) or 0
+
+    @property
+    def branch(self) -> str | None:
+        """Lance's own branch that the version is of; ``None`` for its main one."""
+        return self.body.text(_Manifest.BRANCH)
+
+    @property
+    def fragments(self) -> tuple[Message, ...]:
+        return tuple(Message.read(one) for one in self.body.all(_Manifest.FRAGMENTS))
+
+    @property
+    def bases(self) -> tuple[Base, ...]:
+        return tuple(Base.read(one) for one in self.body.all(_Manifest.BASES))
+
+    @property
+    def flags(self) -> int:
+        """What readers and writers must know, together."""
+        return (self.body.number(_Manifest.READER_FLAGS) or 0) | (
+            self.body.number(_Manifest.WRITER_FLAGS) or 0
+        )
+
+    @property
+    def max_fragment_id(self) -> int:
+        """The highest number that a fragment ever had; -1 if there never was any."""
+        found = self.body.number(_Manifest.MAX_FRAGMENT_ID)
+        there = [one.number(1) or 0 for one in self.fragments] if found is None else []
+        return found if found is not None else max(there, default=-1)
+
+    @property
+    def operation(self) -> Operation:
+        """What made this version; ``OTHER`` if it does not say, or says what is not known here."""
+        for field in self.transaction or ():
+            if field.number in _OPERATIONS:
+                return _OPERATIONS[field.number]
+        return Operation.OTHER
+
+    @property
+    def data_format(self) -> str:
+        """The version of the format of its data files; empty for the oldest ones."""
+        found = self.body.message(_Manifest.DATA_FORMAT)
+        return (found.text(2) if found is not None else None) or ""
+
+    @property
+    def schema(self) -> tuple[list[bytes], list[bytes]]:
+        """What its columns are, to be compared."""
+        return self.body.all(_Manifest.SCHEMA), sorted(self.body.all(_Manifest.SCHEMA_METADATA))
+
+    @property
+    def settings(self) -> tuple[list[bytes], list[bytes]]:
+        """What is said of the table as a whole, to be compared."""
+        body = self.body
+        return sorted(body.all(_Manifest.CONFIG)), sorted(body.all(_Manifest.TABLE_METADATA))
+
+    def with_parts(
+        self,
+        *,
+        fragments: Sequence[Message] | None = None,
+        bases: Sequence[Base] | None = None,
+        indexes: Sequence[Message] | None = None,
+        max_fragment_id: int | None = None,
+    ) -> Self:
+        """This manifest with other parts."""
+        body = self.body
+        if fragments is not None:
+            body = body.having(_Manifest.FRAGMENTS, *(one.pack() for one in fragments))
+            if any(one.all(3) for one in fragments):
+                body = _flagged(body, Flag.DELETIONS)
+        if bases is not None:
+            body = body.having(_Manifest.BASES, *(one.pack() for one in bases))
+            if bases:
+                body = _flagged(body, Flag.BASES)
+        if max_fragment_id is not None and max_fragment_id >= 0:
+            body = body.having(_Manifest.MAX_FRAGMENT_ID, max_fragment_id)
+        return self._replace(body=body, indexes=self.indexes if indexes is None else tuple(indexes))
+
+    def numbered_after(self, before: Manifest) -> Self:
+        """This manifest with numbers for what comes that neither it nor another one has given to anything."""
+        numbers = [one.number(_Manifest.NEXT_ROW_ID) for one in (self.body, before.body)]
+        rows = [one for one in numbers if one is not None]
+        body = self.body.having(_Manifest.NEXT_ROW_ID, max(rows)) if rows else self.body
+        highest = max(self.max_fragment_id, before.max_fragment_id)
+        return self._replace(body=body).with_parts(max_fragment_id=highest)
+
+    def as_overwrite(self) -> Message:
+        """What a transaction says that made a table of nothing."""
+        body = self.body
+        fragments = ((1, one) for one in body.all(_Manifest.FRAGMENTS))
+        return Message.of(*fragments, *((2, one) for one in body.all(_Manifest.SCHEMA)))
+
+    def as_version(self, version: int, branch: str | None, transaction: Message, time_us: int) -> Self:
+        """This manifest as another version, made by a transaction at a time."""
+        seconds, micros = divmod(time_us, 1_000_000)
+        body = (
+            self.body.having(_Manifest.VERSION, version)
+            .having(_Manifest.BRANCH, *(() if branch is None else (branch,)))
+            .having(_Manifest.TIMESTAMP, Message.of((1, seconds), (2, micros * 1000)).pack())
+            .having(_Manifest.TRANSACTION_FILE)
+            .having(_Manifest.AUX)
+            .having(_Manifest.TAG)
+        )
+        return self._replace(body=body, transaction=transaction)
+
+
+def transaction(
+    operation: Operation, read_version: int, uuid: str, what: Message, properties: Mapping[str, str]
+) -> Message:
+    """A transaction as a manifest keeps it."""
+    said = ((4, Message.of((1, name), (2, value)).pack()) for name, value in sorted(properties.items()))
+    return Message.of((1, read_version), (2, uuid), *said, (_NUMBERS[operation], what.pack()))
+
+
+def _flagged(body: Message, flag: int) -> Message:
+    for field in (_Manifest.READER_FLAGS, _Manifest.WRITER_FLAGS):
+        body = body.having(field, (body.number(field) or 0) | flag)
+    return body
+
+
+def _section(data: bytes, place: int) -> bytes:
+    end = len(data) - _FOOTER.size
+    if place + _LENGTH.size > end:
+        raise Malformed("a section begins after the end of the file")
+    (size,) = _LENGTH.unpack_from(data, place)
+    start = place + _LENGTH.size
+    if start + size > end:
+        raise Malformed("a section ends after the end of the file")
+    return data[start : start + size]
+
+
+def _packed(message: Message) -> bytes:
+    data = message.pack()
+    return _LENGTH.pack(len(data)) + data

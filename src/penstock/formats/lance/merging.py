@@ -1,0 +1,195 @@
+"""Merging: how a table's versions on one branch come to another.
+
+Versions that were written for the target's own chain come as they are: those of a transaction, if nobody
+overtook it. Everything else comes as one new version, since the versions of another chain mean files at other
+places: the source's newest one if the target has not changed, or else what can be grafted. A default branch
+only goes forward, so that a state of earlier is a new version too.
+
+Lance's own tags merge one by one, and so do Lance's own branches as far as their files are where the target's
+would be. What would have to be left behind is a reason to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.formats.lance.joining import Joining, has_same_names
+from penstock.formats.lance.landing import WAY_OUT, Landing
+from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.sides import TableSide, includes, is_same
+from penstock.formats.lance.standing import Standing, free_chain
+from penstock.formats.lance.state import LanceState, state_of, with_state
+from penstock.kernel.format import Applied, PrepareAgain, Refused, Table
+from penstock.kernel.objects import Objects
+from penstock.model.content import LanceTable, content_bytes
+from penstock.storage.places import Places
+
+
+class Means(NamedTuple):
+    """What a new version is made with."""
+
+    manifests: Manifests
+    places: Places
+    now_us: int
+    check: Callable[[LanceTable], object]
+    """Asked before anything is written to a table's folder: raises if that is not for this lake to do."""
+
+
+def merge(
+    table: Table,
+    means: Means,
+    target: LanceTable | None,
+    base: LanceTable | None,
+    source: LanceTable | None,
+) -> Applied:
+    """The table after a source's changes since a base.
+
+    ``Refused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told without
+    table storage.
+    """
+    if source is None:
+        return _drop(table, target, base)
+    if target is None:
+        return _arrive(table, means, base, source)
+    _check_same(target, source)
+    if target == base and _may_take(table, target, source):
+        return Applied(source)
+    objects = _objects(table)
+    here, there = TableSide.of(target, objects), TableSide.of(source, objects)
+    if base is None or base.id != target.id:
+        newest = there.newest()
+        if newest is None or includes(here, there, newest) or is_same(newest, here.newest()):
+            return Applied(target)
+        raise Refused(f"is on both sides, and nothing is known that both come from; {WAY_OUT}")
+    parted = TableSide.of(base, objects)
+    what = ("lance merge", table.is_repeated, *map(content_bytes, (target, base, source)))
+    return _noted(table, what, lambda: _joining(table, means, here).merge(parted, there))
+
+
+def restore(table: Table, means: Means, target: LanceTable | None, wanted: LanceTable | None) -> Applied:
+    """The table in a wanted state, by a new version: a chain does not go back. Raises as ``merge``."""
+    if wanted is None:
+        return Applied(None)
+    last = table.last if isinstance(table.last, LanceTable) and table.last.state else None
+    was = target if target is not None else last
+    if was is None:
+        return _arrive(table, means, None, wanted)
+    _check_same(was, wanted)
+    if was == wanted:
+        return Applied(was)
+    objects = _objects(table)
+    here, there = TableSide.of(was, objects), TableSide.of(wanted, objects)
+    if _may_take(table, was, wanted) and _goes_on(here, there):
+        return Applied(wanted)
+    what = ("lance restore", *map(content_bytes, (was, wanted)))
+    return _noted(table, what, lambda: _joining(table, means, here).restore(there))
+
+
+def why_not_move(before: LanceTable, after: LanceTable) -> str | None:
+    """Why a default branch may not jump from one state of a table to another, if so.
+
+    What a tree has is not looked at here: only a state with the same versions is surely none of earlier.
+    """
+    one, other = state_of(before), state_of(after)
+    if before.id == after.id and (one.root, one.chain) == (other.root, other.chain):
+        return None
+    return "would have other versions, and those that it has are there for everybody"
+
+
+# --- one side has no table --------------------------------------------------------------------------------
+
+
+def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> Applied:
+    """The source has dropped the table, or given it another name."""
+    if target is None:
+        return Applied(None)
+    if base is not None and base.id == target.id:
+        if base == target:
+            return Applied(None)
+        here, parted = (TableSide.of(one, _objects(table)) for one in (target, base))
+        if is_same(here.newest(), parted.newest()) and has_same_names(here, parted):
+            return Applied(None)
+    raise Refused(
+        "was dropped or renamed on the other side, and changed here; drop or rename it here too, or keep it"
+        " with the mode 'drop'"
+    )
+
+
+def _arrive(table: Table, means: Means, base: LanceTable | None, source: LanceTable) -> Applied:
+    """The source has a table that is not here."""
+    if base is not None and base.id == source.id:
+        there, parted = (TableSide.of(one, _objects(table)) for one in (source, base))
+        if is_same(there.newest(), parted.newest()) and has_same_names(there, parted):
+            return Applied(None)
+        raise Refused(
+            "was dropped or renamed here, and changed on the other side; bring it back with the mode 'force',"
+            " or leave it with 'drop'"
+        )
+    if isinstance(table.last, LanceTable) and table.last.state:
+        return restore(table, means, None, source)
+    state = state_of(source)
+    if state.owner and not Standing.of(table).owner:
+        empty = LanceState(is_private=state.is_private, properties=state.properties)
+        start = with_state(source, empty)
+        here, there = (TableSide.of(one, _objects(table)) for one in (start, source))
+        what = ("lance arrival", content_bytes(source))
+        return _noted(table, what, lambda: _joining(table, means, here).merge(here, there))
+    return Applied(source)
+
+
+# --- both sides have it -----------------------------------------------------------------------------------
+
+
+def _may_take(table: Table, target: LanceTable, source: LanceTable) -> bool:
+    """Whether a branch can go on from the source's state as it is, in whatever chain that is.
+
+    The default branch, and one that has a chain of its own already, must stay in it.
+    """
+    owner = Standing.of(table).owner
+    if state_of(source).owner == owner:
+        return True
+    return owner != b"" and state_of(target).owner != owner
+
+
+def _goes_on(here: TableSide, there: TableSide) -> bool:
+    """Whether another state is this one with further versions."""
+    newest = here.newest()
+    return newest is None or there.has(newest)
+
+
+def _check_same(target: LanceTable, source: LanceTable) -> None:
+    if target.id != source.id:
+        raise Refused(
+            "is another table on the other side; rename one of them, or take one with 'force' or 'drop'"
+        )
+
+
+def _joining(table: Table, means: Means, here: TableSide) -> Joining:
+    means.check(here.content)
+    standing, location = Standing.of(table), here.content.location
+    place = means.places.at(location)
+    chain = free_chain(place, standing, here.content, here.state, here.versions)
+    attempt = standing.transaction or "merge"
+    landing = Landing(means.places, means.manifests, location, chain, attempt, means.now_us)
+    return Joining(_objects(table), here, chain, landing, is_part=table.is_repeated)
+
+
+def _noted(table: Table, what: tuple[object, ...], work: Callable[[], Applied]) -> Applied:
+    """What was found and staged for a request before its turn; at the turn nothing else counts."""
+    if what not in table.notes:
+        if not table.may_read:
+            raise PrepareAgain
+        try:
+            table.notes[what] = work()
+        except Refused as refused:
+            table.notes[what] = refused
+    found: Applied | Refused = table.notes[what]
+    if isinstance(found, Refused):
+        raise found
+    return found
+
+
+def _objects(table: Table) -> Objects:
+    assert table.objects is not None
+    return table.objects

@@ -1,0 +1,82 @@
+"""Names of a table's files: where Lance expects manifests, and where they are before they count.
+
+A *chain* is a folder in which versions follow one another, as Lance's clients list them. The default branch
+of the lake has the table's own folder for one. Every other branch that writes to the table has a chain of its
+own, a *line*, below ``_penstock/``, where other programs do not look. Lance's own branches are chains inside
+a chain, below ``tree/``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from penstock.errors import InvalidRequest
+from penstock.model.encoding import ObjectId, digest
+
+LINES: Final = "_penstock/"
+STAGING: Final = "_staging/"
+VERSIONS: Final = "_versions/"
+REFS_OF_BRANCHES: Final = "_refs/branches/"
+REFS_OF_TAGS: Final = "_refs/tags/"
+MANIFEST: Final = ".manifest"
+VERSION_MAX: Final = 2**63 - 1
+"""Above are versions that belong to no chain: Lance calls them detached."""
+MAIN: Final = ""
+"""How Lance's own main branch is written here."""
+NAME_MAX_CHARS: Final = 200
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+_LAST: Final = 2**64 - 1
+
+
+def line_folder(incarnation: bytes, table: bytes, head: bytes, turn: int = 0) -> str:
+    """The chain of a branch that begins to write to a table, as it is then: the same for all its writers.
+
+    ``turn`` tells those apart that begin from the same state, one after the other was given up.
+    """
+    again = b"" if turn == 0 else turn.to_bytes(4, "big")
+    return f"{LINES}{digest('lance line', incarnation + table + head + again).hex()[:32]}/"
+
+
+def folder_of(chain: str, branch: str) -> str:
+    """The folder of one of Lance's own branches in a chain, with a slash at its end unless it is empty."""
+    return f"{chain}tree/{branch}/" if branch else chain
+
+
+def manifest_name(chain: str, branch: str, version: int, *, is_v1: bool = False) -> str:
+    """Where a version's manifest is once everybody may see it: Lance lists newer ones first."""
+    number = str(version) if is_v1 else f"{_LAST - version:020d}"
+    return f"{folder_of(chain, branch)}{VERSIONS}{number}{MANIFEST}"
+
+
+def detached_name(chain: str, branch: str, version: int) -> str:
+    """Where a version is that belongs to no chain. Its number has the highest bit set."""
+    return f"{folder_of(chain, branch)}{VERSIONS}d{version % 2**64}{MANIFEST}"
+
+
+def staged_name(chain: str, branch: str, attempt: str, version: int) -> str:
+    """Where a version's manifest is while only those may see it who are told. No other attempt has it."""
+    return f"{folder_of(chain, branch)}{STAGING}{attempt}/{_LAST - version:020d}{MANIFEST}"
+
+
+def check_ref_name(name: str, what: str) -> str:
+    """A name that one of Lance's own branches or tags can have; ``InvalidRequest`` otherwise."""
+    if len(name) > NAME_MAX_CHARS or not _NAME.fullmatch(name) or ".." in name or name.endswith(".lock"):
+        raise InvalidRequest(
+            f"{name!r} is no name of a {what}: letters, digits, '.', '-' and '_', and '/' between parts",
+            name=name[:NAME_MAX_CHARS],
+        )
+    if name == "main":
+        raise InvalidRequest(f"'main' is Lance's own name, and no name of a {what}", name=name)
+    return name
+
+
+def own_branch_name(branch: str | None) -> str:
+    """One of Lance's own branches as it is written here: its main one has no name."""
+    return MAIN if branch in (None, "", "main") else str(branch)
+
+
+def head_id(staged: str, sha256: bytes, version: int) -> ObjectId:
+    """By which a version is told from every other one."""
+    return digest("lance version", f"{version} {staged} {sha256.hex()}".encode())

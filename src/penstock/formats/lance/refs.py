@@ -1,0 +1,243 @@
+"""Lance's own branches and tags, where every reader of Lance looks for them: a small file each.
+
+They follow after what landed, as manifests do. But tags move and go, so that a file is made to say what the
+table's branch says now, and it is looked once more whether that is still so. A file has a mark of the lake
+in it, which Lance does not mind; only those with the mark are ever changed or removed, or what the table has
+just lost. A client of Lance's that makes a branch writes the file itself, right after its first version, and
+fails if it is there: it is given time to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from penstock.errors import OutcomeUnknown
+from penstock.formats.lance.backlog import Told
+from penstock.formats.lance.names import REFS_OF_BRANCHES, REFS_OF_TAGS, STAGING
+from penstock.formats.lance.state import OwnBranch, OwnTag, Versions, state_of
+from penstock.kernel.objects import Objects
+from penstock.model.clock import Clock, now_us, utc
+from penstock.model.content import LanceTable
+from penstock.model.encoding import digest
+from penstock.storage.places import Place, Places
+
+MARK: Final = "penstock"
+"""The field that is not Lance's; its value is the lake's id."""
+SUFFIX: Final = ".json"
+ROUNDS_MAX: Final = 8
+"""How often a table may change while its files are made to follow, before it is left for later."""
+KNOWN_MAX: Final = 10_000
+CLIENT_US: Final = 60_000_000
+"""How long a client has to write the file of a branch that it makes."""
+
+logger = logging.getLogger("penstock")
+
+Refs = tuple[Mapping[str, OwnBranch], Mapping[str, OwnTag]]
+
+
+class RefFiles:
+    """Has the files. May be used by many threads.
+
+    ``current`` tells the table as its branch has it now; nothing if it is not there any more.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        objects: Objects,
+        lake: str,
+        current: Callable[[Told], LanceTable | None],
+        clock: Clock = now_us,
+    ) -> None:
+        self._places, self._objects, self._lake = places, objects, lake
+        self._current, self._clock = current, clock
+        self._done: OrderedDict[tuple[str, str], Refs] = OrderedDict()
+        self._lock, self._turn = Lock(), Lock()
+
+    def is_news(self, told: Told) -> bool:
+        """Whether there may be something to do. Of a chain that was never looked at that is always so."""
+        with self._lock:
+            done = self._done.get(_chain_of(told))
+        return done is None or done != self._refs_of(told.content)
+
+    def have(self, told: Told) -> None:
+        """Make the files of a chain say what its branch says now. Raises as storage does."""
+        with self._turn:
+            for _ in range(ROUNDS_MAX):
+                content = self._current(told)
+                if content is None or state_of(content).chain != told.state.chain:
+                    return
+                refs = self._refs_of(content)
+                is_whole = self._follow(told, content, refs)
+                after = self._current(told)
+                if after is not None and self._refs_of(after) == refs:
+                    if is_whole:
+                        self._note(told, refs)
+                    return
+
+    def _refs_of(self, content: LanceTable) -> Refs:
+        versions = Versions(self._objects, state_of(content).root)
+        return versions.branches(), versions.tags()
+
+    def _note(self, told: Told, refs: Refs) -> None:
+        with self._lock:
+            self._done[_chain_of(told)] = refs
+            self._done.move_to_end(_chain_of(told))
+            if len(self._done) > KNOWN_MAX:
+                self._done.popitem(last=False)
+
+    def _follow(self, told: Told, content: LanceTable, refs: Refs) -> bool:
+        """Write and remove files; whether nothing is left for later."""
+        with self._lock:
+            had = self._done.get(_chain_of(told), ({}, {}))
+        versions = Versions(self._objects, state_of(content).root)
+        place = self._places.at(content.location)
+        following = _Following(place, self._lake, content, told.state.chain, versions, refs)
+        following.remove(had)
+        following.have_tags()
+        return following.have_branches(self._clock())
+
+
+class _Following:
+    """The files of a chain, being made to say what the table says."""
+
+    def __init__(
+        self, place: Place, lake: str, content: LanceTable, chain: str, versions: Versions, refs: Refs
+    ) -> None:
+        self._place, self._lake, self._content, self._versions = place, lake, content, versions
+        self._chain, (self._branches, self._tags) = chain, refs
+        self._of_branches, self._of_tags = f"{chain}{REFS_OF_BRANCHES}", f"{chain}{REFS_OF_TAGS}"
+
+    def remove(self, had: Refs) -> None:
+        """What the table has no more, as far as it was the lake's."""
+        for folder, now, before in (
+            (self._of_branches, self._branches, had[0]),
+            (self._of_tags, self._tags, had[1]),
+        ):
+            there = dict(_there(self._place, folder))
+            gone = [
+                name for name in there if name not in now and (name in before or self._is_ours(there[name]))
+            ]
+            self._place.delete([_file(folder, name) for name in gone])
+
+    def have_branches(self, now_us: int) -> bool:
+        """Those that others come from first. Whether none is left to a client that makes it."""
+        is_whole = True
+        for name, branch in sorted(self._branches.items(), key=lambda one: one[1].created_us):
+            first, newest = self._versions.get(name, branch.version), self._versions.newest(name)
+            is_clients = first is not None and STAGING not in first.staged
+            if is_clients and now_us < branch.created_us + CLIENT_US:
+                is_whole = False
+            elif newest is not None and self._place.size(newest[1].place(name, newest[0])) is not None:
+                # Who removes a branch with plain Lance removes its versions, too: it does not come back.
+                self._put(_file(self._of_branches, name), self._said_of_branch(name, branch))
+        return is_whole
+
+    def have_tags(self) -> None:
+        for name, tag in self._tags.items():
+            self._put(_file(self._of_tags, name), self._said_of_tag(tag))
+
+    def _put(self, name: str, said: Mapping[str, Any]) -> None:
+        """Have a file say something, unless it is another's that says something else."""
+        wanted = {**said, MARK: self._lake}
+        data = msgspec.json.encode(wanted)
+        (there,) = self._place.read([name])
+        if there is None:
+            with suppress(OutcomeUnknown):  # what is there tells
+                if self._place.create(name, data):
+                    return
+            (there,) = self._place.read([name])
+        known = _parsed(there)
+        if known == wanted:
+            return
+        if there is None or self._is_ours(known) or _means_same(known, said):
+            self._place.put(name, data)
+        else:
+            logger.warning("%s/%s is not what the lake says; it is left so", self._content.location, name)
+
+    def _is_ours(self, known: Mapping[str, Any]) -> bool:
+        return known.get(MARK) == self._lake
+
+    # -- what files say ------------------------------------------------------------------------------------
+
+    def _said_of_branch(self, name: str, branch: OwnBranch) -> dict[str, Any]:
+        fork = self._versions.get(branch.parent, branch.version)
+        return {
+            "parentBranch": branch.parent or None,
+            "identifier": {"version_mapping": self._lineage(name, branch)},
+            "parentVersion": branch.version,
+            "createAt": branch.created_us // 1_000_000,
+            "manifestSize": 0 if fork is None else fork.size,
+            "metadata": branch.metadata,
+        }
+
+    def _lineage(self, name: str, branch: OwnBranch) -> list[list[Any]]:
+        """By what Lance tells a branch from an earlier one of its name: where it and those it comes from
+        forked, and what each was known by. A file that is there has the word."""
+        (there,) = self._place.read([_file(self._of_branches, name)])
+        known = _parsed(there)
+        is_it = not self._is_ours(known) or known.get("createAt") == branch.created_us // 1_000_000
+        if is_it and isinstance(said := known.get("identifier"), dict) and said.get("version_mapping"):
+            return list(said["version_mapping"])
+        parent = self._branches.get(branch.parent)
+        above = [] if parent is None else self._lineage(branch.parent, parent)
+        assert self._content.id is not None
+        known_by = self._content.id.bytes + f"{branch.created_us} {self._chain}{name}".encode()
+        return [*above, [branch.version, digest("lance own branch", known_by).hex()[:32]]]
+
+    def _said_of_tag(self, tag: OwnTag) -> dict[str, Any]:
+        tagged = self._versions.get(tag.branch, tag.version)
+        return {
+            "branch": tag.branch or None,
+            "version": tag.version,
+            "createdAt": _time(tag.created_us),
+            "updatedAt": _time(tag.updated_us),
+            "manifestSize": 0 if tagged is None else tagged.size,
+            "metadata": tag.metadata,
+        }
+
+
+def _chain_of(told: Told) -> tuple[str, str]:
+    return told.content.location, told.state.chain
+
+
+def _file(folder: str, name: str) -> str:
+    """Lance writes a slash in a branch's name so that it is none in a file's."""
+    return f"{folder}{quote(name, safe='')}{SUFFIX}"
+
+
+def _there(place: Place, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The files of a folder, by the names that they stand for."""
+    names = [entry.key for entry in place.list(folder) if entry.key.endswith(SUFFIX)]
+    for name, data in zip(names, place.read(names), strict=True):
+        yield unquote(name.removeprefix(folder).removesuffix(SUFFIX)), _parsed(data)
+
+
+def _parsed(data: bytes | None) -> Mapping[str, Any]:
+    """What a file says; nothing if it is not there, or says nothing that can be read."""
+    try:
+        found = msgspec.json.decode(data) if data else {}
+    except msgspec.MsgspecError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _means_same(known: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+    """Whether somebody else's file leads to the same version."""
+    if "parentVersion" in said:
+        names = ("parentBranch", "parentVersion")
+    else:
+        names = ("branch", "version")
+    return bool(known) and all(known.get(name) == said[name] for name in names)
+
+
+def _time(time_us: int) -> str:
+    return utc(time_us).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,122 @@
+"""Rehoming: a version of a table as a version in another folder, without a copy of its files.
+
+Every file that lay in the folder of the one becomes a file at a base of the other, and what lay at a base
+that is the other's own folder needs no base any more. So a branch begins as the version that it forked from,
+and a branch that nobody overtook lands as it is, with whatever was done there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from penstock.formats.lance.manifests import Base, Flag, Manifest
+from penstock.formats.lance.wire import Message
+
+FRAGMENT_ID: Final = 1
+FILES: Final = 2
+DELETION_FILE: Final = 3
+BASE_OF_FILE: Final = 7
+INDEX_UUID: Final = 1
+INDEX_NAME: Final = 3
+BASE_OF_INDEX: Final = 9
+Moved: TypeAlias = Mapping[int | None, int | None]
+"""Which base, or none, becomes which."""
+_FRAGMENT_FIELDS: Final = frozenset((1, 2, 3, 4, 5, 7, 9))
+"""Those that do not name a file, or whose files are known to name their base."""
+
+
+class Immovable(Exception):
+    """A version has something whose place is not known here. The reason continues a sentence."""
+
+
+def check_movable(manifest: Manifest) -> None:
+    """``Immovable`` if a version has something that may name files in a way that is not known here."""
+    if manifest.flags & ~Flag.KNOWN:
+        raise Immovable("uses something of Lance that this version of Penstock does not know")
+    if not manifest.data_format.startswith("2"):
+        raise Immovable("is in Lance's oldest file format")
+    for fragment in manifest.fragments:
+        if unknown := {field.number for field in fragment} - _FRAGMENT_FIELDS:
+            raise Immovable(f"has fragments that Penstock does not understand (fields {sorted(unknown)})")
+
+
+def rehome(manifest: Manifest, folder: str, other: str) -> Manifest:
+    """A version at one folder as it reads at another one. ``Immovable`` if that cannot be said.
+
+    It is the same for everybody who asks, so that two who write it write the same.
+    """
+    if folder == other:
+        return manifest
+    check_movable(manifest)
+    bases, moved = rebased(manifest.bases, folder, other)
+    return manifest.with_parts(
+        fragments=[move_fragment(one, moved) for one in manifest.fragments],
+        bases=bases,
+        indexes=[move_index(one, moved) for one in manifest.indexes],
+    )
+
+
+def index_folder(index: Message) -> str:
+    """The name of the folder that an index's files are in. ``Immovable`` if it has none."""
+    uuid = index.message(INDEX_UUID)
+    raw = uuid.all(1) if uuid is not None else []
+    if not raw or len(raw[-1]) != 16:
+        raise Immovable("has an index that cannot be told from others")
+    return str(UUID(bytes=raw[-1]))
+
+
+def without_idle(manifest: Manifest, below: str) -> Manifest:
+    """A manifest without those bases below a folder at which it has no files: or every branch that was ever
+    merged would leave one for good."""
+    used: set[int | None] = {index.number(BASE_OF_INDEX) for index in manifest.indexes}
+    for fragment in manifest.fragments:
+        files = (*fragment.all(FILES), *fragment.all(DELETION_FILE))
+        used |= {Message.read(one).number(BASE_OF_FILE) for one in files}
+    kept = [one for one in manifest.bases if one.id in used or not one.path.startswith(below)]
+    return manifest if len(kept) == len(manifest.bases) else manifest.with_parts(bases=kept)
+
+
+def rebased(
+    bases: tuple[Base, ...], folder: str, other: str, known: tuple[Base, ...] = ()
+) -> tuple[tuple[Base, ...], dict[int | None, int | None]]:
+    """The bases of what moves from one folder to another, and which one each of the former becomes.
+
+    ``known`` are those that the other has already: they keep their numbers.
+    """
+    found, moved = list(known), dict[int | None, int | None]()
+    numbers = {one.id for one in (*known, *bases)}
+    for old, base in (*((one.id, one) for one in bases), (None, Base(-1, folder))):
+        if base.is_root and base.path == other:
+            moved[old] = None
+            continue
+        there = next((one.id for one in found if (one.path, one.is_root) == (base.path, base.is_root)), None)
+        if there is None:
+            is_free = old is not None and old not in {one.id for one in found}
+            there = base.id if is_free else max(numbers, default=-1) + 1
+            numbers.add(there)
+            found.append(base._replace(id=there))
+        moved[old] = there
+    return tuple(found), moved
+
+
+def move_fragment(fragment: Message, moved: Moved) -> Message:
+    """A fragment whose files name other bases."""
+    files = [_move(Message.read(one), BASE_OF_FILE, moved).pack() for one in fragment.all(FILES)]
+    fragment = fragment.having(FILES, *files)
+    if (deletion := fragment.message(DELETION_FILE)) is not None:
+        fragment = fragment.having(DELETION_FILE, _move(deletion, BASE_OF_FILE, moved).pack())
+    return fragment
+
+
+def move_index(index: Message, moved: Moved) -> Message:
+    return _move(index, BASE_OF_INDEX, moved)
+
+
+def _move(named: Message, field: int, moved: Moved) -> Message:
+    base = named.number(field)
+    if base not in moved:
+        raise Immovable(f"names the base {base}, which it does not have")
+    becomes = moved[base]
+    return named.having(field, *(() if becomes is None else (becomes,)))

@@ -1,0 +1,108 @@
+"""Sides: what a table is on each side of a merge, and what was done there since the sides parted.
+
+The state at which the sides parted may be of either side's chain, and each side has versions that the other
+one has under another number: those that a merge has brought, and those that are copies. Both say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.state import LanceState, OwnBranch, Version, Versions, state_of
+from penstock.kernel.objects import Objects
+from penstock.model.content import LanceTable
+
+
+class Numbered(NamedTuple):
+    """A version with its number."""
+
+    number: int
+    version: Version
+
+    @property
+    def id(self) -> bytes:
+        return self.version.id(self.number)
+
+    @property
+    def state(self) -> bytes:
+        return self.version.state(self.number)
+
+
+class TableSide(NamedTuple):
+    """A table on one side."""
+
+    content: LanceTable
+    state: LanceState
+    versions: Versions
+
+    @staticmethod
+    def of(content: LanceTable, objects: Objects) -> TableSide:
+        state = state_of(content)
+        return TableSide(content, state, Versions(objects, state.root))
+
+    def newest(self, branch: str = MAIN) -> Numbered | None:
+        found = self.versions.newest(branch)
+        return None if found is None else Numbered(*found)
+
+    def all(self, branch: str = MAIN) -> Iterator[Numbered]:
+        """Newest first."""
+        return (Numbered(*one) for one in self.versions.all(branch))
+
+    def has(self, one: Numbered, branch: str = MAIN) -> bool:
+        """Whether a version is one of this side's, under its own number."""
+        found = self.versions.get(branch, one.number)
+        return found is not None and found.id(one.number) == one.id
+
+    def own(self, branch: str) -> tuple[OwnBranch | None, bytes]:
+        """What is to be compared of one of Lance's own branches."""
+        newest = self.newest(branch)
+        return self.versions.branch(branch), b"" if newest is None else newest.id
+
+
+def is_same(one: Numbered | None, other: Numbered | None) -> bool:
+    """Whether two versions have the same rows, columns and indexes."""
+    if one is None or other is None:
+        return one is other
+    return one.state == other.state
+
+
+def includes(side: TableSide, other: TableSide, one: Numbered, branch: str = MAIN) -> bool:
+    """Whether a side has all that a version of the other side is made of."""
+    return side.has(one, branch) or (one.number, one.id) in _arrived(side, other, branch)
+
+
+def operations_since(side: TableSide, base: TableSide, branch: str = MAIN) -> list[Operation]:
+    """What was done on a side that is no part of a base, newest first."""
+    found: list[Operation] = []
+    start, known = base.newest(branch), _arrived(base, side, branch)
+    for one in side.all(branch):
+        if base.has(one, branch) or (one.number, one.id) in known or is_same(one, start):
+            break
+        arrived = one.version.arrived
+        if arrived is None:
+            found.append(one.version.operation)
+        elif not _is_part(base, arrived.number, arrived.id, branch, known):
+            found += arrived.operations
+    return found
+
+
+def _arrived(side: TableSide, other: TableSide, branch: str) -> set[tuple[int, bytes]]:
+    """The versions of other sides that merges have brought to a side since it parted from another."""
+    found: set[tuple[int, bytes]] = set()
+    for one in side.all(branch):
+        if other.has(one, branch):
+            break
+        if (arrived := one.version.arrived) is not None and arrived.id:
+            found.add((arrived.number, arrived.id))
+    return found
+
+
+def _is_part(base: TableSide, number: int, one: bytes, branch: str, known: set[tuple[int, bytes]]) -> bool:
+    """Whether a base has a version, by its own number or by a merge."""
+    if not one:
+        return False
+    found = base.versions.get(branch, number)
+    return (found is not None and found.id(number) == one) or (number, one) in known

@@ -1,0 +1,137 @@
+"""Protocol Buffers, as far as a manifest is to be read and changed: fields by their numbers, nothing else.
+
+What a field means is not known here, and a message keeps all that it has, known or not, in its order. So a
+manifest that a newer Lance has written loses nothing by passing through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+Value: TypeAlias = int | bytes
+
+VARINT: Final = 0
+FIXED64: Final = 1
+BYTES: Final = 2
+FIXED32: Final = 5
+_VARINT_MAX_BYTES: Final = 10
+
+
+class Malformed(ValueError):
+    """Bytes that are no message."""
+
+
+class Field(NamedTuple):
+    """A field of a message: an integer where it is a variable-length one, its bytes otherwise."""
+
+    number: int
+    kind: int
+    value: Value
+
+
+class Message(tuple[Field, ...]):
+    """A message: its fields in the order in which they are written."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def read(data: bytes) -> Message:
+        """``Malformed`` if the bytes are none."""
+        return Message(_fields(data))
+
+    @staticmethod
+    def of(*fields: tuple[int, Value | str]) -> Message:
+        """A message of these numbers and values."""
+        return Message(_field(number, value) for number, value in fields)
+
+    def pack(self) -> bytes:
+        packed = bytearray()
+        for number, kind, value in self:
+            packed += _varint(number << 3 | kind)
+            if isinstance(value, int):
+                packed += _varint(value)
+                continue
+            if kind == BYTES:
+                packed += _varint(len(value))
+            packed += value
+        return bytes(packed)
+
+    def number(self, number: int) -> int | None:
+        """The integer of a field, the last one if it is there several times; ``None`` if it is not."""
+        found = [field.value for field in self if field.number == number and field.kind == VARINT]
+        return found[-1] if found and isinstance(found[-1], int) else None
+
+    def text(self, number: int) -> str | None:
+        """The text of a field. ``Malformed`` if it is not UTF-8."""
+        found = self.all(number)
+        try:
+            return found[-1].decode() if found else None
+        except UnicodeDecodeError:
+            raise Malformed(f"field {number} is not UTF-8") from None
+
+    def all(self, number: int) -> list[bytes]:
+        """The bytes of a field, as often as it is there."""
+        return [field.value for field in self if field.number == number and isinstance(field.value, bytes)]
+
+    def message(self, number: int) -> Message | None:
+        """The message in a field. ``Malformed`` if there is something else."""
+        found = self.all(number)
+        return Message.read(found[-1]) if found else None
+
+    def having(self, number: int, *values: Value | str) -> Message:
+        """The message with these values of a field instead of those that it has, where the first one was."""
+        place = next((at for at, field in enumerate(self) if field.number == number), len(self))
+        fields = (_field(number, value) for value in values)
+        rest = [field for field in self[place:] if field.number != number]
+        return Message((*self[:place], *fields, *rest))
+
+
+def _field(number: int, value: Value | str) -> Field:
+    if isinstance(value, int):
+        return Field(number, VARINT, value)
+    return Field(number, BYTES, value.encode() if isinstance(value, str) else value)
+
+
+def _fields(data: bytes) -> Iterator[Field]:
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _read_varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == VARINT:
+            value, at = _read_varint(data, at)
+            yield Field(number, kind, value)
+            continue
+        if kind == BYTES:
+            size, at = _read_varint(data, at)
+        elif kind in (FIXED32, FIXED64):
+            size = 4 if kind == FIXED32 else 8
+        else:
+            raise Malformed(f"there is no field of kind {kind}")
+        if at + size > end:
+            raise Malformed("a field ends after its message")
+        yield Field(number, kind, data[at : at + size])
+        at += size
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift, byte in enumerate(data[at : at + _VARINT_MAX_BYTES]):
+        value |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return value, at + shift + 1
+    raise Malformed("a number does not end")
+
+
+def _varint(value: int) -> bytes:
+    packed = bytearray()
+    while value > 0x7F:
+        packed.append(value & 0x7F | 0x80)
+        value >>= 7
+    packed.append(value)
+    return bytes(packed)
+
+
+def packed_numbers(values: Iterable[int]) -> bytes:
+    """Integers in one field, as a list of them is written."""
+    return b"".join(_varint(value) for value in values)

@@ -1,0 +1,231 @@
+"""Calls about Lance tables: reading their versions, and changing any number of them in one commit.
+
+A program rarely makes them itself: the namespace (``lake.lance()``) does, which Lance's own clients use.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from penstock.lake.call import Call, ReadAt, Said, Write
+from penstock.lake.lance.answers import LanceAbout, LanceBranch, LanceCommitted, LanceTag, LanceVersion
+from penstock.model.keys import Key
+
+
+class _Operation(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="operation"
+):
+    """What all operations share."""
+
+    key: Key
+    """Of the table."""
+
+
+class DeclareLance(_Operation, frozen=True, kw_only=True, tag="declare"):
+    """A table that has no version yet."""
+
+    id: UUID | None = None
+    """What it is to be known by, for who has to know beforehand where it will be; made up if not given."""
+    location: str | None = None
+    """A place of the lake's own making if nothing is given."""
+    is_private: bool = False
+    """Nobody sees its versions who does not ask the lake."""
+    properties: dict[str, str] = {}
+    exist_ok: bool = False
+    """Do nothing if there is a Lance table already."""
+
+
+class RegisterLance(_Operation, frozen=True, kw_only=True, tag="register"):
+    """A table whose versions are at a place already."""
+
+    location: str
+    replaces: bool = False
+    """What is at the key may go for it."""
+    is_private: bool = False
+    properties: dict[str, str] = {}
+
+
+class CreateLanceVersion(_Operation, frozen=True, kw_only=True, tag="create version"):
+    """The next version, whose manifest is in storage already."""
+
+    branch: str = ""
+    """One of Lance's own; its main one if nothing is given."""
+    version: int
+    manifest: str
+    """A whole path or URL, inside the table's folder."""
+    size: int | None = None
+    is_v1: bool = False
+    """Whether manifests are named by Lance's first way."""
+    e_tag: str = ""
+    metadata: dict[str, str] = {}
+
+
+class DeleteLanceVersions(_Operation, frozen=True, kw_only=True, tag="delete versions"):
+    """Versions that are not told any more."""
+
+    branch: str = ""
+    ranges: tuple[tuple[int, int], ...]
+    """From a version up to but without another one; without an end if that is below zero."""
+
+
+class AlterLance(_Operation, frozen=True, kw_only=True, tag="alter"):
+    """Properties of a table."""
+
+    properties: dict[str, str | None]
+    """Those without a value go."""
+
+
+class PutLanceTag(_Operation, frozen=True, kw_only=True, tag="put tag"):
+    """One of Lance's own tags."""
+
+    tag_name: str
+    branch: str = ""
+    version: int
+    is_new: bool = True
+    """There must be none yet; otherwise there must be one."""
+    metadata: dict[str, str] = {}
+
+
+class DropLanceTag(_Operation, frozen=True, kw_only=True, tag="drop tag"):
+    """One of Lance's own tags goes."""
+
+    tag_name: str
+
+
+class PutLanceBranch(_Operation, frozen=True, kw_only=True, tag="put branch"):
+    """One of Lance's own branches."""
+
+    branch: str
+    parent: str = ""
+    version: int | None = None
+    """Of the parent; its newest one if nothing is given."""
+    metadata: dict[str, str] = {}
+
+
+class DropLanceBranch(_Operation, frozen=True, kw_only=True, tag="drop branch"):
+    """One of Lance's own branches goes."""
+
+    branch: str
+
+
+class DeregisterLance(_Operation, frozen=True, kw_only=True, tag="deregister"):
+    """The lake forgets a table. Its files stay."""
+
+
+LanceOperation: TypeAlias = (
+    DeclareLance
+    | RegisterLance
+    | CreateLanceVersion
+    | DeleteLanceVersions
+    | AlterLance
+    | PutLanceTag
+    | DropLanceTag
+    | PutLanceBranch
+    | DropLanceBranch
+    | DeregisterLance
+)
+
+
+class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
+    """Change any number of Lance tables in one commit: all of it, or nothing.
+
+    An error names the operation that it is about, counted from zero.
+    """
+
+    path = "/lance/commits"
+    target = "branch"
+    answer = LanceCommitted
+
+    branch: str | None = None
+    """The default branch if nothing is given; a transaction's is `tx/<id>`."""
+    operations: tuple[LanceOperation, ...]
+    """In this order; those of one table see what the ones before them did."""
+    create: bool = True
+    """Create the namespaces above a new table that are not there."""
+    said: Said = Said()
+    """What the commit says of itself."""
+
+
+class GetLanceTable(ReadAt[LanceAbout], frozen=True, kw_only=True):
+    """A Lance table as a whole."""
+
+    path = "/lance/table"
+    answer = LanceAbout
+
+    key: Key
+    to_write: bool = False
+    """Whether somebody may write to it where the answer says: on a branch, its line is begun then."""
+
+
+class ListLanceVersions(ReadAt[tuple[LanceVersion, ...]], frozen=True, kw_only=True):
+    """The versions of a Lance table, newest first; the next page is ``below`` the last one."""
+
+    path = "/lance/versions"
+    answer = tuple[LanceVersion, ...]
+
+    key: Key
+    branch: str = ""
+    """One of Lance's own; its main one if nothing is given."""
+    below: int | None = None
+    """Go on below this version, the last one of the page before."""
+    version: int | None = None
+    """Only this one."""
+    to_write: bool = False
+    """Where they are for who writes there: as with the call for the table, whose folder they are in."""
+    limit: int | None = 100
+    """At most so many."""
+
+
+class ListLanceBranches(ReadAt[tuple[LanceBranch, ...]], frozen=True, kw_only=True):
+    """Lance's own branches of a table, by name; the next page is ``after`` the last one."""
+
+    path = "/lance/branches"
+    answer = tuple[LanceBranch, ...]
+
+    key: Key
+    after: str = ""
+    """Go on after this name, the last one of the page before."""
+    limit: int | None = 100
+    """At most so many."""
+
+
+class ListLanceTags(ReadAt[tuple[LanceTag, ...]], frozen=True, kw_only=True):
+    """Lance's own tags of a table, by name; the next page is ``after`` the last one."""
+
+    path = "/lance/tags"
+    answer = tuple[LanceTag, ...]
+
+    key: Key
+    after: str = ""
+    """Go on after this name, the last one of the page before."""
+    limit: int | None = 100
+    """At most so many."""
+
+
+class PromoteLance(Call[LanceAbout], frozen=True, kw_only=True):
+    """Put the versions of a table where every reader of Lance looks, as far as they are not there yet.
+
+    It is done by itself. Whoever must know that it is done asks for it.
+    """
+
+    method = "POST"
+    path = "/lance/promote"
+    answer = LanceAbout
+
+    key: Key
+    branch: str | None = None
+    """The default branch if nothing is given."""
+
+
+CALLS: Final[tuple[type[Call[Any]], ...]] = (
+    CommitLance,
+    GetLanceTable,
+    ListLanceVersions,
+    ListLanceBranches,
+    ListLanceTags,
+    PromoteLance,
+)
+"""All of them."""

@@ -1,0 +1,159 @@
+"""Failures of Lance itself, said as its namespaces say them.
+
+Lance's exceptions are of few classes, so that what they mean is found in their text; the places in its source
+code that they name are left out. What the namespace refused in the course of an operation is told as it was:
+Lance only knows that something was refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from lance_namespace import (
+    CreateTableVersionRequest,
+    CreateTableVersionResponse,
+    DeclareTableRequest,
+    DeclareTableResponse,
+    DescribeTableRequest,
+    DescribeTableResponse,
+    DescribeTableVersionRequest,
+    DescribeTableVersionResponse,
+    LanceNamespace,
+    LanceNamespaceError,
+    ListTableVersionsRequest,
+    ListTableVersionsResponse,
+    from_error_code,
+)
+from lance_namespace.errors import ErrorCode
+
+MESSAGE_MAX_CHARS: Final = 500
+
+Asked = TypeVar("Asked")
+Told = TypeVar("Told")
+
+_SOURCE: Final = re.compile(r"(, location:|,)? *[\w./-]*\.rs:\d+:\d+")
+_PREFIX: Final = re.compile(r"(Invalid user input|LanceError\(\w+\)|Wrapped error|Namespace error): ")
+
+_TEXTS: Final = {
+    ErrorCode.TABLE_SCHEMA_VALIDATION_ERROR: ("different schema", "fields did not match"),
+    ErrorCode.TABLE_INDEX_NOT_FOUND: ("index not found", 'index ".*" not found'),
+    ErrorCode.TABLE_INDEX_ALREADY_EXISTS: ("index name .* already exists",),
+    ErrorCode.TABLE_COLUMN_NOT_FOUND: (
+        *("no field named", "column .* does not exist", "field .* not found", "field .* does not exist"),
+        *("not found in schema", "is not in the dataset", "fieldnotfound"),
+    ),
+    ErrorCode.CONCURRENT_MODIFICATION: ("commit conflict", "concurrent", "preempted", "retries"),
+    ErrorCode.TABLE_BRANCH_NOT_FOUND: (
+        "branch .* not found",
+        "branch .* does not exist",
+        "not found: .*/tree/",
+    ),
+    ErrorCode.TABLE_TAG_NOT_FOUND: ("tag .* does not exist", "ref not found"),
+    ErrorCode.TABLE_VERSION_NOT_FOUND: ("version .* not found", "has no version", "manifest was not found"),
+    ErrorCode.INVALID_TABLE_STATE: ("dataset at path .* was not found",),
+    ErrorCode.UNSUPPORTED: ("not supported", "unsupported", "not implemented"),
+    ErrorCode.INVALID_INPUT: ("invalid user input", "invalid argument", "cast error", "parse", "cannot"),
+}
+"""What Lance writes, and what it means; of several that match, the first."""
+
+_MEANINGS: Final = [
+    (re.compile("|".join(texts), re.IGNORECASE | re.DOTALL), code) for code, texts in _TEXTS.items()
+]
+
+_PASSING: Final = frozenset((ErrorCode.TABLE_VERSION_NOT_FOUND, ErrorCode.TABLE_BRANCH_NOT_FOUND))
+"""What Lance asks for to see whether it is there."""
+
+
+class Watched(LanceNamespace):
+    """A namespace as Lance is given it for one operation, which remembers what it refused."""
+
+    def __init__(self, namespace: LanceNamespace) -> None:
+        self._namespace = namespace
+        self._write: LanceNamespaceError | None = None
+        self._read: LanceNamespaceError | None = None
+
+    @property
+    def refused(self) -> LanceNamespaceError | None:
+        """What was refused last; a version that was not taken comes first, since Lance looks for it then."""
+        return self._write or self._read
+
+    def namespace_id(self) -> str:
+        return self._namespace.namespace_id()
+
+    def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
+        return self._reading(self._namespace.describe_table, request)
+
+    def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
+        return self._reading(self._namespace.list_table_versions, request)
+
+    def describe_table_version(self, request: DescribeTableVersionRequest) -> DescribeTableVersionResponse:
+        return self._reading(self._namespace.describe_table_version, request)
+
+    def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
+        return self._reading(self._namespace.declare_table, request)
+
+    def create_table_version(self, request: CreateTableVersionRequest) -> CreateTableVersionResponse:
+        try:
+            return self._namespace.create_table_version(request)
+        except LanceNamespaceError as error:
+            self._write = error
+            raise
+
+    def _reading(self, ask: Callable[[Asked], Told], request: Asked) -> Told:
+        try:
+            return ask(request)
+        except LanceNamespaceError as error:
+            if error.code not in _PASSING:
+                self._read = error
+            raise
+
+
+@contextmanager
+def lance_work(namespace: LanceNamespace, table: list[str]) -> Iterator[Watched]:
+    """Work that Lance does on a table through a namespace. What fails is told as namespaces do."""
+    watched = Watched(namespace)
+    try:
+        yield watched
+    except LanceNamespaceError:
+        raise
+    except Exception as error:
+        raise _meant(error, watched.refused, table) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise _error(ErrorCode.INTERNAL, table, "Lance met a bug of its own") from error
+
+
+def _meant(error: Exception, refused: LanceNamespaceError | None, table: list[str]) -> LanceNamespaceError:
+    if refused is not None:
+        return refused
+    text = (
+        str(error.args[0]) if isinstance(error, KeyError | NotImplementedError) and error.args else str(error)
+    )
+    for pattern, code in _MEANINGS:
+        if pattern.search(text):
+            is_bare = code is ErrorCode.INVALID_TABLE_STATE
+            return _error(code, table, "it is only declared, and has no version yet" if is_bare else text)
+    if isinstance(error, ValueError | TypeError | KeyError | OverflowError):
+        return _error(ErrorCode.INVALID_INPUT, table, text)
+    return _error(ErrorCode.INTERNAL, table, text)
+
+
+def _error(code: ErrorCode, table: list[str], text: str) -> LanceNamespaceError:
+    found: Any = from_error_code(code, f"{shown(table)}: {plain(text)}")
+    assert isinstance(found, LanceNamespaceError)
+    return found
+
+
+def shown(table: list[str]) -> str:
+    """A table as messages name it."""
+    return ".".join(table)
+
+
+def plain(text: str) -> str:
+    """A message of Lance's without the places in its code, and not longer than somebody would read."""
+    text = _PREFIX.sub("", _SOURCE.sub("", text)).partition(": Schema {")[0].strip().rstrip(",.")
+    return text if len(text) <= MESSAGE_MAX_CHARS else f"{text[:MESSAGE_MAX_CHARS]}…"

@@ -1,0 +1,102 @@
+"""Arrow's types as JSON has them: a name, with a length or fields for those that have some."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from lance_namespace import InvalidInputError
+
+Json = dict[str, Any]
+
+_PLAIN: Final = {
+    "halffloat": "float16",
+    "float": "float32",
+    "double": "float64",
+    "string": "utf8",
+    "string_view": "utf8",
+    "large_string": "large_utf8",
+    "binary_view": "binary",
+}
+"""Names that are others here."""
+
+_SCALE: Final = 1000
+"""Of a decimal, digits and those after the point are one number: 10002 for ten and two."""
+
+
+def json_schema(schema: pa.Schema) -> Json:
+    """A table's schema."""
+    found: Json = {"fields": [_json_field(field) for field in schema]}
+    return found | _noted(schema.metadata)
+
+
+def _json_field(field: pa.Field) -> Json:
+    found = {"name": field.name, "nullable": field.nullable, "type": json_type(field.type)}
+    return found | _noted(field.metadata)
+
+
+def json_type(kind: pa.DataType) -> Json:
+    """A type. Units of times, and indices of dictionaries, are not told."""
+    if pa.types.is_dictionary(kind):
+        return json_type(kind.value_type)
+    if pa.types.is_decimal(kind):
+        return {"type": str(kind).partition("(")[0], "length": kind.precision * _SCALE + kind.scale}
+    if pa.types.is_fixed_size_binary(kind):
+        return {"type": "fixed_size_binary", "length": kind.byte_width}
+    if pa.types.is_fixed_size_list(kind):
+        return {
+            "type": "fixed_size_list",
+            "fields": [_json_field(kind.value_field)],
+            "length": kind.list_size,
+        }
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        name = "list" if pa.types.is_list(kind) else "large_list"
+        return {"type": name, "fields": [_json_field(kind.value_field)]}
+    if pa.types.is_map(kind):
+        inside = pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)
+        return {"type": "map", "fields": [_json_field(inside)]}
+    if pa.types.is_struct(kind):
+        return {"type": "struct", "fields": [_json_field(field) for field in kind]}
+    name = str(kind).partition("[")[0]
+    return {"type": _PLAIN.get(name, name)}
+
+
+def arrow_type(said: Any) -> pa.DataType:
+    """The type that a request names; ``InvalidInputError`` if there is none. Times are in microseconds."""
+    said = {"type": said} if isinstance(said, str) else said
+    try:
+        name, length = said["type"], said.get("length")
+        inside = [
+            pa.field(one["name"], arrow_type(one["type"]), one.get("nullable", True))
+            for one in said.get("fields") or ()
+        ]
+        match name:
+            case "struct":
+                return pa.struct(inside)
+            case "list":
+                return pa.list_(inside[0])
+            case "large_list":
+                return pa.large_list(inside[0])
+            case "fixed_size_list":
+                return pa.list_(inside[0], length)
+            case "fixed_size_binary":
+                return pa.binary(length)
+            case "decimal128":
+                return pa.decimal128(*divmod(length, _SCALE))
+            case "decimal256":
+                return pa.decimal256(*divmod(length, _SCALE))
+            case "timestamp":
+                return pa.timestamp("us")
+            case "utf8":
+                return pa.string()
+            case "large_utf8":
+                return pa.large_string()
+        return pa.type_for_alias(name)
+    except (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, OverflowError):
+        raise InvalidInputError(f"there is no type {said!r}") from None
+
+
+def _noted(metadata: dict[bytes, bytes] | None) -> Json:
+    if not metadata:
+        return {}
+    return {"metadata": {name.decode(): value.decode(errors="replace") for name, value in metadata.items()}}

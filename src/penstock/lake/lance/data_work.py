@@ -1,0 +1,75 @@
+"""Work on a table's rows, done by Lance in this process, through the namespace that was asked.
+
+A dataset is opened by the namespace and commits by it, so that whatever Lance does to it becomes a commit of
+the lake: on the branch, in the transaction or at the revision that the namespace stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from lance_namespace import LanceNamespace
+
+from penstock.errors import PenstockError
+from penstock.lake.lance.data_errors import lance_work
+from penstock.lake.lance.data_requests import named
+from penstock.lake.lance.errors import in_lance
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+    from penstock.lake.lake import Lake
+
+
+class About(Protocol):
+    """A request about a table."""
+
+    id: list[str] | None
+
+
+class Work(LanceNamespace):
+    """A namespace that opens its own tables."""
+
+    lake: Lake
+    branch: str | None
+    """The one that is written to, if any is."""
+
+    def writable(self) -> str:
+        """The branch that is written to; raises where nothing can be."""
+        raise NotImplementedError
+
+    def require_writable(self) -> None:
+        """Refuse work before it has written any file, where it could not be committed."""
+        try:
+            self.writable()
+        except PenstockError as problem:
+            raise in_lance(problem) from problem
+
+    @contextmanager
+    def changed(
+        self, request: About, branch: str | None = None, version: int | None = None
+    ) -> Iterator[LanceDataset]:
+        """A table that is about to be changed, opened likewise."""
+        self.require_writable()
+        with self.opened(request, branch, version) as dataset:
+            yield dataset
+
+    @contextmanager
+    def opened(
+        self, request: About, branch: str | None = None, version: int | None = None
+    ) -> Iterator[LanceDataset]:
+        """A table's newest version, or a given one, on one of Lance's own branches.
+
+        What fails while it is open is told as namespaces do.
+        """
+        import lance
+
+        table = named(request.id)
+        with lance_work(self, table) as namespace:
+            on_main = branch in (None, "", "main")
+            dataset = lance.dataset(
+                namespace_client=namespace, table_id=table, version=version if on_main else None
+            )
+            yield dataset if on_main else dataset.checkout_version((branch, version))

@@ -1,0 +1,255 @@
+"""Where a Lance table is opened: in which folder, and where the manifests of its versions are then.
+
+A version is read in a folder, which its files are named from. So a branch that goes on in a line of its own
+has all versions there, also those from before it began: they are put there as they read there, when somebody
+asks for one. Whoever puts it puts the same bytes.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+from penstock.errors import (
+    InvalidRequest,
+    KeyNotFound,
+    NotManaged,
+    OutcomeUnknown,
+    TransactionNotFound,
+    UnsupportedFeature,
+)
+from penstock.formats.lance.chains import Waiting
+from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.names import MAIN, STAGING, manifest_name
+from penstock.formats.lance.reading import is_of
+from penstock.formats.lance.rehoming import Immovable, rehome
+from penstock.formats.lance.standing import Standing, chain_for, free_chain
+from penstock.formats.lance.state import LanceState, Version, Versions, folder_at, is_managed, state_of
+from penstock.formats.lance.wire import Message
+from penstock.model.content import LanceTable
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.names import parse_revision
+from penstock.model.references import Kind
+from penstock.model.transactions import PREFIX, Transaction, transaction_of
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
+    from penstock.lake.lance.parts import LanceParts
+
+_TIMESTAMP: Final = 7
+KNOWN_MAX: Final = 50_000
+"""Of how many versions it is remembered that they are where everybody looks."""
+
+
+class Placed(NamedTuple):
+    """Where a version's manifest is."""
+
+    name: str
+    """Below the table's folder."""
+    size: int
+
+
+class Opened(NamedTuple):
+    """A table at a revision, and the folder that it is opened in."""
+
+    key: Key
+    content: LanceTable
+    state: LanceState
+    versions: Versions
+    chain: str
+    branch: str | None
+    """The branch, or the transaction, if the revision is one."""
+
+    @property
+    def folder(self) -> str:
+        return folder_at(self.content.location, self.chain)
+
+
+class Opening:
+    """Opens tables."""
+
+    def __init__(self, lake: Embedded, parts: LanceParts) -> None:
+        self._lake, self._kernel, self._parts = lake, lake.kernel, parts
+        self._known: dict[tuple[str, ObjectId], None] = {}
+        self._lock = Lock()
+
+    # -- tables --------------------------------------------------------------------------------------------
+
+    def table(self, at: str | None, key: Key, via: str | None = None, *, to_write: bool = False) -> Opened:
+        """A table at a revision; ``to_write`` in the folder that the branch goes on in, which is begun then.
+
+        ``KeyNotFound`` if there is nothing at the key, ``NotManaged`` if it is something else.
+        """
+        branch = self.branch(at)
+        if to_write and branch is None:
+            raise InvalidRequest(f"'{at}' is no branch, so that nothing can be written there")
+        opened = self._as_it_is(at, key, via, branch)
+        return self._to_write(opened, branch) if to_write and branch is not None else opened
+
+    def content(self, commit: ObjectId, key: Key, where: str) -> LanceTable:
+        """The table at a key of a commit."""
+        content = self._lake.content_at(commit, key)
+        if content is None:
+            raise KeyNotFound(f"there is no '{key}' at '{where}'", key=str(key), ref=where)
+        if not isinstance(content, LanceTable) or not is_managed(content):
+            raise NotManaged(
+                f"'{key}' is no Lance table whose versions the lake decides, but a {content.type}",
+                table=str(key),
+            )
+        return content
+
+    def branch(self, at: str | None) -> str | None:
+        """The branch that a revision is, the default one if nothing is given; ``None`` if it is none."""
+        name = self._lake.or_default(at)
+        if name.startswith(PREFIX):
+            return name
+        parsed = parse_revision(name)
+        if parsed.name is None or parsed.commit is not None or parsed.steps:
+            return None
+        return name if self._kernel.references.get(name).kind is Kind.BRANCH else None
+
+    def standing(self, branch: str) -> Standing:
+        """For whom a branch, or a transaction, writes."""
+        if branch.startswith(PREFIX):
+            found = self._transaction(branch)
+            is_default = found.target == self._lake.or_default(None)
+            return Standing(b"" if is_default else found.incarnation, found.id)
+        if branch == self._lake.or_default(None):
+            return Standing(b"")
+        return Standing(self._kernel.branch(branch).incarnation)
+
+    def _transaction(self, branch: str) -> Transaction:
+        found = transaction_of(self._kernel.references.get(branch))
+        if found is None:
+            raise TransactionNotFound(f"there is no transaction '{branch}', or not any more", name=branch)
+        return found
+
+    def _as_it_is(self, at: str | None, key: Key, via: str | None, branch: str | None) -> Opened:
+        where = via if via is not None else self._lake.or_default(at)
+        content = self.content(self._lake.commit_of(at), key, where)
+        state = state_of(content)
+        return Opened(key, content, state, Versions(self._kernel.objects, state.root), state.chain, branch)
+
+    def _to_write(self, opened: Opened, branch: str) -> Opened:
+        standing = self.standing(branch)
+        _, content, state, versions, _, _ = opened
+        chain = free_chain(self._parts.places.at(content.location), standing, content, state, versions)
+        newest = versions.newest(MAIN)
+        if chain != chain_for(standing, content, state, versions):
+            # The branch was reset, and its folder was not; or somebody has just gone on there.
+            again = self._as_it_is(branch, opened.key, None, branch)
+            if again.state != state:
+                return self._to_write(again, branch)
+        found = opened._replace(chain=chain.folder)
+        if newest is not None and newest[1].chain != chain.folder:
+            self._materialised(found, MAIN, *newest)
+        return found
+
+    # -- versions ------------------------------------------------------------------------------------------
+
+    def place(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
+        """Where a version's manifest is, for who opened the table.
+
+        It is put where everybody looks first, if it may be and is not yet. Where that cannot be done now, it
+        is under a name of its own, which no client takes for one that it has to put in its place.
+        """
+        if version.chain != opened.chain:
+            return self._materialised(opened, branch, number, version)
+        canonical = version.place(branch, number)
+        if not version.staged:
+            return Placed(canonical, version.size)
+        if opened.state.is_private:
+            return Placed(version.staged, version.size)
+        if self._is_there(opened.content, canonical, number, version):
+            return Placed(canonical, version.size)
+        is_apart = STAGING in version.staged
+        in_transaction = opened.branch is not None and opened.branch.startswith(PREFIX)
+        if not in_transaction:
+            self.promote(opened.content)
+        elif not is_apart:
+            self._promote_target(opened, branch, number, version)
+        if self._is_there(opened.content, canonical, number, version):
+            return Placed(canonical, version.size)
+        apart = self._parts.promoter.apart(opened.content, Waiting(branch, number, version))
+        return Placed(apart, version.size)
+
+    def landed(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
+        """The same for a version that was just committed. The promoter has been told of it, and was given what
+        time there is: nothing more is done here to have it in its place."""
+        canonical, waiting = version.place(branch, number), Waiting(branch, number, version)
+        if not version.staged or self._parts.promoter.is_promoted(opened.content, waiting):
+            return Placed(canonical, version.size)
+        if not opened.state.is_private and self._is_there(opened.content, canonical, number, version):
+            return Placed(canonical, version.size)
+        return Placed(self._parts.promoter.apart(opened.content, waiting), version.size)
+
+    def promote(self, content: LanceTable) -> bool:
+        """Put a table's versions where everybody looks, as far as that can be done soon."""
+        until_s = monotonic() + max(self._kernel.settings.promote_wait_s, 1.0)
+        return self._parts.promoter.promote(content, until_s)
+
+    def _promote_target(self, opened: Opened, branch: str, number: int, version: Version) -> None:
+        """Have a version that a transaction has not made itself put in its place."""
+        assert opened.branch is not None
+        target = self._transaction(opened.branch).target
+        there = self._lake.content_at(self._lake.commit_of(target), opened.key)
+        if isinstance(there, LanceTable) and is_managed(there) and there.id == opened.content.id:
+            known = Versions(self._kernel.objects, state_of(there).root).get(branch, number)
+            if known is not None and known.id(number) == version.id(number):
+                self.promote(there)
+
+    def _is_there(self, content: LanceTable, canonical: str, number: int, version: Version) -> bool:
+        """Whether a version is where everybody looks: it, and not another one's."""
+        known = (content.location, version.id(number))
+        with self._lock:
+            if known in self._known:
+                return True
+        (data,) = self._parts.places.at(content.location).read([canonical])
+        if data is None or not is_of(version, data):
+            return False
+        self._parts.manifests.keep(content.location, number, version, data)
+        self._remember(known)
+        return True
+
+    def _remember(self, known: tuple[str, ObjectId]) -> None:
+        with self._lock:
+            self._known[known] = None
+            while len(self._known) > KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+
+    def _materialised(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
+        """A version of another chain, as it reads in the folder that the table is opened in."""
+        content, chain = opened.content, opened.chain
+        place, name = self._parts.places.at(content.location), manifest_name(chain, branch, number)
+        size = place.size(name)
+        if size is not None:
+            return Placed(name, size)
+        manifest = self._parts.manifests.manifest(content.location, branch, number, version)
+        was, becomes = (folder_at(content.location, one, branch) for one in (version.chain, chain))
+        try:
+            moved = rehome(manifest, was, becomes)
+        except Immovable as problem:
+            raise UnsupportedFeature(
+                f"version {number} of '{opened.key}' {problem}, so that no other branch can go on from it"
+            ) from None
+        uuid = str(UUID(bytes=version.id(number)[:16], version=5))
+        said = transaction(
+            Operation.CLONE, number, uuid, Message.of((1, 1), (3, number), (4, content.location)), {}
+        )
+        time_us = version.time_us or _time_us(manifest)
+        data = moved.as_version(number, manifest.branch, said, time_us).pack()
+        try:
+            place.create(name, data)  # if somebody else did, it is the same
+        except OutcomeUnknown:
+            if place.size(name) is None:
+                raise
+        return Placed(name, len(data))
+
+
+def _time_us(manifest: Manifest) -> int:
+    """When a version was made, as its manifest tells."""
+    said = manifest.body.message(_TIMESTAMP)
+    return 0 if said is None else (said.number(1) or 0) * 1_000_000 + (said.number(2) or 0) // 1000

@@ -1,0 +1,200 @@
+"""What a lake in this process needs to own Lance tables: made when it first has to do with one.
+
+Lance's own library is not among it: manifests are read and put as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from threading import Event, Thread
+from time import monotonic
+from typing import Any, Final
+from uuid import UUID
+
+from penstock.errors import PenstockError, ReferenceNotFound
+from penstock.formats.lance.backlog import Told
+from penstock.formats.lance.format import LanceFormat
+from penstock.formats.lance.owning import Ownership
+from penstock.formats.lance.promoting import Promoter
+from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.refs import RefFiles
+from penstock.formats.lance.state import is_managed, state_of
+from penstock.kernel.conflict import content_of
+from penstock.kernel.format import Table
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.leases import Leases
+from penstock.kernel.ledger import LEDGER, find_table, holder
+from penstock.kernel.state import prefix_end
+from penstock.lake.lance.notes import is_to_stay
+from penstock.lake.log import differences
+from penstock.model.clock import Clock
+from penstock.model.content import AnyContent, LanceTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+from penstock.model.references import Kind
+from penstock.model.transactions import PREFIX
+from penstock.storage.places import Places
+
+logger = logging.getLogger("penstock")
+
+LET_GO_S: Final = 5.0
+"""How long a table that is deregistered may take until all of its versions are where everybody looks."""
+CATCH_UP_END_S: Final = 1.0
+"""How long a lake that is closed waits for the look at a table that others may have left unpromoted."""
+
+
+class LanceParts:
+    """Manifests, promoter and format of a lake's Lance tables. Used by many threads at once."""
+
+    def __init__(self, kernel: Kernel, places: Places, lake_id: str) -> None:
+        self._kernel = kernel
+        self.places = places
+        self.manifests = Manifests(places)
+        self.ownership = Ownership(places, lake_id)
+        self.promoter = Promoter(
+            places,
+            self.manifests,
+            kernel.objects,
+            self.ownership,
+            refs=RefFiles(places, kernel.objects, lake_id, self._current, kernel.clock),
+            current=self._current,
+            meter=kernel.meter,
+            clock=kernel.clock,
+            leases=Leases(kernel.store),
+        )
+        self.format = OwnLanceFormat(
+            places, self.manifests, kernel.clock, self.promoter, self.ownership, self._gone
+        )
+        self._catching_up: Thread | None = None
+        self._closing = Event()
+
+    def catch_up(self) -> None:
+        """Have promoted, in the background, what earlier processes left."""
+        self._catching_up = Thread(target=self._catch_up, name="penstock lance catch up", daemon=True)
+        self._catching_up.start()
+
+    def close(self, timeout_s: float) -> None:
+        """Promote what was ratified here, for at most so long."""
+        self._closing.set()
+        if self._catching_up is not None:
+            self._catching_up.join(CATCH_UP_END_S)
+        self.promoter.close(timeout_s)
+
+    def _current(self, told: Told) -> LanceTable | None:
+        """A table that was told, as its branch has it now; nothing if it does not."""
+        try:
+            head = self._kernel.references.get(told.branch).head
+        except ReferenceNotFound:
+            return None
+        if head == NO_COMMIT:
+            return None
+        found = content_of(self._kernel.objects, self._kernel.state(head).get(told.key.encode()))
+        if not isinstance(found, LanceTable) or not is_managed(found) or found.id != told.content.id:
+            return None
+        return found
+
+    def _gone(self, key: Key, commit: ObjectId) -> None:
+        """A commit took a table from a branch. If it was deregistered, and no branch has it, others may.
+
+        They see what is in its folder, so that all of its versions have to be there first. Whoever dies
+        before that, or cannot have them there, leaves the table to the lake, which can register it again.
+        """
+        before = self._kernel.history.commit(commit).parent
+        was = None if before == NO_COMMIT else self._look(before, key.encode())
+        if not isinstance(was, LanceTable) or not is_managed(was):
+            return
+        if not is_to_stay(self.places.at(was.location)) or self.is_had(was.location):
+            return
+        if self.promoter.promote(was, monotonic() + LET_GO_S):
+            self.ownership.release(was)
+
+    def is_had(self, location: str) -> bool:
+        """Whether any branch has a table at a place."""
+        for reference in self._kernel.references.all(Kind.BRANCH):
+            look = partial(self._look, reference.head)
+            found = None if reference.head == NO_COMMIT else holder(look, location)
+            if found is not None and find_table(look, found) is not None:
+                return True
+        return False
+
+    def _look(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
+        return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
+
+    def _catch_up(self) -> None:
+        try:
+            for branch, key, content in self._tables():
+                if self._closing.is_set():
+                    return
+                is_default = branch == self._kernel.formats.default_branch
+                self.promoter.told(key, content, is_default=is_default, branch=branch)
+        except (PenstockError, OSError) as problem:
+            if not self._closing.is_set():
+                logger.warning("it is not known what is left to be promoted: %s", problem)
+
+    def _tables(self) -> Iterator[tuple[str, Key, LanceTable]]:
+        """The tables of the default branch, and those of other branches that differ from them."""
+        default = self._kernel.formats.default_branch
+        head = self._kernel.references.get(default).head
+        yield from ((default, *one) for one in self._all(head))
+        for reference in self._kernel.references.all(Kind.BRANCH):
+            if reference.name == default or reference.name.startswith(PREFIX) or reference.head == head:
+                continue
+            for key, content in self._changed(head, reference.head):
+                if state_of(content).owner:
+                    yield reference.name, key, content
+
+    def _all(self, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
+        """The Lance tables of a commit, from the ledger: other keys are not looked at."""
+        if commit == NO_COMMIT:
+            return
+        state = self._kernel.state(commit)
+
+        def look(stored: bytes) -> AnyContent | None:
+            return content_of(self._kernel.objects, state.get(stored))
+
+        for stored, _ in state.scan(LEDGER, prefix_end(LEDGER)):
+            key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
+            content = None if key is None else look(key.encode())
+            if key is not None and isinstance(content, LanceTable) and is_managed(content):
+                yield key, content
+
+    def _changed(self, before: ObjectId, after: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
+        """The Lance tables that one commit has otherwise than another. What both share is not looked at."""
+        for one in differences(self._kernel, before, after, None, None):
+            if isinstance(one.after, LanceTable) and is_managed(one.after):
+                yield one.key, one.after
+
+
+class OwnLanceFormat(LanceFormat):
+    """Lance tables, of which a lake changes only those that are its own."""
+
+    def __init__(
+        self,
+        places: Places,
+        manifests: Manifests,
+        clock: Clock,
+        promoter: Promoter,
+        ownership: Ownership,
+        gone: Callable[[Key, ObjectId], None],
+    ) -> None:
+        super().__init__(places, manifests, clock, promoter)
+        self._ownership, self._own, self._gone = ownership, promoter, gone
+
+    def prepare(self, table: Table, change: Change) -> Any:
+        if isinstance(table.content, LanceTable) and is_managed(table.content):
+            self._ownership.check(table.content, is_here=True)
+        return super().prepare(table, change)
+
+    def check(self, content: LanceTable) -> object:
+        return self._ownership.check(content)
+
+    def landed(
+        self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
+    ) -> None:
+        if isinstance(content, LanceTable) and is_managed(content):
+            self._own.told(key, content, is_default=is_default, branch=branch)
+        elif not branch.startswith(PREFIX):
+            self._gone(key, commit)

@@ -1,0 +1,61 @@
+"""Names of things in Lance's words and in the lake's: paths of files, and ids of tables and namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from penstock.errors import InvalidRequest
+from penstock.model.keys import Key
+
+TOKEN_MAX_CHARS: Final = 4000
+
+
+def whole(location: str, path: str) -> str:
+    """The whole path or URL of a file near a location, which Lance names from the root of its storage."""
+    if "://" in path:
+        return path
+    scheme, host = _root(location)
+    found = f"{scheme}://{host}/{path.lstrip('/')}" if scheme else f"/{path.lstrip('/')}"
+    if not found.startswith(f"{location}/") and (plain := unquote(found)).startswith(f"{location}/"):
+        return plain  # Lance writes some characters as a URL has them
+    return found
+
+
+def from_root(place: str) -> str:
+    """A whole path or URL as Lance names it: from the root of its storage, with no slash before it."""
+    scheme, host = _root(place)
+    return place.removeprefix(f"{scheme}://{host}").lstrip("/") if scheme else place.lstrip("/")
+
+
+def _root(place: str) -> tuple[str, str]:
+    if "://" not in place:
+        return "", ""
+    split = urlsplit(place)
+    return split.scheme, split.netloc
+
+
+def table_key(parts: Sequence[str] | None) -> Key:
+    """The key of a table; ``InvalidRequest`` if none is named, ``InvalidKey`` for parts that make none."""
+    if not parts:
+        raise InvalidRequest("the request has to name a table: its id is empty")
+    return Key(*parts)
+
+
+def namespace_key(parts: Sequence[str] | None) -> Key | None:
+    """The key of a namespace; nothing for the one that all others are in."""
+    return Key(*parts) if parts else None
+
+
+def checked_limit(limit: int | None) -> int | None:
+    if limit is not None and limit < 1:
+        raise InvalidRequest(f"a page has at least one entry, and not {limit}")
+    return limit
+
+
+def checked_token(token: str | None) -> str | None:
+    """Where a list goes on; nothing from the beginning."""
+    if token is not None and len(token) > TOKEN_MAX_CHARS:
+        raise InvalidRequest("this is no page token of this lake")
+    return token or None

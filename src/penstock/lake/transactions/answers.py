@@ -1,0 +1,72 @@
+"""Answers about transactions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from penstock.model.clock import utc
+from penstock.model.commits import Commit
+from penstock.model.encoding import NO_COMMIT
+from penstock.model.transactions import Policy, Transaction, TransactionState
+
+
+class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction, as it stands."""
+
+    id: str
+    state: TransactionState
+    target: str
+    """The branch that it lands on."""
+    branch: str
+    """What reads and writes in it name as their branch: `tx/<id>`."""
+    base: str
+    """The commit that it sees, beside its own writes."""
+    policy: Policy
+    begun: datetime
+    lease_s: float
+    """How long it may be idle."""
+    expires: datetime | None = None
+    """When its lease runs out, unless it is renewed; nothing once it has ended."""
+    ended: datetime | None = None
+    commit: str = ""
+    """What it landed as."""
+    who: str = ""
+    message: str = ""
+    why: str = ""
+    """Why it was aborted."""
+    properties: dict[str, str] = {}
+    is_late: bool = False
+    """It is open, by what is known of it, and its lease has run out: it lands no more."""
+
+    @classmethod
+    def of(cls, found: Transaction, now_us: int) -> TransactionInfo:
+        return cls(
+            id=found.id,
+            state=found.state,
+            target=found.target,
+            branch=found.branch,
+            base=found.base.hex(),
+            policy=found.policy,
+            begun=utc(found.begun_us),
+            lease_s=found.lease_us / 1e6,
+            expires=utc(found.expires_us) if found.state is TransactionState.OPEN else None,
+            ended=utc(found.changed_us) if found.has_ended else None,
+            commit=found.commit.hex() if found.commit != NO_COMMIT else "",
+            who=found.who,
+            message=found.message,
+            why=found.why,
+            properties=found.properties,
+            is_late=found.is_expired(now_us),
+        )
+
+
+class TransactionLanded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a transaction came to."""
+
+    info: TransactionInfo
+    commit: Commit | None = None
+    """Nothing if it wrote nothing."""
+    head: str
+    """Where its target was then; where it is now if nothing was written."""

@@ -1,0 +1,119 @@
+"""Calls about transactions: how one begins, lives and ends.
+
+What is read and written in one is asked for by the other calls, with `tx/<id>` for a branch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.lake.call import Call, Said
+from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
+from penstock.model.transactions import Policy
+
+
+class BeginTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
+    """Begin a transaction. It sees the branch as it is now, and whatever it writes itself.
+
+    Asked for twice with the same id, it is begun once.
+    """
+
+    method = "POST"
+    path = "/transactions"
+    answer = TransactionInfo
+
+    id: str
+    """32 hexadecimal digits, made up by who begins it."""
+    target: str | None = None
+    """The branch that it lands on; the default branch if nothing is given."""
+    policy: Policy = Policy.SNAPSHOT
+    """What becomes of it if a table that it changed was changed on the branch meanwhile: `snapshot` refuses
+    it, `rebase` puts appends and deletions of other rows on top."""
+    lease_s: float | None = None
+    """How long it may be idle. The lake's own limit if nothing is given, and at most that."""
+    message: str = ""
+    """For people, and for the commit that it lands as."""
+    properties: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+
+class GetTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
+    """A transaction, as it stands; for some days also one that has ended."""
+
+    path = "/transactions/{id}"
+    answer = TransactionInfo
+
+    id: str
+
+
+class RenewTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
+    """Say that a transaction is still wanted, so that its lease does not run out; or change properties."""
+
+    method = "POST"
+    path = "/transactions/{id}/renew"
+    answer = TransactionInfo
+
+    id: str
+    lease_s: float | None = None
+    """From now on; as long as it was begun with if nothing is given."""
+    properties: dict[str, str | None] = {}  # noqa: RUF012 - msgspec makes a new one each time
+    """To be set; those without a value go."""
+
+
+class CommitTransaction(Call[TransactionLanded], frozen=True, kw_only=True):
+    """Let a transaction land: all that was written in it, at one instant, as one commit of its target.
+
+    Asked for again, it is answered with what it came to. One that is refused is aborted by that.
+    """
+
+    method = "POST"
+    path = "/transactions/{id}/commit"
+    answer = TransactionLanded
+
+    id: str
+    said: Said = Said()
+    """What the commit says of itself."""
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+
+class AbortTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
+    """Let a transaction never land. One that is landing, or has landed, stays as it is, and is answered."""
+
+    method = "POST"
+    path = "/transactions/{id}/abort"
+    answer = TransactionInfo
+
+    id: str
+    why: str = ""
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+
+class ListTransactions(Call[tuple[TransactionInfo, ...]], frozen=True, kw_only=True):
+    """Transactions that are open, and for some days those that ended, by id; the next page is ``after`` the
+    last one."""
+
+    path = "/transactions"
+    answer = tuple[TransactionInfo, ...]
+
+    target: str | None = None
+    """Only those that land on this branch."""
+    all: bool = False
+    """Also those that ended."""
+    after: str | None = None
+    """Go on after this one, by its id: the last one of the page before."""
+    limit: int | None = 100
+    """At most so many."""
+
+
+CALLS: Final[tuple[type[Call[Any]], ...]] = (
+    BeginTransaction,
+    GetTransaction,
+    RenewTransaction,
+    CommitTransaction,
+    AbortTransaction,
+    ListTransactions,
+)
+"""All of them."""

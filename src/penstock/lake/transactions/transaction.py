@@ -1,0 +1,244 @@
+"""A transaction as a program holds it: a block whose writes land together at its end, or never."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from penstock.errors import (
+    ConflictError,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    RequestError,
+    TransactionOver,
+    TryAgainError,
+)
+from penstock.lake.call import Said
+from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
+from penstock.lake.transactions.calls import (
+    AbortTransaction,
+    BeginTransaction,
+    CommitTransaction,
+    GetTransaction,
+    RenewTransaction,
+)
+from penstock.lake.views import Branch
+from penstock.model.transactions import Policy, TransactionState
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+    from penstock.lake.lance.namespace import PenstockNamespace
+    from penstock.lake.table import Table
+    from penstock.model.keys import Key
+
+logger = logging.getLogger("penstock")
+
+BEATS: Final = 3
+"""How often a lease is renewed in the time that it lasts."""
+COMMIT_WAIT_S: Final = 60.0
+"""How long the end of a transaction is tried to be found out, where the lake does not answer."""
+WAIT_MAX_S: Final = 2.0
+
+
+class Transaction:
+    """Writes that nobody else sees until they land on a branch, all at one instant.
+
+    As a context manager it commits at the end of the block, and aborts if an exception leaves it. Its
+    ``branch`` is what reads and writes in it name as theirs.
+    """
+
+    def __init__(self, lake: Lake, info: TransactionInfo, *, beats: bool) -> None:
+        """``beats`` renews its lease in the background for as long as this object lives."""
+        self._lake, self._info = lake, info
+        self._heartbeat: Heartbeat | None = None
+        if beats and info.expires is not None:
+            self._heartbeat = Heartbeat(self, info.lease_s / BEATS)
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id[:8]} on {self.target!r}>"
+
+    @property
+    def id(self) -> str:
+        return self._info.id
+
+    @property
+    def branch(self) -> str:
+        """What reads and writes in it name as their branch."""
+        return self._info.branch
+
+    @property
+    def target(self) -> str:
+        """The branch that it lands on."""
+        return self._info.target
+
+    @property
+    def info(self) -> TransactionInfo:
+        """The transaction, as it stands now."""
+        return self._lake.do(GetTransaction(id=self.id))
+
+    @property
+    def writes(self) -> Branch:
+        """Its branch, to read and write as any other."""
+        return self._lake.branch(self.branch)
+
+    @property
+    def lance(self) -> PenstockNamespace:
+        """Its Lance tables, as a namespace that Lance's own clients take."""
+        return self._lake.lance(self.branch)
+
+    def table(self, key: str | Key) -> Table:
+        """A table, as the transaction sees it."""
+        return self._lake.table(key, self.branch)
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._info.ended is not None:
+            return  # within the block
+        if kind is not None:
+            self._abort_quietly(f"{kind.__name__}: {error}")
+            return
+        try:
+            self.commit()
+        except RequestError as refused:
+            self._abort_quietly(refused.message)  # if it was refused before it was sent
+            raise
+
+    def _abort_quietly(self, why: str) -> None:
+        try:
+            self.abort(why)
+        except PenstockError as problem:  # its lease ends it
+            logger.warning("transaction %s could not be aborted: %s", self.id, problem)
+
+    def commit(self, message: str | None = None, **said: Any) -> TransactionLanded:
+        """Let it land, as one commit. Repeated, it is answered with what it came to.
+
+        ``MergeConflict`` if what it changed was changed on its target too; that aborts it.
+        ``TransactionOver`` if it was aborted before. ``OutcomeUnknown`` if the lake does not answer for long:
+        then the same call, from any process, finishes it and tells.
+        """
+        call = CommitTransaction(id=self.id, said=Said(message=message, **said), who=self._lake.author)
+        deadline_s, wait_s = time.monotonic() + COMMIT_WAIT_S, 0.05
+        while True:
+            try:
+                landed = self._lake.do(call)
+            except (TryAgainError, OutcomeUnknown) as problem:
+                if time.monotonic() + wait_s > deadline_s:
+                    raise self._unknown(problem) from problem
+                time.sleep(wait_s)
+                wait_s = min(wait_s * 2, WAIT_MAX_S)
+            except (ConflictError, RequestError):
+                self._stop()
+                raise
+            else:
+                self._stop()
+                self._info = landed.info
+                return landed
+
+    def abort(self, why: str = "") -> TransactionInfo:
+        """Let it never land. One that is landing, or has landed, stays as it is: the answer tells."""
+        self._stop()
+        self._info = self._lake.do(AbortTransaction(id=self.id, why=why, who=self._lake.author))
+        return self._info
+
+    def renew(self, lease_s: float | None = None, **properties: str | None) -> TransactionInfo:
+        """Say that it is still wanted; or set properties, or take those away that are given as ``None``.
+
+        ``TransactionOver`` if it is not open any more.
+        """
+        self._info = self._lake.do(RenewTransaction(id=self.id, lease_s=lease_s, properties=properties))
+        return self._info
+
+    def keep(self) -> None:
+        """Renew its lease, as its heartbeat does."""
+        self._lake.do(RenewTransaction(id=self.id))
+
+    def _stop(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+
+    def _unknown(self, problem: PenstockError) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"it is not known yet whether transaction {self.id} has landed: {problem.message}\n"
+            f"  'penstock tx commit {self.id}' finishes it and tells, as often as it is run.",
+            key=self.id,
+            transaction=self.id,
+        )
+
+
+class Heartbeat:
+    """Renews the lease of a transaction, until that ends or nobody holds it any more."""
+
+    def __init__(self, transaction: Transaction, every_s: float) -> None:
+        self._transaction = weakref.ref(transaction, lambda _: self._stopped.set())
+        self._stopped, self._every_s = threading.Event(), every_s
+        name = f"penstock-tx-{transaction.id[:8]}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        wait_s = self._every_s
+        while not self._stopped.wait(wait_s):
+            wait_s = self._every_s
+            try:
+                self._beat()
+            except TransactionOver:
+                return  # whoever writes or commits next is told
+            except (TryAgainError, OutcomeUnknown) as problem:
+                logger.info("the lease of a transaction could not be renewed yet: %s", problem)
+                wait_s = self._every_s / BEATS
+            except PenstockError as problem:
+                logger.warning("the lease of a transaction is not renewed any more: %s", problem)
+                return
+
+    def _beat(self) -> None:
+        transaction = self._transaction()
+        if transaction is not None and not self._stopped.is_set():
+            transaction.keep()
+
+
+def begin_transaction(
+    lake: Lake,
+    target: str | None,
+    *,
+    message: str,
+    policy: str,
+    lease_s: float | None,
+    id: str | None,  # noqa: A002
+    properties: Mapping[str, str] | None,
+) -> Transaction:
+    """Begin a transaction, or go on with one that is open; ``TransactionOver`` if that has ended."""
+    if policy not in tuple(Policy):
+        raise InvalidRequest(f"{policy!r} is no policy: it is one of {', '.join(Policy)}")
+    call = BeginTransaction(
+        id=uuid4().hex if id is None else id,
+        target=target,
+        policy=Policy(policy),
+        lease_s=lease_s,
+        message=message,
+        properties=dict(properties or {}),
+        who=lake.author,
+    )
+    return Transaction(lake, _require_open(lake.do(call)), beats=True)
+
+
+def _require_open(info: TransactionInfo) -> TransactionInfo:
+    """``TransactionOver`` if a transaction that was begun before takes no more writes."""
+    if info.state is TransactionState.OPEN and not info.is_late:
+        return info
+    what = "was idle for longer than its lease" if info.is_late else f"is {info.state} already"
+    why = f": {info.why}" if info.why else ""
+    raise TransactionOver(f"transaction {info.id} {what}{why}", transaction=info.id, state=info.state.value)

@@ -1,0 +1,112 @@
+"""Rules for transactions: who began one may use it, as far as they may use the branch that it lands on.
+
+Its branch is nobody else's. To all others but administrators there is no such transaction, whatever they may
+read and write elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.kernel.rows import no_transaction
+from penstock.lake.call import Call
+from penstock.lake.catalogue import Catalogue
+from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
+from penstock.lake.transactions.calls import (
+    AbortTransaction,
+    BeginTransaction,
+    CommitTransaction,
+    GetTransaction,
+    ListTransactions,
+    RenewTransaction,
+)
+from penstock.model.tokens import Role
+from penstock.model.transactions import PREFIX
+from penstock.server.access.caller import Caller
+from penstock.server.access.rights import Rights
+
+_NAMED: Final = re.compile(rf"(?:^|\.\.){PREFIX}([0-9a-f]{{32}})(?![A-Za-z0-9/_-])")
+"""A transaction's branch in a revision, or in a range of two."""
+_NO_REVISIONS: Final = frozenset(("who", "why", "what", "message", "idempotency_key", "text", "author"))
+"""Fields that are texts of callers."""
+
+
+def begin_transaction(rights: Rights, call: BeginTransaction) -> TransactionInfo:
+    rights.caller.require(Role.WRITE, rights.named(call.target))
+    begun = rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
+    if not _may_use(rights.caller, begun):
+        raise InvalidRequest(f"there is a transaction {call.id} already; another one needs another id")
+    return begun
+
+
+def get_transaction(rights: Rights, call: GetTransaction) -> TransactionInfo:
+    return _found(rights, call.id)
+
+
+def renew_transaction(rights: Rights, call: RenewTransaction) -> TransactionInfo:
+    _found(rights, call.id)
+    return rights.do(call)
+
+
+def commit_transaction(rights: Rights, call: CommitTransaction) -> TransactionLanded:
+    """What was written in it was checked then; whoever lost all rights on its target since lands nothing."""
+    rights.caller.require(Role.WRITE, _found(rights, call.id).target)
+    return rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
+
+
+def abort_transaction(rights: Rights, call: AbortTransaction) -> TransactionInfo:
+    _found(rights, call.id)
+    return rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
+
+
+def list_transactions(rights: Rights, call: ListTransactions) -> tuple[TransactionInfo, ...]:
+    caller = rights.caller
+    return rights.pages(call, lambda one: one if _may_use(caller, one) else None, lambda one: one.id)
+
+
+def transactions_in(call: Call[Any]) -> frozenset[str]:
+    """The ids of the transactions whose branches a call names, wherever it names one."""
+    return frozenset(found for text in _texts(call) for found in _NAMED.findall(text))
+
+
+def admitted(catalogue: Catalogue, caller: Caller, transactions: Iterable[str]) -> Caller:
+    """A caller who may use the branches of transactions as they may use those that these land on.
+
+    ``TransactionNotFound`` if one of them is not theirs.
+    """
+    inside: dict[str, str] = {}
+    for one in transactions:
+        found = catalogue.do(GetTransaction(id=one))
+        if not _may_use(caller, found):
+            raise no_transaction(one)
+        inside[found.branch] = found.target
+    return msgspec.structs.replace(caller, inside={**caller.inside, **inside}) if inside else caller
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a call that may name a branch. Lists of operations and files name none."""
+    for field in value.__struct_fields__:
+        found = getattr(value, field)
+        if isinstance(found, str) and field not in _NO_REVISIONS:
+            yield found
+        elif isinstance(found, tuple) and found:
+            if isinstance(found[0], str):
+                yield from (one for one in found if isinstance(one, str))
+            elif "at" in getattr(found[0], "__struct_fields__", ()):
+                yield from (one.at for one in found if isinstance(one.at, str))
+
+
+def _found(rights: Rights, id: str) -> TransactionInfo:  # noqa: A002
+    found = rights.do(GetTransaction(id=id))
+    if not _may_use(rights.caller, found):
+        raise no_transaction(id)
+    return found
+
+
+def _may_use(caller: Caller, transaction: TransactionInfo) -> bool:
+    return caller.is_admin or (bool(caller.name) and caller.name == transaction.who)

@@ -1,0 +1,118 @@
+"""The codec of Lance's API: its bodies are those of Lance's own models, which are there if it is installed.
+
+Routes name a model instead of holding it. So a server starts without the second that it takes to load them
+all, and one without Lance still says what it is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, UnsupportedFeature
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Json = dict[str, Any]
+
+MISSING: Final = (
+    "this server was installed without Lance, so that it cannot answer for Lance tables; whoever runs it "
+    "gets it by: pip install 'penstock[lance]'"
+)
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+class Model(msgspec.Struct, frozen=True):
+    """One of Lance's models, by its name."""
+
+    name: str
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Rows in one of Arrow's IPC formats."""
+
+
+ROWS: Final = Rows()
+
+
+class LanceCodec:
+    """Reads bodies as plain objects, which handlers then make models of, together with path and query."""
+
+    def decode(self, data: bytes, type: Any, /) -> Any:  # noqa: A002
+        if type is ROWS:
+            return data
+        try:
+            return _decoder.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+            raise InvalidRequest(f"the request's body is no JSON object: {problem}") from None
+
+    def convert(self, values: Mapping[str, Any], type: Any, /) -> Any:  # noqa: A002
+        try:
+            return msgspec.convert(values, type, strict=False)
+        except msgspec.ValidationError as problem:
+            raise InvalidRequest(f"the request's parameters cannot be read: {problem}") from None
+
+    def encode(self, value: Any, type: Any, /) -> bytes:  # noqa: A002, ARG002
+        return _encoder.encode(plain(value))
+
+    def schema(self, types: Sequence[Any], /) -> tuple[Sequence[Json], Json]:
+        models = {one.name for one in types if isinstance(one, Model)}
+        shapes = [one for one in types if not isinstance(one, Model | Rows)]
+        of_shapes, components = msgspec.json.schema_components(
+            shapes, ref_template="#/components/schemas/{name}"
+        )
+        of_models, more = _model_schemas(models)
+        of_shapes_left = iter(of_shapes)
+        found: list[Json] = []
+        for one in types:
+            if isinstance(one, Model):
+                found.append(of_models[one.name])
+            elif isinstance(one, Rows):
+                found.append({"type": "string", "contentMediaType": "application/vnd.apache.arrow.stream"})
+            else:
+                found.append(next(of_shapes_left))
+        return found, {**components, **more}
+
+
+CODEC: Final = LanceCodec()
+
+
+def model(name: str) -> type[BaseModel]:
+    """One of Lance's models; ``UnsupportedFeature`` if Lance is not installed."""
+    try:
+        import lance  # noqa: F401 - without it, models are of no use
+        import lance_namespace_urllib3_client.models as models
+    except ImportError:
+        raise UnsupportedFeature(MISSING, feature="lance") from None
+    found: type[BaseModel] = getattr(models, name)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """An answer as JSON has it: fields under the names that they have there, and none without a value."""
+    if hasattr(value, "model_dump"):
+        try:
+            return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+        except TypeError:  # what only looks like a model
+            return value.model_dump()
+    return value
+
+
+def _model_schemas(names: set[str]) -> tuple[dict[str, Json], Json]:
+    """The schema of each model, and the components that they refer to."""
+    try:
+        kinds = {name: model(name) for name in sorted(names)}
+    except UnsupportedFeature:
+        return {name: {"type": "object"} for name in names}, {}
+    from pydantic.json_schema import models_json_schema
+
+    template = "#/components/schemas/{model}"
+    of_kinds, defined = models_json_schema(
+        [(kind, "validation") for kind in kinds.values()], by_alias=True, ref_template=template
+    )
+    return {name: of_kinds[kind, "validation"] for name, kind in kinds.items()}, defined.get("$defs", {})

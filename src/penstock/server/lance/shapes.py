@@ -1,0 +1,101 @@
+"""The queries of Lance's API: their fields are named as those of the requests that they become part of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from penstock.errors import InvalidRequest
+
+DELIMITER: Final = "$"
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What every request may have."""
+
+    delimiter: Annotated[str, Meta(min_length=1, max_length=16)] = DELIMITER
+    """Between the parts of the id in the path. The id that is only this is the outermost namespace's."""
+
+    def given(self) -> dict[str, Any]:
+        """What a request says of itself here."""
+        found = msgspec.structs.asdict(self)
+        return {name: value for name, value in found.items() if name != "delimiter" and value is not None}
+
+
+class PageQuery(Query, frozen=True, kw_only=True):
+    """A page of a list."""
+
+    page_token: str | None = None
+    limit: int | None = None
+
+
+class TablesQuery(PageQuery, frozen=True, kw_only=True):
+    """A page of tables."""
+
+    include_declared: bool | None = None
+
+
+class VersionsQuery(PageQuery, frozen=True, kw_only=True):
+    """A page of versions."""
+
+    branch: str | None = None
+    descending: bool | None = None
+
+
+class DescribeQuery(Query, frozen=True, kw_only=True):
+    """What is wanted to be known of a table."""
+
+    with_table_uri: bool | None = None
+    load_detailed_metadata: bool | None = None
+    check_declared: bool | None = None
+
+
+class BranchQuery(Query, frozen=True, kw_only=True):
+    """One of Lance's own branches of a table."""
+
+    branch: str | None = None
+
+
+class CreateQuery(Query, frozen=True, kw_only=True):
+    """How a table is created."""
+
+    mode: str | None = None
+    properties: str | None = None
+    """As a JSON object."""
+    storage_options: str | None = None
+    """As a JSON object."""
+
+    def given(self) -> dict[str, Any]:
+        found = super().given()
+        for name in {"properties", "storage_options"} & found.keys():
+            try:
+                found[name] = msgspec.json.decode(found[name], type=dict[str, str])
+            except msgspec.MsgspecError as problem:
+                raise InvalidRequest(f"'{name}' is no JSON object of texts: {problem}", field=name) from None
+        return found
+
+
+class InsertQuery(BranchQuery, frozen=True, kw_only=True):
+    """How rows are inserted."""
+
+    mode: str | None = None
+
+
+class MergeQuery(BranchQuery, frozen=True, kw_only=True):
+    """How rows are merged."""
+
+    on: tuple[str, ...] = ()
+    when_matched_update_all: bool | None = None
+    when_matched_update_all_filt: str | None = None
+    when_not_matched_insert_all: bool | None = None
+    when_not_matched_by_source_delete: bool | None = None
+    when_not_matched_by_source_delete_filt: str | None = None
+    timeout: str | None = None
+    use_index: bool | None = None
+
+    def given(self) -> dict[str, Any]:
+        found = super().given()
+        on = found.pop("on")
+        return {**found, "on": list(on)} if on else found

@@ -1,0 +1,1 @@
+"""Lance tables of a lake, written and read by Spark."""

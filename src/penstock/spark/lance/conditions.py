@@ -1,0 +1,82 @@
+"""Conditions in Lance's words: what of a reader's condition the scan of a fragment can leave out rows by.
+
+It is Spark that decides which rows a condition is true for. Rows are left out before that only by conditions
+whose meaning is the same to Spark, to Penstock and to Lance, on columns of types that all compare alike.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from penstock.formats.delta.protocol.partition_values import Value
+from penstock.formats.delta.protocol.predicate_text import parse_predicate
+from penstock.formats.delta.protocol.predicates import (
+    And,
+    Column,
+    Comparison,
+    IsNull,
+    Not,
+    OneOf,
+    Or,
+    Predicate,
+    columns_of,
+)
+from penstock.spark.scan.conditions import means_the_same
+from penstock.spark.writes.schemas import described
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_ALIKE: Final = frozenset({"boolean", "byte", "short", "integer", "long", "string", "date"})
+_OPERATORS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
+
+
+def lance_condition(where: str | None, schema: StructType, time_zone: str | None) -> str | None:
+    """A condition on rows of a schema as Lance reads it; nothing if it is not sure what it means to all."""
+    if where is None:
+        return None
+    known = described(schema)
+    if not means_the_same(where, known, time_zone):
+        return None
+    found = parse_predicate(where, known)
+    if not all(len(one.fields) == 1 and one.kind in _ALIKE for one in columns_of(found)):
+        return None
+    return _text(found)
+
+
+def _text(predicate: Predicate) -> str | None:
+    """What Lance calls a condition; nothing if a part of it has no name there."""
+    match predicate:
+        case Comparison() if predicate.operator in _OPERATORS:
+            return f"({_name(predicate.column)} {predicate.operator} {_literal(predicate.value)})"
+        case OneOf() if predicate.values and None not in predicate.values:
+            listed = ", ".join(map(_literal, predicate.values))
+            return f"({_name(predicate.column)} IN ({listed}))"
+        case IsNull():
+            return f"({_name(predicate.column)} IS NULL)"
+        case Not():
+            inner = _text(predicate.inner)
+            return None if inner is None else f"(NOT {inner})"
+        case And() | Or():
+            parts = [_text(one) for one in predicate.parts]
+            told = [one for one in parts if one is not None]
+            if not told or len(told) < len(parts):
+                return None
+            return f"({(' AND ' if isinstance(predicate, And) else ' OR ').join(told)})"
+        case _:
+            return None
+
+
+def _name(column: Column) -> str:
+    return f"`{column.path[0]}`"
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, date):
+        return f"date '{value.isoformat()}'"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value)

@@ -1,0 +1,140 @@
+"""Creating a Lance table: declared in a transaction, so that it arrives with its rows, or never does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from penstock.errors import (
+    CommitConflict,
+    JobOver,
+    PenstockError,
+    TableExists,
+    TransactionNotFound,
+    TransactionOver,
+)
+from penstock.lake.call import Said
+from penstock.lake.files.saving import check_new_key
+from penstock.lake.lance.answers import LanceAbout
+from penstock.lake.lance.calls import CommitLance, DeclareLance, DeregisterLance, GetLanceTable
+from penstock.lake.transactions.answers import TransactionInfo
+from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction, GetTransaction
+from penstock.model.commits import Commit
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.encoding import digest
+from penstock.model.keys import Key
+from penstock.model.transactions import PREFIX, TransactionState
+from penstock.spark.lance.orders import LanceOrder
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+    from penstock.lake.transactions.transaction import Transaction
+
+
+class New:
+    """A table that nobody else sees yet."""
+
+    def __init__(self, about: LanceAbout, branch: str, transaction: Transaction | None, job: str) -> None:
+        self.about, self.branch = about, branch
+        """Where its first version is committed."""
+        self.job = job
+        """Under which that is done once."""
+        self._transaction = transaction
+
+    def land(self, said: Said) -> Commit | None:
+        """Let it arrive; ``None`` in a transaction of the caller's, which is yet to land.
+
+        ``CommitConflict`` if there is something at its key by now.
+        """
+        if self._transaction is None:
+            return None
+        landed = self._transaction.commit(said.message, authors=said.authors, properties=said.properties)
+        return landed.commit
+
+
+@contextmanager
+def declared(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Iterator[New]:
+    """A new table, to be filled and landed in here; if that is left without, it never was.
+
+    Inside a transaction of the caller's it is part of that one, and taken back if this fails.
+    ``CommitConflict`` if the key is taken, ``JobOver`` if another attempt of the same job does the same.
+    """
+    check_new_key(key)
+    if branch.startswith(PREFIX):
+        about = _declare(lake, key, branch)
+        try:
+            yield New(about, branch, None, order.job)
+        except BaseException:
+            with suppress(PenstockError):
+                lake.do(CommitLance(branch=branch, operations=(DeregisterLance(key=key),)))
+            raise
+        return
+    transaction = lake.transaction(branch, id=_next_id(lake, order), message=order.message or "")
+    try:
+        about = _declare(lake, key, transaction.branch)
+    except CommitConflict:
+        if order.is_named:
+            # The transaction may be another attempt's, which began at the same moment: it goes on.
+            raise JobOver(f"another attempt of job {order.job} is creating '{key}'", job=order.job) from None
+        transaction.abort("the table is there already")
+        raise
+    with transaction:
+        yield New(about, transaction.branch, transaction, uuid4().hex)
+
+
+def _declare(lake: Lake, key: Key, branch: str) -> LanceAbout:
+    try:
+        lake.do(CommitLance(branch=branch, operations=(DeclareLance(key=key),), who=lake.author))
+    except TableExists as problem:
+        raise CommitConflict([Conflict(ConflictKind.FORMAT, key, why=problem.message)]) from None
+    return lake.do(GetLanceTable(key=key, at=branch, to_write=True))
+
+
+# -- attempts of a job -------------------------------------------------------------------------------------
+
+
+def landed_before(lake: Lake, order: LanceOrder) -> TransactionInfo | None:
+    """The transaction by which an earlier attempt of a job created its table, if one did.
+
+    One that is on its way is waited for; one that still writes is aborted, for this attempt takes its place.
+    """
+    for number in range(_ATTEMPTS_MAX):
+        info = _known(lake, _id(order, number))
+        if info is None:
+            return None
+        if info.state is TransactionState.OPEN:
+            info = lake.do(
+                AbortTransaction(id=info.id, why="a later attempt of its job began", who=lake.author)
+            )
+        if info.state is TransactionState.COMMITTING:
+            with suppress(CommitConflict, TransactionOver):
+                info = lake.do(CommitTransaction(id=info.id, who=lake.author)).info
+        if info.state is TransactionState.COMMITTED:
+            return info
+    return None
+
+
+_ATTEMPTS_MAX = 1000
+
+
+def _next_id(lake: Lake, order: LanceOrder) -> str:
+    """The id of a job's next transaction. Who names a job can find the ones before."""
+    if not order.is_named:
+        return uuid4().hex
+    for number in range(_ATTEMPTS_MAX):
+        if _known(lake, _id(order, number)) is None:
+            return _id(order, number)
+    raise JobOver(f"job {order.job} was tried {_ATTEMPTS_MAX} times; give it another id", job=order.job)
+
+
+def _id(order: LanceOrder, number: int) -> str:
+    return digest("lance job", order.job, str(number)).hex()[:32]
+
+
+def _known(lake: Lake, transaction: str) -> TransactionInfo | None:
+    try:
+        return lake.do(GetTransaction(id=transaction))
+    except TransactionNotFound:
+        return None

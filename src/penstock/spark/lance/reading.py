@@ -1,0 +1,100 @@
+"""Reading a Lance table: the rows that it has at a commit, each fragment by one task.
+
+The driver opens the table as the commit has it, and the tasks are given what it saw: whatever is committed
+later, and wherever the version's manifest goes, they read that version. They ask nobody but the storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import Unavailable, VersionNotFound
+from penstock.formats.delta.rows.arrow_types import pa
+from penstock.lake.lance.calls import ListLanceVersions
+from penstock.model.clock import utc
+from penstock.model.names import parse_time_us
+from penstock.spark.lance import tasks
+from penstock.spark.lance.arrow import mapped
+from penstock.spark.lance.conditions import lance_condition
+from penstock.spark.lance.schemas import readable
+from penstock.spark.lance.travelling import travelling
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.lake.table import Table
+
+TASKS_MAX: Final = 10_000
+"""Where a table has more fragments, a task reads several."""
+
+
+def rows(
+    spark: SparkSession,
+    table: Table,
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """The rows of a Lance table, at the commit that ``table`` names by its id.
+
+    Rows for which ``where`` is true are all there, and perhaps others. Of the columns, those that are named
+    here or by ``where`` are there. ``VersionNotFound`` without such a version, ``InvalidRequest`` for columns
+    of types that Spark has not.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    opened = _opened(table, version, timestamp)
+    schema = readable(_needed(opened.schema, where, columns))
+    shown = from_arrow_schema(schema)
+    zone = spark.conf.get("spark.sql.session.timeZone", None)
+    fragments = [one.fragment_id for one in opened.get_fragments()]
+    task = tasks.scanning(travelling(opened), fragments, schema, lance_condition(where, shown, zone))
+    places = spark.range(0, len(fragments), 1, max(1, min(len(fragments), TASKS_MAX)))
+    return mapped(places, task, shown)
+
+
+def _opened(table: Table, version: int | None, timestamp: str | datetime | None) -> Any:
+    import lance
+
+    number = _version_at(table, timestamp) if timestamp is not None else _version(table, version)
+    namespace = table.lake.lance(table.ref)
+    try:
+        return lance.dataset(namespace_client=namespace, table_id=[*table.key], version=number)
+    except (OSError, ValueError) as problem:
+        told = str(problem).partition("\n")[0]
+        raise Unavailable(f"version {number} of '{table.key}' could not be opened: {told}") from None
+
+
+def _version(table: Table, wanted: int | None) -> int:
+    """A version that the table has, the newest one if none is wanted."""
+    call = ListLanceVersions(key=table.key, at=table.ref, via=table.via, version=wanted, limit=1)
+    for found in table.lake.do(call):
+        return found.version
+    if wanted is None:
+        raise VersionNotFound(f"'{table.key}' has no version yet, and so no columns", table=str(table.key))
+    raise VersionNotFound(f"'{table.key}' has no version {wanted}", table=str(table.key), version=wanted)
+
+
+def _version_at(table: Table, timestamp: str | datetime) -> int:
+    """The newest version that the table had at a time."""
+    wanted = timestamp if isinstance(timestamp, datetime) else utc(parse_time_us(timestamp))
+    wanted = wanted if wanted.tzinfo else wanted.replace(tzinfo=UTC)
+    listing = ListLanceVersions(key=table.key, at=table.ref, via=table.via)
+    for one in table.lake.pages(listing, None, lambda last: {"below": last.version}):
+        if one.created is not None and one.created <= wanted:
+            return one.version
+    raise VersionNotFound(f"'{table.key}' has no version from {timestamp} or before")
+
+
+def _needed(schema: Any, where: str | None, columns: Sequence[str] | None) -> Any:
+    """The columns that have to be read. Whatever a condition may mean by a name is among them."""
+    if columns is None:
+        return schema
+    named = {one.lower() for one in columns}
+    text = "" if where is None else where.replace("``", "`").lower()
+    fields = [one for one in schema if one.name.lower() in named or one.name.lower() in text]
+    return pa.schema(fields or [*schema])

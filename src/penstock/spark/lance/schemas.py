@@ -1,0 +1,224 @@
+"""Schemas of Lance tables: of those that Spark makes, and whether rows of Spark's fit one that is there.
+
+Everything here is decided on the driver, before a task writes anything. Values are converted by the tasks, so
+what only a value tells (a vector of another length, a null where there may be none) ends the job there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.rows.arrow_types import pa
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+ZONE: Final = "UTC"
+"""Of times in new tables. They are instants: a session's own zone says only how it shows them."""
+_NO_COLUMNS: Final = "there are no columns"
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """How rows of Spark's become rows of a table."""
+
+    schema: Any
+    """The table's, as Arrow has it."""
+    columns: tuple[str | None, ...]
+    """For every column of the table the one of the rows; nothing for one that is null in all of them."""
+
+
+def arrow_of(schema: StructType) -> Any:
+    """A schema of Spark's as Arrow has it; ``InvalidRequest`` lists columns of types that Lance has not."""
+    problems = [f"'{one.name}' is of the type {one.dataType.simpleString()}" for one in schema
+                if not _is_known(one.dataType)]  # fmt: skip
+    if problems:
+        raise _refused("no Lance table has columns of these types", problems)
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return pa.schema([pa.field(one.name, to_arrow_type(one.dataType, timezone=ZONE)) for one in schema])
+
+
+def new_schema(given: Any, vectors: Mapping[str, int]) -> Any:
+    """The schema of a new table for rows of a schema. All columns may be null, as Spark has it.
+
+    ``vectors`` names columns of arrays that are vectors, with how many numbers they have.
+    """
+    if not given.names:
+        raise InvalidRequest(_NO_COLUMNS)
+    alike = sorted({one for one in given.names if [*map(str.lower, given.names)].count(one.lower()) > 1})
+    if alike:
+        raise _refused("columns differ in case alone", map(repr, alike))
+    absent = sorted(set(vectors) - set(given.names))
+    if absent:
+        there = ", ".join(given.names)
+        raise InvalidRequest(
+            f"there is no column {', '.join(map(repr, absent))} of vectors; there are {there}"
+        )
+    return pa.schema([_new(one, vectors.get(one.name)) for one in given])
+
+
+def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> Fit:
+    """How rows of a schema become rows of a table, by the names of columns.
+
+    ``InvalidRequest`` lists the columns that do not fit. Those that the rows lack become null.
+    """
+    folded = str if case_sensitive else str.lower
+    there = {folded(one): one for one in given.names}
+    problems, columns = [], list[str | None]()
+    for wanted in table:
+        name = there.pop(folded(wanted.name), None)
+        columns.append(name)
+        if name is None and not wanted.nullable:
+            problems.append(f"'{wanted.name}' is missing, and is never null in the table")
+        elif name is not None and not _fits(given.field(name).type, wanted.type):
+            problems.append(f"'{name}' is {given.field(name).type}, and {wanted.type} in the table")
+    problems += [f"'{name}' is no column of the table" for name in there.values()]
+    if problems:
+        raise _refused(f"the rows do not fit '{key}'", problems)
+    return Fit(schema=table, columns=tuple(columns))
+
+
+def readable(table: Any) -> Any:
+    """The schema in which Spark can read a table's rows; ``InvalidRequest`` lists columns that it cannot.
+
+    Types that only Arrow has become the next larger one of Spark's.
+    """
+    problems, fields = [], []
+    for one in table:
+        kind = _readable(one.type)
+        if kind is None:
+            problems.append(f"'{one.name}' is of the type {one.type}")
+        else:
+            fields.append(pa.field(one.name, kind, one.nullable))
+    if problems:
+        raise _refused("Spark has no such types; leave these out by 'columns'", problems)
+    return pa.schema(fields)
+
+
+# -- types -------------------------------------------------------------------------------------------------
+
+
+def _is_known(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.ArrayType():
+            return _is_known(kind.elementType)
+        case t.MapType():
+            return _is_known(kind.keyType) and _is_known(kind.valueType)
+        case t.StructType():
+            return all(_is_known(one.dataType) for one in kind)
+    plain = (t.NumericType, t.StringType, t.BinaryType, t.BooleanType, t.DateType, t.TimestampType)
+    return isinstance(kind, (*plain, t.TimestampNTZType, t.DayTimeIntervalType))
+
+
+def _new(field: Any, length: int | None) -> Any:
+    if length is None:
+        return pa.field(field.name, _loosened(field.type))
+    if not pa.types.is_list(field.type) or not pa.types.is_floating(field.type.value_type):
+        raise InvalidRequest(
+            f"'{field.name}' cannot be a column of vectors: it is {field.type}, and no array of real numbers"
+        )
+    return pa.field(field.name, pa.list_(field.type.value_type, length))
+
+
+def _loosened(kind: Any) -> Any:
+    """A type whose values may be null at every depth."""
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("item", _loosened(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _loosened(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_loosened(kind.key_type), _loosened(kind.item_type))
+    return kind
+
+
+def _fits(given: Any, wanted: Any) -> bool:
+    """Whether every value of a type, or every one that is not too long, can be one of the other."""
+    of = pa.types
+    if given == wanted or of.is_null(given):
+        return True
+    if _is_list(given) and _is_list(wanted):
+        return _fits(given.value_type, wanted.value_type)
+    if of.is_struct(given) and of.is_struct(wanted):
+        return [one.name for one in given] == [one.name for one in wanted] and all(
+            _fits(one.type, other.type) for one, other in zip(given, wanted, strict=True)
+        )
+    if of.is_map(given) and of.is_map(wanted):
+        return _fits(given.key_type, wanted.key_type) and _fits(given.item_type, wanted.item_type)
+    if of.is_signed_integer(given) and of.is_signed_integer(wanted):
+        return bool(given.bit_width <= wanted.bit_width)
+    if of.is_floating(given) and of.is_floating(wanted):
+        # Numbers of 16 bits are for vectors, and Spark has none: they are rounded.
+        return bool(given.bit_width <= wanted.bit_width or of.is_float16(wanted))
+    if of.is_decimal(given) and of.is_decimal(wanted):
+        return bool(given.scale == wanted.scale and given.precision <= wanted.precision)
+    if of.is_timestamp(given) and of.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if of.is_dictionary(wanted):
+        return _fits(given, wanted.value_type)
+    kinds = ((of.is_string, of.is_large_string), (of.is_binary, of.is_large_binary, of.is_fixed_size_binary))
+    return any(
+        any(is_kind(given) for is_kind in kind) and any(is_kind(wanted) for is_kind in kind) for kind in kinds
+    )
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+_LARGER: Final = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
+
+
+def _readable(kind: Any) -> Any:
+    """The type of Spark's for one of Arrow's, as Arrow writes it; nothing if there is none."""
+    of = pa.types
+    if kind in _LARGER:
+        return _LARGER[kind]
+    if of.is_dictionary(kind):
+        return _readable(kind.value_type)
+    if of.is_fixed_size_binary(kind):
+        return pa.binary()
+    if of.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else ZONE)
+    if of.is_duration(kind):
+        return pa.duration("us")
+    if _is_list(kind):
+        inside = _readable(kind.value_type)
+        return None if inside is None else pa.list_(pa.field("element", inside, kind.value_field.nullable))
+    if of.is_struct(kind):
+        fields = [(one, _readable(one.type)) for one in kind]
+        if any(inside is None for _, inside in fields):
+            return None
+        return pa.struct([pa.field(one.name, inside, one.nullable) for one, inside in fields])
+    if of.is_map(kind):
+        key, item = _readable(kind.key_type), _readable(kind.item_type)
+        return None if key is None or item is None else pa.map_(key, item)
+    plain = (
+        of.is_boolean,
+        of.is_signed_integer,
+        of.is_floating,
+        of.is_decimal128,
+        of.is_string,
+        of.is_binary,
+    )
+    return kind if any(is_kind(kind) for is_kind in (*plain, of.is_date32, of.is_null)) else None
+
+
+def _refused(what: str, problems: Iterable[str]) -> InvalidRequest:
+    found = list(problems)
+    return InvalidRequest(f"{what}: {'; '.join(found)}", problems=found)

@@ -1,0 +1,113 @@
+"""Lance tables on the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from lance_namespace import CreateTableTagRequest
+
+import penstock
+from tests.cli.conftest import Terminal, anywhere
+
+
+@pytest.fixture
+def items(terminal: Terminal) -> str:
+    """A table of two versions, with one of Lance's own tags."""
+    with penstock.open(terminal.place, author="tester") as lake:
+        for number in range(2):
+            lance.write_dataset(
+                pa.table({"id": [number]}),
+                namespace_client=lake.lance(),
+                table_id=["items"],
+                mode="append" if number else "create",
+            )
+        lake.lance().create_table_tag(CreateTableTagRequest(id=["items"], tag="first", version=1))
+    return "items"
+
+
+@anywhere
+def test_tables_and_their_versions_are_listed(terminal: Terminal, items: str) -> None:
+    assert terminal("lance").lines[0].split()[:2] == [items, "v2"]
+    assert terminal("lance", "list").lines == terminal("lance").lines
+    (one,) = terminal.json("lance", "list")["tables"]
+    assert (one["table"], one["version"], one["is_private"]) == (items, 2, False)
+    versions = terminal.json("lance", "versions", items)
+    assert [(one["version"], one["operation"]) for one in versions["versions"]] == [
+        (2, "append"),
+        (1, "overwrite"),
+    ]
+    first = terminal.json("lance", "versions", items, "-n", "1")
+    assert first["next"] == 2
+    assert terminal("lance", "versions", items, "-n", "1").lines[-1].split() == [
+        "more",
+        "with",
+        "--below",
+        "2",
+    ]
+    below = terminal.json("lance", "versions", items, "--below", "2")
+    assert [one["version"] for one in below["versions"]] == [1]
+
+
+@anywhere
+def test_a_table_is_shown_with_what_lance_has_inside_of_it(terminal: Terminal, items: str) -> None:
+    shown = terminal.json("lance", "show", items)
+    assert [(one["tag"], one["version"]) for one in shown["tags"]] == [("first", 1)]
+    assert "tag first" in terminal("lance", "show", items).out
+    terminal("lance", "show", "nothing", status=4)
+
+
+def test_history_tells_the_versions_of_tables(terminal: Terminal, items: str) -> None:
+    log = terminal("log").out
+    assert "+ items" in log
+    assert "~ items (v2)" in log
+    assert "declared → v1" in terminal("diff", "main~3", "main~2").out
+    assert "branches, tags, properties or older versions changed" in terminal("diff", "main~1", "main").out
+    assert ["version", "2"] in [line.split() for line in terminal("show", "main", "items").lines]
+    assert terminal("tables").lines[0].split()[:3] == ["items", "LANCE_TABLE", "v2"]
+
+
+def test_versions_are_promoted_by_hand(terminal: Terminal, items: str) -> None:
+    location = Path(terminal.json("lance", "show", items)["location"])
+    newest = location / "_versions" / "18446744073709551613.manifest"
+    staged = location / "_versions" / "18446744073709551613.manifest-late"
+    assert newest.exists()
+    newest.rename(staged)
+    staged.rename(newest)
+    assert terminal("lance", "promote", items).lines[0].split()[:2] == ["items", "v2"]
+    assert [one["table"] for one in terminal.json("lance", "promote")["tables"]] == ["items"]
+
+
+def test_an_import_can_be_tried_first_and_an_export_leads_out_again(terminal: Terminal) -> None:
+    root = terminal.place / "warehouse" / "old"
+    lance.write_dataset(pa.table({"id": [1]}), str(root / "a.lance"))
+    tried = terminal("lance", "import", str(root), "--into", "search", "--dry-run")
+    assert tried.lines[0] == f"would import 1 table from {root}"
+    assert terminal("lance").lines[0].startswith("no Lance tables")
+    done = terminal.json("lance", "import", str(root), "--into", "search", "-m", "ours now")
+    assert [one["table"] for one in done["tables"]] == ["search.a"]
+    assert terminal.json("log", "-n", "1")["commits"][0]["message"] == "ours now"
+    assert (
+        "has something there already"
+        in terminal("lance", "import", str(root), "--into", "search", status=1).err
+    )
+    out = terminal.json("lance", "export", str(terminal.place / "warehouse"))
+    assert [one["table"] for one in out["tables"]] == ["search.a"]
+    assert "1 of them as before" in terminal("lance", "export", str(terminal.place / "warehouse")).out
+    assert "does not lie below" in terminal("lance", "export", str(terminal.place / "other"), status=1).err
+
+
+def test_the_doctor_says_which_lance_is_installed(terminal: Terminal, items: str) -> None:
+    found = {one["name"]: one for one in terminal.json("doctor")["checks"]}
+    assert found["Lance"]["state"] == "ok"
+    assert found["Lance"]["finding"].startswith("pylance ")
+
+
+def test_the_list_of_commands_does_not_load_lance() -> None:
+
+    program = "import sys, penstock.cli.commands.lance; sys.exit('lance' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

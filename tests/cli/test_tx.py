@@ -1,0 +1,74 @@
+"""Transactions on the command line."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import penstock
+from penstock.kernel.transactions import Transactions
+from penstock.lake.lake import Lake
+from penstock.lake.transactions.transaction import Transaction
+from penstock.model.content import IcebergTable
+from tests.cli.conftest import Terminal, anywhere
+
+
+def begun(lake: Lake, **how: object) -> Transaction:
+    tx = lake.transaction(message="nightly", **how)  # type: ignore[arg-type]
+    tx.writes.put("a", IcebergTable(metadata_location="s3://b/1"))
+    return tx
+
+
+@anywhere
+def test_open_ones_are_listed_and_shown(terminal: Terminal) -> None:
+    assert terminal("tx").lines == ["no transactions"]
+    with penstock.open(terminal.url) as lake:
+        tx = begun(lake)
+        (line,) = terminal("tx").lines
+        assert line.split()[:3] == [tx.id[:8], "open", "main"]
+        assert "nightly" in line
+        (told,) = terminal.json("tx", "list", "--target", "main")["transactions"]
+        assert (told["id"], told["state"], told["branch"]) == (tx.id, "open", f"tx/{tx.id}")
+        assert terminal("tx", "list", "--target", "dev").lines == ["no transactions"]
+        shown = terminal("tx", "show", tx.id[:8]).out
+        assert tx.id in shown
+        assert "idle until" in shown
+        assert terminal("branch").lines == [line for line in terminal("branch").lines if "tx/" not in line]
+
+
+@anywhere
+def test_one_is_committed_by_hand_as_often_as_wanted(terminal: Terminal) -> None:
+    with penstock.open(terminal.url) as lake:
+        tx = begun(lake)
+        first = terminal.json("tx", "commit", tx.branch, "-m", "by hand")
+        assert (first["state"], first["commit"]) == ("committed", lake.resolve())
+        assert lake.show().message == "by hand"
+        assert terminal.json("tx", "commit", tx.id[:8]) == first
+        ran = terminal("tx", "abort", tx.id[:8])
+        assert "cannot be called back" in ran.err
+
+
+@anywhere
+def test_an_aborted_one_never_lands(terminal: Terminal) -> None:
+    with penstock.open(terminal.url) as lake:
+        tx = begun(lake)
+        (told,) = terminal.json("tx", "abort", tx.id, "--why", "wrong input")["transactions"]
+        assert (told["state"], told["why"]) == ("aborted", "wrong input")
+        assert terminal("tx").lines == ["no transactions"]
+        assert "wrong input" in terminal("tx", "list", "--all").out
+        assert "wrong input" in terminal("tx", "commit", tx.id, status=3).err
+        assert not lake.table("a").exists
+
+
+def test_late_ones_are_aborted_together(terminal: Terminal) -> None:
+    with penstock.open(terminal.place) as lake:
+        late = uuid4().hex
+        begun(lake)
+        Transactions(lake.kernel).begin(late, "main", lease_us=1)
+    assert "late" in terminal("tx").out
+    assert [one["id"] for one in terminal.json("tx", "abort", "--late")["transactions"]] == [late]
+
+
+def test_what_is_no_transaction_is_told(terminal: Terminal) -> None:
+    assert "there is no transaction" in terminal("tx", "show", "12345678", status=4).err
+    assert "too short" in terminal("tx", "show", "1234", status=2).err
+    assert "say which" in terminal("tx", "abort", status=2).err

@@ -1,0 +1,109 @@
+"""Golden vectors of Lance tables: the bytes that a lake keeps, written out (see ``tests/model``)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from penstock.formats.lance.intents import Create, Declare, Placed, Steps, decode_steps
+from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.names import head_id, line_folder
+from penstock.formats.lance.state import (
+    Arrived,
+    LanceState,
+    OwnBranch,
+    OwnTag,
+    Version,
+    decode_entry,
+    tag_key,
+    version_key,
+    version_of,
+)
+from penstock.model.encoding import encode
+
+VECTORS = {
+    "state": LanceState(
+        root=b"\x11" * 32,
+        chain="_penstock/0123/",
+        owner=b"\x22" * 32,
+        is_private=True,
+        properties={"a": "b"},
+    ),
+    "version": Version(
+        chain="",
+        staged="_versions/1.manifest-2",
+        size=300,
+        sha256=b"\x33" * 32,
+        time_us=1_763_200_000_000_000,
+        operation=Operation.APPEND,
+        e_tag="x",
+        metadata={"m": "n"},
+        arrived=Arrived(number=4, id=b"\x44" * 32, operations=(Operation.APPEND, Operation.DELETE)),
+        copied=b"\x55" * 32,
+    ),
+    "branch": OwnBranch(parent="exp", version=3, created_us=1, metadata={}),
+    "tag": OwnTag(branch="", version=3, created_us=1, updated_us=2),
+    "steps": Steps(
+        (
+            Placed(0, Declare(id=UUID(int=7), location="/w/t")),
+            Placed(1, Create(version=1, path="_versions/1.manifest-2", size=300)),
+        )
+    ),
+}
+STORED = {
+    "state": (
+        "97c4201111111111111111111111111111111111111111111111111111111111111111af5f70656e73746f636b2f"
+        "303132332fc4202222222222222222222222222222222222222222222222222222222222222222c3c281a161a162"
+        "00"
+    ),
+    "version": (
+        "9cad6c616e63652d76657273696f6ea0b65f76657273696f6e732f312e6d616e69666573742d32cd012cc4203333"
+        "333333333333333333333333333333333333333333333333333333333333cf0006439efdab0000a6617070656e64"
+        "c2a17881a16da16e9304c420444444444444444444444444444444444444444444444444444444444444444492a6"
+        "617070656e64a664656c657465c42055555555555555555555555555555555555555555555555555555555555555"
+        "55"
+    ),
+    "branch": ("95ac6c616e63652d6272616e6368a3657870030180"),
+    "tag": ("96a96c616e63652d746167a003010280"),
+    "steps": (
+        "92a5737465707392920095a76465636c617265c41000000000000000000000000000000007a42f772f74c2809201"
+        "98a6637265617465a001b65f76657273696f6e732f312e6d616e69666573742d32cd012cc2a080"
+    ),
+}
+LINES = ["_penstock/615f745f1cb0deb806c5661007cf6d4f/", "_penstock/960af7b9056717bdc6b44b34dcb02a31/"]
+HEAD = "a8f2156afd33cd2bd9aa28ba2d067afad5802e570b5bc3b12862a5dd3d343392"
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_value_has_the_bytes_that_it_always_had(name: str) -> None:
+    assert encode(VECTORS[name]).hex() == STORED[name]
+
+
+def test_stored_bytes_are_read_as_what_was_written() -> None:
+    stored = {name: bytes.fromhex(data) for name, data in STORED.items()}
+    assert msgspec.msgpack.decode(stored["state"], type=LanceState) == VECTORS["state"]
+    assert [decode_entry(stored[name]) for name in ("version", "branch", "tag")] == [
+        VECTORS[name] for name in ("version", "branch", "tag")
+    ]
+    assert decode_steps(stored["steps"]) == VECTORS["steps"]
+
+
+def test_a_version_from_before_merges_were_noted_is_read() -> None:
+    old = encode(VECTORS["version"])
+    short = msgspec.msgpack.encode(msgspec.msgpack.decode(old)[:10])
+    found = decode_entry(short)
+    assert isinstance(found, Version)
+    assert (found.arrived, found.copied, found.metadata) == (None, b"", {"m": "n"})
+
+
+def test_keys_of_the_tree_stay_as_they_are() -> None:
+    assert version_key("exp", 3).hex() == "76657870007ffffffffffffffc"
+    assert version_of(version_key("exp", 3)) == ("exp", 3)
+    assert tag_key("v1") == b"tv1"
+
+
+def test_names_that_all_writers_must_agree_on_stay_as_they_are() -> None:
+    assert [line_folder(b"i" * 32, b"t" * 16, b"h" * 32, turn) for turn in (0, 1)] == LINES
+    assert head_id("staged", b"s" * 32, 3).hex() == HEAD

@@ -1,0 +1,314 @@
+"""A branch of a Lance table lands as one version: as it is, or grafted; or it is refused (L1, L2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from lance_namespace import RenameTableRequest
+
+from penstock import Delete, Key, Lake
+from penstock.errors import KeyNotFound, MergeConflict
+from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.names import manifest_name
+from penstock.lake.lance.calls import CommitLance, DeclareLance, GetLanceTable
+from penstock.model.merges import KeyMerge, MergeMode
+from tests.formats.lance.tables import (
+    content,
+    delete,
+    embedded,
+    keys_of,
+    keys_seen,
+    manifest,
+    newest,
+    opened,
+    rows,
+    state,
+    versions,
+    write,
+)
+
+lance = pytest.importorskip("lance")
+
+
+def refusal(lake: Lake, source: str = "dev", target: str = "main") -> str:
+    """Why a merge is refused; nothing has changed by it."""
+    before = content(lake, target)
+    with pytest.raises(MergeConflict) as refused:
+        lake.merge(source, target)
+    assert content(lake, target) == before
+    return str(refused.value)
+
+
+# -- one side changed it -----------------------------------------------------------------------------------
+
+
+def test_l1_a_branch_writes_to_a_line_of_its_own(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    assert state(forked, "dev").chain.startswith("_penstock/")
+    assert state(forked).chain == ""
+    assert keys_of(forked, "dev") == [1, 2, 3, 4, 5, 10]
+    assert keys_of(forked) == keys_seen(forked) == [1, 2, 3, 4, 5]
+
+
+def test_all_that_was_done_on_a_branch_lands_as_one_version(forked: Lake) -> None:
+    write(forked, "dev", 10, 11)
+    delete(forked, "dev", 1, 11)
+    opened(forked, "dev").add_columns({"w": "k * 2"})
+    more = pa.table({"k": [2, 12], "v": [0.5, 12.0], "w": [7, 8]})
+    merging = opened(forked, "dev").merge_insert("k")
+    merging.when_matched_update_all().when_not_matched_insert_all().execute(more)
+    wanted = opened(forked, "dev").to_table().sort_by("k")
+    forked.merge("dev", "main")
+    assert newest(forked)[0] == 3
+    assert opened(forked).to_table().sort_by("k") == wanted
+    assert keys_seen(forked) == keys_of(forked) == [2, 3, 4, 5, 10, 12]
+
+
+def test_a_branch_that_has_not_written_goes_along_with_the_default_branch(forked: Lake) -> None:
+    write(forked, "main", 6)
+    forked.merge("main", "dev")
+    assert state(forked, "dev") == state(forked)
+    write(forked, "dev", 7)
+    assert keys_of(forked, "dev") == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_l1_a_line_gets_one_version_for_what_the_default_branch_has(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    forked.merge("dev", "main")
+    write(forked, "main", 6)
+    opened(forked).update({"v": "0.0"}, where="k = 1")
+    before = newest(forked, "dev")[0]
+    forked.merge("main", "dev")
+    assert newest(forked, "dev")[0] == before + 1
+    assert keys_of(forked, "dev") == keys_of(forked) == [1, 2, 3, 4, 5, 6, 10]
+    write(forked, "dev", 12)
+    assert keys_of(forked, "dev") == [1, 2, 3, 4, 5, 6, 10, 12]
+
+
+def test_a_table_that_was_made_on_a_branch_lands_in_its_own_folder(lake: Lake) -> None:
+    lake.branch().create_namespace("raw")
+    lake.branch("dev").create()
+    write(lake, "dev", 1, mode="create", table="raw.new")
+    write(lake, "dev", 2, table="raw.new")
+    lake.merge("dev", "main")
+    assert (newest(lake, table="raw.new")[0], state(lake, table="raw.new").owner) == (1, b"")
+    assert keys_seen(lake, "raw.new") == keys_of(lake, table="raw.new") == [1, 2]
+    write(lake, "dev", 3, table="raw.new")
+    lake.merge("dev", "main")
+    write(lake, "main", 4, table="raw.new")
+    assert keys_seen(lake, "raw.new") == [1, 2, 3, 4]
+
+
+def test_a_branch_of_a_branch_lands_there_and_further(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    forked.branch("feature").create(at="dev")
+    write(forked, "feature", 20)
+    write(forked, "dev", 11)
+    forked.merge("feature", "dev")
+    assert keys_of(forked, "dev") == [1, 2, 3, 4, 5, 10, 11, 20]
+    forked.merge("dev", "main")
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 10, 11, 20]
+
+
+def test_a_table_that_was_dropped_on_a_branch_goes_if_nobody_wrote_to_it(forked: Lake) -> None:
+    forked.branch("dev").commit([Delete(Key("items"))])
+    forked.merge("dev", "main")
+    with pytest.raises(KeyNotFound):
+        forked.do(GetLanceTable(key=Key("items")))
+
+
+def test_a_table_that_was_dropped_here_and_written_to_there_is_somebodys_to_decide(forked: Lake) -> None:
+    write(forked, "dev", 6)
+    forked.branch().commit([Delete(Key("items"))])
+    with pytest.raises(MergeConflict, match="dropped or renamed here"):
+        forked.merge("dev", "main")
+
+
+def test_a_table_that_was_dropped_on_a_branch_stays_if_somebody_wrote_to_it(forked: Lake) -> None:
+    forked.branch("dev").commit([Delete(Key("items"))])
+    write(forked, "main", 6)
+    assert "dropped or renamed on the other side" in refusal(forked)
+
+
+# -- both sides changed it ---------------------------------------------------------------------------------
+
+
+def test_l1_appends_and_deletions_of_both_sides_come_together(forked: Lake) -> None:
+    write(forked, "dev", 10, 11)
+    delete(forked, "dev", 4)
+    write(forked, "main", 20)
+    delete(forked, "main", 2)
+    forked.merge("dev", "main")
+    assert newest(forked)[0] == 5
+    assert keys_of(forked) == keys_seen(forked) == [1, 3, 5, 10, 11, 20]
+
+
+def test_a_fragment_that_was_deleted_as_a_whole_goes(forked: Lake) -> None:
+    delete(forked, "dev", 4, 5)
+    write(forked, "main", 20)
+    forked.merge("dev", "main")
+    assert newest(forked)[1].operation is Operation.DELETE
+    assert keys_seen(forked) == [1, 2, 3, 20]
+
+
+def test_rows_that_were_appended_and_deleted_on_a_line_stay_away(forked: Lake) -> None:
+    write(forked, "dev", 10, 11, 12)
+    delete(forked, "dev", 11)
+    write(forked, "main", 20)
+    forked.merge("dev", "main")
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 10, 12, 20]
+
+
+def test_rows_are_deleted_in_a_fragment_that_has_another_number_here(forked: Lake) -> None:
+    write(forked, "dev", 10, 11)
+    write(forked, "main", 20)
+    forked.merge("dev", "main")
+    delete(forked, "dev", 10)
+    write(forked, "main", 21)
+    forked.merge("dev", "main")
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 11, 20, 21]
+    opened(forked).optimize.compact_files()
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 11, 20, 21]
+
+
+def test_what_was_grafted_can_be_read_written_compacted_and_indexed(forked: Lake) -> None:
+    opened(forked).create_scalar_index("k", "BTREE")
+    forked.merge("main", "dev")
+    write(forked, "dev", 10, 11)
+    delete(forked, "dev", 3)
+    write(forked, "main", 20)
+    stale = opened(forked)
+    forked.merge("dev", "main")
+    lance.write_dataset(rows(30), stale, mode="append")
+    wanted = [1, 2, 4, 5, 10, 11, 20, 30]
+    assert keys_of(forked) == wanted
+    assert opened(forked).to_table(filter="k = 11")["k"].to_pylist() == [11]
+    opened(forked).optimize.compact_files()
+    opened(forked).optimize.optimize_indices()
+    assert keys_of(forked) == keys_seen(forked) == wanted
+    assert opened(forked).to_table(filter="k = 11 or k = 3")["k"].to_pylist() == [11]
+
+
+@pytest.mark.parametrize(
+    ("done", "why"),
+    [
+        (lambda table: table.update({"v": "0.0"}, where="k = 1"), "by update"),
+        (lambda table: table.optimize.compact_files(), "by rewrite"),
+        (lambda table: table.create_scalar_index("k", "BTREE"), "by create index"),
+        (lambda table: table.add_columns({"w": "k"}), "by merge"),
+        (lambda table: table.drop_columns(["v"]), "by project"),
+    ],
+    ids=["update", "compaction", "index", "column", "dropped column"],
+)
+def test_what_cannot_be_done_again_on_top_of_other_changes_is_refused(
+    forked: Lake, done: Callable[[object], object], why: str
+) -> None:
+    done(opened(forked, "dev"))
+    write(forked, "main", 20)
+    assert why in refusal(forked)
+
+
+def test_nothing_is_grafted_onto_a_table_that_was_overwritten(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    write(forked, "main", 1, mode="overwrite")
+    assert "by overwrite" in refusal(forked)
+
+
+def test_rows_of_one_fragment_that_both_sides_deleted_are_named(forked: Lake) -> None:
+    delete(forked, "dev", 1)
+    delete(forked, "main", 2)
+    with pytest.raises(MergeConflict) as refused:
+        forked.merge("dev", "main")
+    (conflict,) = refused.value.conflicts
+    assert conflict.path.startswith("data/")
+    assert "same fragments" in conflict.why
+
+
+def test_appends_go_with_an_update_that_the_target_has(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    opened(forked).update({"v": "0.0"}, where="k = 1")
+    forked.merge("dev", "main")
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 10]
+    assert opened(forked).to_table(filter="k = 1")["v"].to_pylist() == [0.0]
+
+
+def test_tables_whose_rows_have_numbers_are_not_grafted_and_land_as_they_are(lake: Lake) -> None:
+    lance.write_dataset(
+        rows(1, 2),
+        namespace_client=lake.lance(),
+        table_id=["items"],
+        enable_stable_row_ids=True,
+    )
+    lake.branch("dev").create()
+    write(lake, "dev", 3)
+    delete(lake, "dev", 1)
+    lake.merge("dev", "main")
+    write(lake, "main", 4)
+    assert keys_seen(lake) == [2, 3, 4]
+    ids = opened(lake).to_table(columns=["k"], with_row_id=True)["_rowid"].to_pylist()
+    assert len(set(ids)) == 3
+    write(lake, "dev", 5)
+    assert "numbers of their own" in refusal(lake)
+
+
+def test_a_state_at_which_the_sides_parted_and_which_is_gone_is_told(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    write(forked, "main", 20)
+    Path(content(forked).location, manifest_name("", "", 2)).unlink()
+    embedded(forked).lance.manifests._kept.clear()
+    assert "is gone" in refusal(forked)
+    forked.merge("dev", "main", keys={Key("items"): KeyMerge(mode=MergeMode.FORCE)})
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 10]
+
+
+# -- what it leaves ----------------------------------------------------------------------------------------
+
+
+def test_a_line_that_has_no_files_left_in_a_table_is_no_base_of_it(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    forked.merge("dev", "main")
+    assert len(manifest(forked).bases) == 1
+    opened(forked).optimize.compact_files()
+    forked.branch("other").create()
+    write(forked, "other", 11)
+    forked.merge("other", "main")
+    assert [one.path.rpartition("/")[2] for one in manifest(forked).bases] == [
+        state(forked, "other").chain.strip("/").rpartition("/")[2]
+    ]
+
+
+def test_versions_that_were_there_can_still_be_read_after_a_merge(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    write(forked, "main", 20)
+    forked.merge("dev", "main")
+    for number, wanted in ((1, 3), (2, 5), (3, 6), (4, 7)):
+        found = lance.dataset(namespace_client=forked.lance(), table_id=["items"], version=number)
+        assert found.count_rows() == wanted
+    assert [number for number, _ in versions(forked).all()] == [4, 3, 2, 1]
+
+
+def test_private_tables_merge_and_nobody_sees_it_who_does_not_ask(lake: Lake) -> None:
+    lake.do(CommitLance(operations=(DeclareLance(key=Key("items"), is_private=True),)))
+    write(lake, "main", 1)
+    lake.branch("dev").create()
+    write(lake, "dev", 2)
+    write(lake, "main", 3)
+    lake.merge("dev", "main")
+    assert keys_of(lake) == [1, 2, 3]
+    place = embedded(lake).lance.places.at(content(lake).location)
+    assert [one.key for one in place.list("_versions") if one.key.endswith(".manifest")] == []
+
+
+def test_a_table_that_was_renamed_on_a_branch_goes_on_under_its_new_name(forked: Lake) -> None:
+    request = RenameTableRequest(id=["items"], new_table_name="things")
+    forked.lance("dev").rename_table(request)
+    write(forked, "dev", 6, table="things")
+    forked.merge("dev", "main")
+    assert (newest(forked, table="things")[0], keys_seen(forked, "things")) == (3, [1, 2, 3, 4, 5, 6])
+    write(forked, "main", 7, table="things")
+    write(forked, "dev", 8, table="things")
+    forked.merge("dev", "main")
+    assert keys_seen(forked, "things") == [1, 2, 3, 4, 5, 6, 7, 8]

@@ -1,0 +1,72 @@
+"""Whatever is wrong with a Lance table's own tree is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import penstock
+from penstock.formats.lance.state import (
+    Changes,
+    OwnTag,
+    Version,
+    changed,
+    state_of,
+    tag_key,
+    version_key,
+    with_state,
+)
+from penstock.kernel.objects import Pending
+from penstock.lake.lake import Lake
+from penstock.lake.lance.soundness import LanceCheck
+from penstock.model.content import LanceTable
+from tests.lance.tables import written
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with penstock.open(tmp_path / "lake", author="tester") as lake:
+        written(lake.lance(), "a", ids=[1], mode="create")
+        yield lake
+
+
+def content_of(lake: Lake) -> LanceTable:
+    found = lake.at().get("a")
+    assert isinstance(found, LanceTable)
+    return found
+
+
+def test_a_sound_table_has_no_flaws(lake: Lake) -> None:
+    assert lake.fsck().damages == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({tag_key("t"): OwnTag(version=9)}, "a tag 't' of version 9"),
+        ({version_key("dev", 1): Version(sha256=b"0" * 32)}, "of branch 'dev', which it does not have"),
+        ({version_key("", 2): Version(sha256=b"short")}, "cannot be known"),
+        ({version_key("", 2): Version(chain="elsewhere/", sha256=b"0" * 32)}, "which is no chain"),
+        ({version_key("", 2): OwnTag(version=1)}, "of another kind"),
+    ],
+    ids=["tag-of-nothing", "branch-of-nothing", "no-hash", "no-chain", "another-kind"],
+)
+def test_an_entry_that_leads_nowhere_is_told(lake: Lake, changes: Changes, said: str) -> None:
+    content = content_of(lake)
+    objects = Pending(lake.kernel.objects)
+    state = state_of(content)
+    root, blobs = changed(objects, state.root, changes)
+    objects.fresh.update(blobs)
+    bad = with_state(content, msgspec.structs.replace(state, root=root))
+    assert [what for _, what in LanceCheck(objects).flaws("a", bad) if said in what]
+
+
+def test_a_state_that_cannot_be_read_or_holds_another_tree_is_told(lake: Lake) -> None:
+    content, check = content_of(lake), LanceCheck(lake.kernel.objects)
+    torn = msgspec.structs.replace(content, state=b"?")
+    assert [name for name, what in check.flaws("a", torn) if "cannot be read" in what] == ["a"]
+    alone = msgspec.structs.replace(content, held=())
+    assert [what for _, what in check.flaws("a", alone)] == ["does not hold the tree that its state names"]

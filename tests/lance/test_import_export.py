@@ -1,0 +1,166 @@
+"""Lance directory namespaces come to a lake in one commit, and tables of a lake can be left to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as spec
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from lance.namespace import DirectoryNamespace
+
+import penstock
+from penstock.errors import InvalidRequest
+from penstock.lake.lake import Lake
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+def ids(namespace: Any, *table: str) -> list[int]:
+    found: list[int] = (
+        lance.dataset(namespace_client=namespace, table_id=[*table]).to_table()["id"].to_pylist()
+    )
+    return sorted(found)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with penstock.open(tmp_path / "lake", author="tester") as lake:
+        yield lake
+
+
+@pytest.fixture
+def root(lake: Lake, tmp_path: Path) -> Path:
+    """A folder below the lake's warehouse."""
+    place = tmp_path / "lake" / "warehouse" / "vectors"
+    place.mkdir(parents=True)
+    return place
+
+
+def directory(root: Path) -> Any:
+    """A directory namespace with tables in three depths, one of them only declared."""
+    found: Any = DirectoryNamespace(root=str(root))  # type: ignore[no-untyped-call]
+    for namespace in (["shop"], ["shop", "deep"]):
+        found.create_namespace(spec.CreateNamespaceRequest(id=namespace))
+    for number, table in enumerate((["plain"], ["shop", "one"], ["shop", "deep", "two"])):
+        lance.write_dataset(rows(number), namespace_client=found, table_id=table)
+        lance.write_dataset(rows(10 + number), namespace_client=found, table_id=table, mode="append")
+    found.declare_table(spec.DeclareTableRequest(id=["shop", "later"]))
+    return found
+
+
+def test_a_directory_namespace_comes_in_one_commit_with_all_versions(lake: Lake, root: Path) -> None:
+    directory(root)
+    before = len(lake.log())
+    done = lake.import_lance(root, "search")
+    assert [str(one.key) for one in done.tables] == [
+        "search.plain",
+        "search.shop.deep.two",
+        "search.shop.later",
+        "search.shop.one",
+    ]
+    assert len(lake.log()) == before + 1
+    namespace = lake.lance()
+    assert ids(namespace, "search", "plain") == [0, 10]
+    assert ids(namespace, "search", "shop", "deep", "two") == [2, 12]
+    old = lance.dataset(namespace_client=namespace, table_id=["search", "shop", "one"], version=1)
+    assert old.to_table()["id"].to_pylist() == [1]
+    lance.write_dataset(rows(20), namespace_client=namespace, table_id=["search", "plain"], mode="append")
+    assert ids(namespace, "search", "plain") == [0, 10, 20]
+    lance.write_dataset(
+        rows(30), namespace_client=namespace, table_id=["search", "shop", "later"], mode="overwrite"
+    )
+    assert ids(namespace, "search", "shop", "later") == [30]
+
+
+def test_a_folder_of_tables_without_a_list_comes_too_and_gets_none(lake: Lake, root: Path) -> None:
+    lance.write_dataset(rows(1), str(root / "a.lance"))
+    lance.write_dataset(rows(2), str(root / "b.lance"))
+    assert [str(one.key) for one in lake.import_lance(root).tables] == ["a", "b"]
+    assert ids(lake.lance(), "b") == [2]
+    assert not (root / "__manifest").exists()
+
+
+def test_a_dry_run_registers_nothing(lake: Lake, root: Path) -> None:
+    directory(root)
+    head = lake.resolve()
+    done = lake.import_lance(root, dry_run=True)
+    assert (len(done.tables), done.commit, done.dry_run) == (4, "", True)
+    assert lake.resolve() == head
+
+
+def test_if_some_tables_cannot_come_none_does_and_all_reasons_are_listed(lake: Lake, root: Path) -> None:
+    directory(root)
+    (root / "broken.lance" / "_versions").mkdir(parents=True)
+    (root / "broken.lance" / "_versions" / "18446744073709551614.manifest").write_bytes(b"no manifest")
+    namespace = lake.lance()
+    lance.write_dataset(rows(5), namespace_client=namespace, table_id=["plain"])
+    head = lake.resolve()
+    with pytest.raises(InvalidRequest) as refused:
+        lake.import_lance(root)
+    assert "plain: the lake has something there already" in refused.value.message
+    assert "broken: Lance cannot open it" in refused.value.message
+    assert refused.value.message.startswith("2 of the tables")
+    assert lake.resolve() == head
+
+
+def test_tables_outside_the_roots_of_the_lake_are_refused(lake: Lake, tmp_path: Path) -> None:
+    lance.write_dataset(rows(1), str(tmp_path / "elsewhere" / "a.lance"))
+    with pytest.raises(InvalidRequest, match="root add"):
+        lake.import_lance(tmp_path / "elsewhere")
+
+
+def test_a_place_without_tables_is_told_from_one_that_is_not_there(lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="no Lance directory namespace"):
+        lake.import_lance(tmp_path / "nothing")
+
+
+def test_who_leaves_finds_all_tables_in_a_directory_namespace(lake: Lake, tmp_path: Path) -> None:
+    namespace = lake.lance()
+    namespace.create_namespace(spec.CreateNamespaceRequest(id=["search"]))
+    for number, table in enumerate((["plain"], ["search", "one"])):
+        lance.write_dataset(rows(number), namespace_client=namespace, table_id=table)
+    warehouse = tmp_path / "lake" / "warehouse"
+    assert lake.export_lance(warehouse, dry_run=True).unchanged == 0
+    assert not (warehouse / "__manifest").exists()
+    done = lake.export_lance(warehouse)
+    assert [(str(one.key), one.version) for one in done.tables] == [("plain", 1), ("search.one", 1)]
+    plain: Any = DirectoryNamespace(root=str(warehouse), dir_listing_enabled="false")  # type: ignore[no-untyped-call]
+    assert (ids(plain, "plain"), ids(plain, "search", "one")) == ([0], [1])
+    lance.write_dataset(rows(7), namespace_client=namespace, table_id=["plain"], mode="append")
+    lance.write_dataset(rows(8), namespace_client=namespace, table_id=["search", "new"])
+    again = lake.export_lance(warehouse)
+    assert (len(again.tables), again.unchanged) == (3, 2)
+    assert (ids(plain, "plain"), ids(plain, "search", "new")) == ([0, 7], [8])
+    lake.close()
+    lance.write_dataset(rows(9), namespace_client=plain, table_id=["plain"], mode="append")
+    assert ids(plain, "plain") == [0, 7, 9]
+
+
+def test_another_branch_is_listed_as_it_is_there(lake: Lake, tmp_path: Path) -> None:
+    lance.write_dataset(rows(1), namespace_client=lake.lance(), table_id=["a"])
+    lake.branch("dev").create()
+    lance.write_dataset(rows(2), namespace_client=lake.lance("dev"), table_id=["a"], mode="append")
+    lance.write_dataset(rows(3), namespace_client=lake.lance(), table_id=["a"], mode="append")
+    warehouse = tmp_path / "lake" / "warehouse"
+    lake.export_lance(warehouse, "dev")
+    plain: Any = DirectoryNamespace(root=str(warehouse), dir_listing_enabled="false")  # type: ignore[no-untyped-call]
+    assert ids(plain, "a") == [1, 2]
+    lake.export_lance(warehouse)
+    assert ids(plain, "a") == [1, 3]
+
+
+def test_tables_that_cannot_be_listed_are_named(lake: Lake, tmp_path: Path) -> None:
+    lance.write_dataset(rows(1), namespace_client=lake.lance(), table_id=["a"])
+    lance.write_dataset(rows(1), namespace_client=lake.lance(), table_id=["b"])
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InvalidRequest) as refused:
+        lake.export_lance(tmp_path / "other")
+    assert refused.value.message.count("does not lie below") == 2
+    with pytest.raises(InvalidRequest, match="is no branch"):
+        lake.export_lance(tmp_path / "lake" / "warehouse", "main~1")

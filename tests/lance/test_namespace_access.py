@@ -1,0 +1,111 @@
+"""Lance tables behind tokens: who may read, write and place them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lance
+import lance_namespace as ln
+import pytest
+from lance_namespace.errors import PermissionDeniedError
+
+from penstock.errors import Denied
+from penstock.lake.call import Call
+from penstock.lake.lake import Lake
+from penstock.lake.lance.calls import (
+    CommitLance,
+    DeclareLance,
+    GetLanceTable,
+    ListLanceBranches,
+    ListLanceTags,
+    ListLanceVersions,
+    PromoteLance,
+    PutLanceTag,
+    RegisterLance,
+)
+from penstock.lake.lance.namespace import PenstockNamespace
+from penstock.model.keys import Key
+from penstock.server.access import Guarded
+from tests.lance.tables import ids_at, rows, written
+from tests.server.access import caller
+
+ITEMS, PAY = Key("sales", "items"), Key("hr", "pay")
+
+
+@pytest.fixture
+def lake(own: Lake) -> Lake:
+    for key in (ITEMS, PAY):
+        own.branch().create_namespace(key[:1][0])
+        written(own.lance(), *key, ids=[1], mode="create")
+    own.branch("dev/etl").create()
+    return own
+
+
+def as_(lake: Lake, *grants: str) -> Lake:
+    return Lake(Guarded(lake.catalogue, caller(*grants)), author="somebody")
+
+
+def denied(lake: Lake, call: Call[Any]) -> None:
+    with pytest.raises(Denied):
+        lake.do(call)
+
+
+def denied_by(do: Callable[[], Any]) -> None:
+    with pytest.raises(PermissionDeniedError):
+        do()
+
+
+def test_a_reader_reads_what_it_may_and_on_a_branch_that_has_no_line_yet(lake: Lake) -> None:
+    reader = as_(lake, "read:dev/etl:sales.*")
+    namespace = PenstockNamespace(reader, "dev/etl")
+    assert ids_at(namespace, *ITEMS) == [1]
+    denied_by(lambda: namespace.describe_table(ln.DescribeTableRequest(id=list(PAY))))
+    tag = ln.CreateTableTagRequest(id=list(ITEMS), tag="t", version=1)
+    denied_by(lambda: namespace.create_table_tag(tag))
+    denied_by(lambda: namespace.deregister_table(ln.DeregisterTableRequest(id=list(ITEMS))))
+    denied_by(lambda: namespace.drop_table(ln.DropTableRequest(id=list(ITEMS))))
+
+
+@pytest.mark.parametrize("kind", [GetLanceTable, ListLanceVersions, ListLanceBranches, ListLanceTags])
+def test_what_is_told_of_a_table_is_for_those_who_may_read_it(lake: Lake, kind: Any) -> None:
+    reader = as_(lake, "read:main:sales.*")
+    reader.do(kind(key=ITEMS, at="main"))
+    reader.do(kind(key=ITEMS, at=lake.resolve(), via="main"))
+    denied(reader, kind(key=PAY, at="main"))
+    denied(reader, kind(key=ITEMS, at="dev/etl"))
+    denied(reader, kind(key=ITEMS, at=lake.resolve()))
+
+
+def test_a_writer_writes_its_keys_on_its_branches(lake: Lake) -> None:
+    writer = as_(lake, "write:dev/*:sales.*")
+    namespace = PenstockNamespace(writer, "dev/etl")
+    written(namespace, *ITEMS, ids=[2])
+    written(namespace, "sales", "more", ids=[3], mode="create")
+    assert ids_at(namespace, *ITEMS) == [1, 2]
+    writer.do(PromoteLance(key=ITEMS, branch="dev/etl"))
+    denied(writer, PromoteLance(key=ITEMS, branch="main"))
+    one = PutLanceTag(key=ITEMS, tag_name="t", version=1)
+    other = PutLanceTag(key=PAY, tag_name="t", version=1)
+    denied(writer, CommitLance(branch="main", operations=(one,)))
+    denied(writer, CommitLance(branch="dev/etl", operations=(one, other)))
+    assert writer.do(ListLanceTags(key=ITEMS, at="dev/etl")) == ()
+
+
+def test_a_place_is_for_those_to_name_who_may_change_everything(lake: Lake) -> None:
+    place = f"{lake.warehouse}/outside/t.lance"
+    lance.write_dataset(rows([1]), place)
+    operations = (
+        RegisterLance(key=Key("sales", "t"), location=place),
+        DeclareLance(key=Key("sales", "t"), location=f"{lake.warehouse}/outside/u.lance"),
+    )
+    for one in operations:
+        denied(as_(lake, "write:main:sales.*"), CommitLance(operations=(one,)))
+    assert as_(lake, "write:main").do(CommitLance(operations=operations[:1])).commit is not None
+
+
+def test_a_namespace_above_a_new_table_is_created_by_those_who_may(lake: Lake) -> None:
+    writer = as_(lake, "write:main:shop.own.*")
+    denied(writer, CommitLance(operations=(DeclareLance(key=Key("shop", "own", "t")),)))
+    writer = as_(lake, "write:main:shop.*")
+    assert writer.do(CommitLance(operations=(DeclareLance(key=Key("shop", "t")),))).done[0].location

@@ -1,0 +1,160 @@
+"""Reading Lance tables: versions and times, what is left out, and types that only Arrow has."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+from penstock.errors import InvalidRequest, VersionNotFound
+from penstock.lake.lake import Lake
+from penstock.lake.lance.calls import CommitLance, DeclareLance
+from penstock.model.keys import Key
+from penstock.spark import read
+from penstock.spark.lance import reading
+from penstock.spark.lance.conditions import lance_condition
+from tests.spark.lance_tables.cases import ITEMS, dataset, rows, save
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def made(lake: Lake, table: Any, **more: Any) -> Any:
+    """A table that Lance itself writes."""
+    import lance
+    from lance_namespace import CreateNamespaceRequest
+
+    namespace = lake.lance()
+    namespace.create_namespace(CreateNamespaceRequest(id=["vectors"]))
+    return lance.write_dataset(table, namespace_client=namespace, table_id=[*Key.parse(ITEMS)], **more)
+
+
+def test_versions_and_times_are_those_of_the_table(spark: SparkSession, lake: Lake) -> None:
+    save(rows(spark, 0))
+    save(rows(spark, 10))
+    assert read(spark, ITEMS, version=1).count() == 3
+    later = datetime.now(UTC) + timedelta(days=1)
+    assert read(spark, ITEMS, timestamp=later).count() == 6
+    with pytest.raises(VersionNotFound, match=r"'vectors\.items' has no version 9"):
+        read(spark, ITEMS, version=9)
+    with pytest.raises(VersionNotFound, match="from 2020-01-01T00:00:00Z or before"):
+        read(spark, ITEMS, timestamp="2020-01-01T00:00:00Z")
+    with pytest.raises(InvalidRequest, match="not of both"):
+        read(spark, ITEMS, version=1, timestamp=later)
+    with pytest.raises(InvalidRequest, match="is no table of files"):
+        read(spark, ITEMS, format="parquet")
+
+
+def test_a_table_that_is_only_declared_has_nothing_to_read(spark: SparkSession, lake: Lake) -> None:
+    lake.do(CommitLance(operations=(DeclareLance(key=Key.parse(ITEMS)),)))
+    with pytest.raises(VersionNotFound, match="has no version yet"):
+        read(spark, ITEMS)
+
+
+CONDITIONS = {
+    "n > 1": "(`n` > 1)",
+    "NOT (n = 2)": "(NOT (`n` = 2))",
+    "s = 'b' OR n IS NULL": "((`s` = 'b') OR (`n` IS NULL))",
+    "s IN ('a', 'c') AND n <= 3": "((`s` IN ('a', 'c')) AND (`n` <= 3))",
+    "d >= DATE '2026-01-02'": "(`d` >= date '2026-01-02')",
+    "f > 1": None,
+    "upper(s) = 'B'": None,
+    "s LIKE 'a%'": None,
+}
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_a_condition_leaves_out_what_spark_would(spark: SparkSession, lake: Lake, where: str) -> None:
+    values = [(1, "a", 0.5, "2026-01-01"), (2, "b", float("nan"), "2026-01-02"), (None, "c", 3.0, None)]
+    given = spark.createDataFrame(
+        [*values, (3, None, None, "2026-01-03")], "n int, s string, f double, d string"
+    )
+    given = given.selectExpr("n", "s", "f", "CAST(d AS DATE) AS d").coalesce(1)
+    save(given)
+    assert lance_condition(where, given.schema, "UTC") == CONDITIONS[where]
+    found = read(spark, ITEMS, where=where, columns=["s"])
+    assert sorted(map(str, found.collect())) == sorted(map(str, given.where(where).select("s").collect()))
+
+
+def test_only_columns_that_are_needed_are_read(spark: SparkSession, lake: Lake) -> None:
+    save(rows(spark, 0))
+    table = lake.at().table(ITEMS)
+    assert reading.rows(spark, table, columns=["ID"]).columns == ["id"]
+    assert reading.rows(spark, table, where="`id` > 1", columns=["v"]).columns == ["id", "v"]
+    assert [one.id for one in read(spark, ITEMS, where="v[0] > 1", columns=["id"]).collect()] == [2]
+    with pytest.raises(InvalidRequest, match="the table has no column 'nope'"):
+        read(spark, ITEMS, columns=["nope"])
+
+
+def test_rows_that_were_deleted_are_not_read_and_an_index_is_no_hindrance(
+    spark: SparkSession, lake: Lake
+) -> None:
+    save(rows(spark, 0, 10))
+    dataset(lake).delete("id < 5")
+    dataset(lake).create_scalar_index("id", "BTREE")
+    with lake.transaction() as tx:
+        dataset(lake, ref=tx.branch).delete("id = 6")
+        save(rows(spark, 20), branch=tx.branch)
+        found = read(spark, ITEMS, ref=tx.branch, where="id > 5 AND id < 22")
+        assert sorted(one.id for one in found.collect()) == [7, 8, 9, 20, 21]
+    assert read(spark, ITEMS, where="id = 6").count() == 0
+
+
+def test_types_that_only_arrow_has_become_the_next_larger_one_of_spark(
+    spark: SparkSession, lake: Lake
+) -> None:
+    made(
+        lake,
+        pa.table(
+            {
+                "u": pa.array([2**64 - 1], pa.uint64()),
+                "h": pa.array([[0.5, 1.5]], pa.list_(pa.float16(), 2)),
+                "s": pa.array(["x"], pa.large_string()),
+                "k": pa.array(["y"]).dictionary_encode(),
+                "t": pa.array([1_700_000_000_123_456_789], pa.timestamp("ns", "UTC")),
+            }
+        ),
+    )
+    found = read(spark, ITEMS)
+    assert found.schema.simpleString() == (
+        "struct<u:decimal(20,0),h:array<float>,s:string,k:string,t:timestamp>"
+    )
+    ((number, half, text, word, _),) = found.collect()
+    assert (number, half, text, word) == (Decimal(2**64 - 1), [0.5, 1.5], "x", "y")
+
+
+def test_columns_that_spark_cannot_have_are_named_and_can_be_left_out(
+    spark: SparkSession, lake: Lake
+) -> None:
+    made(lake, pa.table({"id": [1], "t": pa.array([1], pa.time64("ns"))}))
+    with pytest.raises(InvalidRequest, match=r"'t' is of the type time64\[ns\]"):
+        read(spark, ITEMS)
+    assert read(spark, ITEMS, columns=["id"]).count() == 1
+
+
+def test_rows_are_written_to_the_types_that_the_table_has(spark: SparkSession, lake: Lake) -> None:
+    made(
+        lake,
+        pa.table(
+            {
+                "v": pa.array([[0.5, 1.5]], pa.list_(pa.float16(), 2)),
+                "k": pa.array(["y"]).dictionary_encode(),
+            },
+        ),
+    )
+    save(spark.sql("SELECT array(float(2), float(3)) AS v, 'z' AS k"))
+    assert sorted(map(tuple, read(spark, ITEMS).collect())) == [([0.5, 1.5], "y"), ([2.0, 3.0], "z")]
+
+
+def test_a_column_that_is_never_null_stays_so(spark: SparkSession, lake: Lake) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    made(lake, pa.table({"id": [1]}, schema=schema))
+    with pytest.raises(InvalidRequest, match="'id' is null in a row"):
+        save(spark.sql("SELECT CAST(NULL AS LONG) AS id"))
+    with pytest.raises(InvalidRequest, match="'id' is missing, and is never null"):
+        save(spark.sql("SELECT 1 AS other"))
+    save(spark.range(2, 3))
+    assert sorted(one.id for one in read(spark, ITEMS).collect()) == [1, 2]

@@ -1,0 +1,201 @@
+"""The four modes of a single writer, what becomes of types, and what is refused beforehand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, NotManaged
+from penstock.lake.lake import Lake
+from penstock.lake.lance.calls import CommitLance, DeclareLance
+from penstock.model.keys import Key
+from penstock.spark import read, write
+from tests.spark.lance_tables.cases import ITEMS, data_files, dataset, head, ids, rows, save
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_table_is_created_with_its_rows_in_one_commit(spark: SparkSession, lake: Lake) -> None:
+    done = save(rows(spark, 0, 6, tasks=2), options={"vector.v": 2}, message="first", author="ada")
+    assert done is not None
+    assert done.commit is not None
+    assert (done.version, done.rows, done.fragments) == (1, 6, 2)
+    (commit,) = lake.log()
+    assert (commit.id, commit.message, commit.authors) == (done.commit.id, "first", ("ada",))
+    told = {name: values[0] for name, values in commit.properties.items()}
+    assert (told["penstock.job"], told["mode"], told["rows"], told["files"]) == (done.job, "append", "6", "2")
+    found = dataset(lake)
+    assert str(found.schema.field("v").type) == "fixed_size_list<item: float>[2]"
+    assert found.read_transaction(1).transaction_properties["penstock.job"] == done.job
+    assert ids(lake) == [0, 1, 2, 3, 4, 5]
+
+
+def test_append_keeps_what_is_there_and_overwrite_does_not(spark: SparkSession, lake: Lake) -> None:
+    save(rows(spark, 0))
+    appended = save(rows(spark, 10))
+    assert ids(lake) == [0, 1, 2, 10, 11, 12]
+    replaced = save(rows(spark, 20), mode="overwrite")
+    assert ids(lake) == [20, 21, 22]
+    assert appended is not None
+    assert replaced is not None
+    assert (appended.version, replaced.version) == (2, 3)
+    assert read(spark, ITEMS, ref="main~1").count() == 6
+    assert read(spark, ITEMS, ref="main~2").count() == 3
+
+
+@pytest.mark.parametrize("mode", ["error", "ignore"])
+def test_error_and_ignore_only_create(spark: SparkSession, lake: Lake, mode: str) -> None:
+    assert save(rows(spark, 0), mode=mode) is not None
+    before, files = head(lake), data_files(lake)
+    if mode == "ignore":
+        assert save(rows(spark, 10), mode=mode) is None
+    else:
+        with pytest.raises(CommitConflict, match=r"has rows already, in version 1; nothing was written"):
+            save(rows(spark, 10), mode=mode)
+    assert (head(lake), data_files(lake), ids(lake)) == (before, files, [0, 1, 2])
+
+
+def test_a_table_that_is_only_declared_gets_its_first_version(spark: SparkSession, lake: Lake) -> None:
+    lake.do(CommitLance(operations=(DeclareLance(key=Key.parse(ITEMS)),)))
+    done = save(rows(spark, 0), mode="error")
+    assert done is not None
+    assert done.version == 1
+    assert ids(lake) == [0, 1, 2]
+
+
+def test_without_rows_a_new_table_has_columns_and_only_an_overwrite_changes_another(
+    spark: SparkSession, lake: Lake
+) -> None:
+    nothing = rows(spark, 0).where("id < 0")
+    assert save(nothing) is not None
+    assert read(spark, ITEMS).columns == ["id", "v"]
+    save(rows(spark, 0))
+    before = head(lake)
+    assert save(nothing) is None
+    assert head(lake) == before
+    assert save(nothing, mode="overwrite") is not None
+    assert ids(lake) == []
+
+
+def test_overwrite_keeps_the_columns_unless_they_are_to_be_others(spark: SparkSession, lake: Lake) -> None:
+    save(rows(spark, 0))
+    other = rows(spark, 5).selectExpr("id", "'x' AS s")
+    with pytest.raises(InvalidRequest, match="'s' is no column of the table"):
+        save(other, mode="overwrite")
+    save(other, mode="overwrite", overwrite_schema=True)
+    assert read(spark, ITEMS).columns == ["id", "s"]
+    assert ids(lake) == [5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("select", "why"),
+    [
+        ("string(id) AS id", "'id' is string, and int64 in the table"),
+        ("id, array(double(1), double(1)) AS v", r"'v' is list<.*double.*>, and .*\[2\] in the table"),
+        ("id, 1 AS w", "'w' is no column of the table"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_before_anything_is_written(
+    spark: SparkSession, lake: Lake, select: str, why: str
+) -> None:
+    save(rows(spark, 0), options={"vector.v": 2})
+    before, files = head(lake), data_files(lake)
+    with pytest.raises(InvalidRequest, match=why):
+        save(spark.range(3).selectExpr(*_split(select)))
+    assert (head(lake), data_files(lake)) == (before, files)
+
+
+def _split(select: str) -> list[str]:
+    first, comma, rest = select.partition(", ")
+    return [first, rest] if comma else [first]
+
+
+def test_a_vector_of_another_length_ends_the_job_and_nothing_is_left(spark: SparkSession, lake: Lake) -> None:
+    save(rows(spark, 0), options={"vector.v": 2})
+    before, files = head(lake), data_files(lake)
+    one_is_short = spark.range(0, 40, numPartitions=1).selectExpr(
+        "id", "IF(id = 39, array(float(1)), array(float(id), float(1))) AS v"
+    )
+    with pytest.raises(InvalidRequest, match="a vector of 'v' has not 2 numbers"):
+        save(one_is_short)
+    assert (head(lake), data_files(lake)) == (before, files)
+
+
+def test_columns_are_found_by_name_and_those_that_are_missing_are_null(
+    spark: SparkSession, lake: Lake
+) -> None:
+    save(rows(spark, 0).selectExpr("id", "v", "decimal(1.5) AS d", "named_struct('a', 1) AS s"))
+    save(spark.range(7, 8).selectExpr("array(float(1)) AS V", "int(id) AS ID"))
+    (last,) = read(spark, ITEMS, where="id = 7").collect()
+    assert last.asDict() == {"id": 7, "v": [1.0], "d": None, "s": None}
+
+
+def test_values_of_every_type_come_back_as_they_were(spark: SparkSession, lake: Lake) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        given = spark.range(1, 3).selectExpr(
+            "tinyint(id) AS b", "smallint(id) AS sh", "int(id) AS i", "id", "float(id) AS f",
+            "double(id) AS do", "CAST(id AS DECIMAL(38, 3)) AS de", "string(id) AS s",
+            "binary('x') AS bi", "id = 1 AS bo",
+            "DATE '2026-11-15' AS da", "TIMESTAMP '2026-11-15 12:00:00' AS t",
+            "TIMESTAMP_NTZ '2026-11-15 12:00:00' AS n", "INTERVAL '1' DAY AS iv", "array(id, NULL) AS a",
+            "map('k', id) AS m", "named_struct('x', id, 'y', array('z')) AS st", "IF(id = 1, 'q', NULL) AS o",
+        )  # fmt: skip
+        save(given)
+        found = read(spark, ITEMS)
+        assert found.select(*given.columns).schema.simpleString() == given.schema.simpleString()
+        assert sorted(found.collect()) == sorted(given.collect())
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+    (first, _) = dataset(lake).to_table().sort_by("id").to_pylist()
+    assert first["t"] == datetime(2026, 11, 15, 11, tzinfo=UTC)
+    assert first["de"] == Decimal("1.000")
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"partition_by": "id"}, "'partition_by' does not go with format='lance'"),
+        ({"merge_schema": True}, "'merge_schema' does not go with"),
+        ({"job_branch": True}, "'job_branch' does not go with"),
+        ({"overwrite_schema": True}, "'overwrite_schema' goes with mode='overwrite'"),
+        ({"options": {"compression": "zstd"}}, "'compression' is no option of a write to a Lance table"),
+        ({"options": {"vector.v": "two"}}, "'vector.v' is a whole number above zero"),
+        ({"options": {"vector.w": 2}}, "there is no column 'w' of vectors"),
+        ({"options": {"vector.id": 2}}, "'id' cannot be a column of vectors"),
+        ({"properties": {"penstock.job": "x"}}, "told by the job itself"),
+    ],
+)
+def test_what_means_nothing_is_refused(
+    spark: SparkSession, lake: Lake, more: dict[str, Any], why: str
+) -> None:
+    before = head(lake)
+    with pytest.raises(InvalidRequest, match=why):
+        save(rows(spark, 0), **more)
+    assert head(lake) == before
+
+
+def test_types_that_lance_has_not_are_named(spark: SparkSession, lake: Lake) -> None:
+    before = head(lake)
+    with pytest.raises(InvalidRequest, match="'y' is of the type interval year"):
+        save(spark.range(1).selectExpr("id", "INTERVAL '1' YEAR AS y"))
+    assert head(lake) == before
+
+
+def test_tables_of_another_kind_are_not_written_to(spark: SparkSession, lake: Lake) -> None:
+    write(rows(spark, 0), "delta.items")
+    save(rows(spark, 0))
+    before = head(lake)
+    with pytest.raises(NotManaged, match=r"'delta\.items' is no Lance table"):
+        save(rows(spark, 0), "delta.items")
+    with pytest.raises(NotManaged, match="is a Lance table: write to it by format='lance'"):
+        write(rows(spark, 0), ITEMS)
+    with pytest.raises(NotManaged):
+        write(rows(spark, 0), ITEMS, format="parquet")
+    with pytest.raises(KeyNotFound, match="is not to be created"):
+        save(rows(spark, 0), "vectors.others", create=False)
+    assert head(lake) == before

@@ -1,0 +1,168 @@
+"""T3, K8: nobody else sees a transaction's branch, and a sweep keeps it while it is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import penstock
+from penstock.errors import CommitNotFound, InvalidRequest, LakeMoved, PenstockError, TransactionOver
+from penstock.kernel.copy import copy
+from penstock.kernel.settings import Settings
+from penstock.kernel.sweep import kept_heads, sweep
+from penstock.lake.calls import ListReferences
+from penstock.lake.lake import Lake
+from penstock.model.content import IcebergTable
+from penstock.model.references import Kind
+from penstock.model.transactions import TransactionState
+from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Store
+from tests.transactions.lakes import MINUTE_US, Clock, Process
+
+GREEDY = Settings(grace_s=0.0, idempotency_days=0.0)
+
+
+def table(number: int) -> IcebergTable:
+    return IcebergTable(metadata_location=f"s3://b/{number}", snapshot_id=number)
+
+
+@pytest.fixture
+def lake() -> Iterator[Lake]:
+    with penstock.open("memory:", author="ann") as lake:
+        lake.branch().put("a", table(1))
+        yield lake
+
+
+def test_no_list_shows_it(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.writes.put("b", table(2))
+        inside = lake.resolve(tx.branch)
+        assert [branch.name for branch in lake.branches()] == ["main"]
+        assert (lake.tags(), lake.deleted()) == ([], [])
+        for kind in (Kind.TRANSACTION, Kind.ENDED_TRANSACTION):
+            with pytest.raises(InvalidRequest, match="no references of the kind"):
+                lake.do(ListReferences(kind=kind))
+        with pytest.raises(CommitNotFound):
+            lake.resolve(inside[:12])
+    assert (lake.tags(), lake.deleted()) == ([], [])
+
+
+@pytest.mark.parametrize("named", ["by its branch", "by its commit"])
+def test_nobody_forks_or_merges_from_it(lake: Lake, named: str) -> None:
+    lake.branch("dev").create()
+    with lake.transaction() as tx:
+        tx.writes.put("b", table(2))
+        at = tx.branch if named == "by its branch" else lake.resolve(tx.branch)
+        steps: tuple[Callable[[], object], ...] = (
+            lambda: lake.branch("copy").create(at=at),
+            lambda: lake.tag("copy").create(at=at),
+            lambda: lake.branch("dev").assign(at),
+            lambda: lake.merge(at, "dev"),
+            lambda: lake.transplant([at], "dev"),
+            lambda: lake.rebase("dev", at),
+        )
+        for number, step in enumerate(steps):
+            with pytest.raises((InvalidRequest, CommitNotFound)):
+                raise AssertionError(f"step {number} was done: {step()}")
+        with pytest.raises(InvalidRequest, match="transaction's"):
+            lake.revert(tx.branch, "dev")
+        assert lake.resolve("dev") == lake.resolve("main")
+    assert lake.table("b").content is not None
+
+
+def test_only_its_own_end_moves_its_row(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        for step in (
+            lambda: lake.branch(tx.branch).delete(),
+            lambda: lake.branch(tx.branch).assign("main"),
+            lambda: lake.rebase(tx.branch),
+            lambda: lake.branch(tx.branch).create(),
+        ):
+            with pytest.raises(PenstockError) as refused:
+                step()
+            assert refused.value.code in ("invalid_request", "invalid_name")
+
+
+def test_a_check_looks_at_what_lands_and_not_at_the_steps(lake: Lake) -> None:
+    seen: list[str] = []
+
+    def look(proposed: object) -> None:
+        seen.append(repr(proposed))
+
+    lake.add_check("all", look, "*")
+    with lake.transaction() as tx:
+        tx.writes.put("b", table(2))
+        tx.writes.put("c", table(3))
+        assert seen == []
+    assert len(seen) == 1
+
+
+def test_a_sweep_keeps_what_an_open_one_has_and_nothing_of_an_aborted_one(
+    database: Store, clock: Clock
+) -> None:
+    process = Process(database, clock, GREEDY)
+    process.put("main", "a", 1)
+    kept, gone = process.begin(), process.begin()
+    head = process.put(kept.transaction.branch, "b", 2)
+    lost = process.put(gone.transaction.branch, "b", 3)
+    process.transactions.abort(gone.transaction.id)
+    assert head in kept_heads(process.kernel).live
+    clock.us += MINUTE_US
+    assert sweep(process.kernel).removed > 0
+    other = Process(database, clock, GREEDY)
+    assert other.number("b", kept.transaction.branch) == 2
+    assert database.fetch([lost]) == {}
+    other.commit(kept)
+    clock.us += MINUTE_US
+    sweep(other.kernel)
+    assert Process(database, clock, GREEDY).number("b") == 2
+
+
+def test_a_horizon_leaves_a_transaction_where_it_began(database: Store, clock: Clock) -> None:
+    process = Process(database, clock, GREEDY)
+    for number in range(5):
+        process.put("main", "a", number)
+    process.kernel.keep_history("*", 1, None)
+    known = process.begin()
+    for number in range(5):
+        process.put(known.transaction.branch, "b", number)
+    clock.us += 10 * MINUTE_US
+    sweep(process.kernel)
+    other = Process(database, clock, GREEDY)
+    other.commit(known)
+    assert (other.number("a"), other.number("b")) == (4, 4)
+
+
+def test_a_lake_that_moves_takes_no_transaction_along(clock: Clock) -> None:
+    here, there = MemoryStore(), MemoryStore()
+    process = Process(here, clock)
+    process.put("main", "a", 1)
+    known = process.begin()
+    process.put(known.transaction.branch, "b", 2)
+    copy(process.kernel, there, source_place="memory:here", target_place="memory:there")
+    for step in (
+        lambda: process.put(known.transaction.branch, "b", 3),
+        lambda: process.commit(known),
+        process.begin,
+    ):
+        with pytest.raises(LakeMoved):
+            step()
+    moved = Process(there, clock)
+    assert moved.transactions.find(known.transaction.id) is None
+    assert (moved.number("a"), moved.number("b")) == (1, None)
+
+
+def test_a_sweep_ends_what_was_left(clock: Clock) -> None:
+    with penstock.open("memory:", author="ann", clock=clock) as lake:
+        tx = lake.transaction(lease_s=60.0)
+        tx.writes.put("b", table(2))
+        clock.us += 2 * MINUTE_US
+        assert tx.info.is_late
+        with pytest.raises(TransactionOver, match="idle"):
+            tx.writes.put("c", table(3))
+        lake.sweep()
+        assert tx.info.state is TransactionState.ABORTED
+        clock.us += 8 * 24 * 60 * MINUTE_US
+        lake.sweep()
+        assert lake.transactions(all=True) == []
