@@ -47,7 +47,7 @@ format: setup ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 
 test: setup servers interop ## Run the whole test suite, the documents' examples included
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 reliability: setup servers ## Run the long tests that hunt for rare failures
 	$(BIN)/pytest -m reliability --timeout=3600

@@ -51,6 +51,7 @@ MUTATED: Final = "`__manifest`, one mutation"
 DECLARED: Final = "`__manifest`, a declare_table each"
 WHOLE: Final = "Penstock"
 ONE_BY_ONE: Final = "tables one by one, then `__manifest`"
+WRITTEN: Final = "tables one by one, and nothing else"
 
 Found = dict[tuple[str, int, int], list[Written]]
 """By way, tables and writers: what each round saw."""
@@ -169,7 +170,16 @@ def _one_by_one(place: Path, size: Size) -> Written:
     )
 
 
-WHOLES: Final[Mapping[str, Way]] = {WHOLE: _whole, ONE_BY_ONE: _one_by_one}
+def _written(place: Path, size: Size) -> Written:
+    directory = Directory(place)
+    for writer in range(size.writers):
+        directory.write_all(writer, size.tables, "create")
+    return write_for(
+        size.seconds, size.writers, lambda writer, _: directory.write_all(writer, size.tables, "append")
+    )
+
+
+WHOLES: Final[Mapping[str, Way]] = {WHOLE: _whole, ONE_BY_ONE: _one_by_one, WRITTEN: _written}
 
 
 # -- work, counted -----------------------------------------------------------------------------------------
@@ -295,9 +305,10 @@ def _decision_table(found: Found) -> Table:
         _COLUMNS,
         _rows(found, lambda tables, writers: _faster(found, tables, writers)),
         "Medians of rounds in which every way had its turn. Writers are threads of one process, each with "
-        "tables of its own. Penstock reads and checks every manifest, and waits for the disk. Of 'Penstock' "
-        "nothing is promoted until all is decided; 'promoted meanwhile' has "
-        "threads of the same process put all manifests where Lance looks. A mutation inserts a row for each "
+        "tables of its own. Penstock reads and checks every manifest, and waits for the disk. No commit "
+        "waits for its promotion (`promote_wait_s=0`): of 'Penstock' nothing is promoted while the clock "
+        "runs; 'promoted meanwhile' has threads of the same process put manifests where Lance looks, and "
+        "what is left when the clock stops is not counted. A mutation inserts a row for each "
         "table into a namespace's `__manifest`, and is tried again when somebody was faster; declare_table "
         "is what the "
         "namespace itself does to it, one table at a time and without a batch. Neither waits for the disk. "
@@ -311,8 +322,11 @@ def _whole_table(found: Found) -> Table:
         _COLUMNS,
         _rows(found, lambda _tables, _writers: ONE_BY_ONE),
         "Lance's own writer writes the rows and the manifests on both sides. Penstock commits a batch and "
-        "answers once it is promoted. The other way is what programs do today: every table commits by "
-        "itself, where all readers see it at once, and a mutation of `__manifest` follows.",
+        "answers once it is promoted: all that was decided, and every manifest, is on the disk then. The "
+        "other way is what programs do today: every table commits by itself, where all readers see it at "
+        "once, and a mutation of `__manifest` follows; none of it is waited for until it is on the disk. "
+        "The last way leaves the mutation out, so that nothing ties the tables together: what Lance's "
+        "writer alone takes, and what no commit of any kind can go below.",
     )
 
 

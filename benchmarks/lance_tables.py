@@ -149,11 +149,15 @@ class Directory:
 
     def append_all(self, writer: int, version: int, tables: int, mode: str = "append") -> None:
         """Append the same rows to tables, each by its own commit, then note all of them in one mutation."""
+        self.write_all(writer, tables, mode)
+        self.mutate(writer, version, tables)
+
+    def write_all(self, writer: int, tables: int, mode: str) -> None:
+        """Write the same rows to tables, each by its own commit."""
         import lance
 
         for number in range(tables):
             lance.write_dataset(DATA, str(self.root / f"w{writer:02}t{number:03}.lance"), mode=mode)
-        self.mutate(writer, version, tables)
 
     def _manifest(self) -> Any:
         import lance

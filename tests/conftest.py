@@ -55,6 +55,27 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", chosen))
 
 
+FIRST = (
+    "tests/spark/",
+    "tests/interop/",
+    "tests/committer/",
+    "tests/test_documents.py",
+    "tests/test_benchmarks.py",
+)
+"""What takes long: begun last, one process would do it alone while the other has nothing left to do."""
+TOGETHER = ("tests/spark/cluster/", "tests/spark/")
+"""One process does all of these, so that what they share is started once."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let a file's tests run in one process, which starts what they share once, and the longest first."""
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        group = next((folder for folder in TOGETHER if file.startswith(folder)), file)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: next((at for at, one in enumerate(FIRST) if item.nodeid.startswith(one)), 9))
+
+
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """Where chance begins: fixed, or for a long run another one each time, which it prints."""

@@ -101,6 +101,57 @@ def test_an_import_can_be_tried_first_and_an_export_leads_out_again(terminal: Te
     assert "does not lie below" in terminal("lance", "export", str(terminal.place / "other"), status=1).err
 
 
+def test_versions_from_before_the_lake_are_said_to_be_imported(terminal: Terminal) -> None:
+    root = terminal.place / "warehouse" / "old"
+    lance.write_dataset(pa.table({"id": [1]}), str(root / "a.lance"))
+    terminal("lance", "import", str(root))
+    with penstock.open(terminal.place) as lake:
+        lake.table("a").append({"id": [2]})
+    found = terminal.json("lance", "versions", "a")["versions"]
+    assert [one["operation"] for one in found] == ["append", "imported"]
+    assert terminal("lance", "versions", "a").lines[1].split()[:2] == ["v1", "imported"]
+
+
+def test_an_import_from_where_no_tables_are_fails(terminal: Terminal) -> None:
+    place = terminal.place / "warehouse" / "letters" / "old"
+    place.mkdir(parents=True)
+    (place / "a.txt").write_text("dear")
+    assert "no Lance table at" in terminal("lance", "import", str(place.parent), status=1).err
+
+
+@pytest.fixture
+def apart(terminal: Terminal) -> None:
+    """A table of which both branches have deleted rows of the same fragments, and so have version 6 each."""
+    with penstock.open(terminal.place, author="tester") as lake:
+        for number in range(5):
+            lance.write_dataset(
+                pa.table({"id": [number, 100 + number]}),
+                namespace_client=lake.lance(),
+                table_id=["items"],
+                mode="append" if number else "create",
+            )
+        lake.branch("dev").create()
+        for branch, where in (("dev", "id < 100"), ("main", "id >= 100")):
+            lance.dataset(namespace_client=lake.lance(branch), table_id=["items"]).delete(where)
+
+
+def test_versions_of_one_number_on_two_branches_are_not_said_to_be_the_same(
+    terminal: Terminal, apart: None
+) -> None:
+    assert "v6 → v6 of another line" in terminal("diff", "main", "dev").out
+
+
+def test_a_conflict_is_told_once_for_a_table_with_ways_out_that_work(terminal: Terminal, apart: None) -> None:
+    ran = terminal("merge", "dev", "--into", "main", status=3)
+    assert ran.out.count("same fragments") == 1
+    assert "and 2 more" in ran.out
+    assert "--ours" not in ran.out
+    assert "--take main=items or --take dev=items" in ran.out
+    terminal("merge", "dev", "--into", "main", "--take", "dev=items")
+    with penstock.open(terminal.place) as lake:
+        assert lake.table("items").to_arrow()["id"].to_pylist() == [100, 101, 102, 103, 104]
+
+
 def test_the_doctor_says_which_lance_is_installed(terminal: Terminal, items: str) -> None:
     found = {one["name"]: one for one in terminal.json("doctor")["checks"]}
     assert found["Lance"]["state"] == "ok"

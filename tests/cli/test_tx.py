@@ -43,7 +43,7 @@ def test_one_is_committed_by_hand_as_often_as_wanted(terminal: Terminal) -> None
         assert (first["state"], first["commit"]) == ("committed", lake.resolve())
         assert lake.show().message == "by hand"
         assert terminal.json("tx", "commit", tx.id[:8]) == first
-        ran = terminal("tx", "abort", tx.id[:8])
+        ran = terminal("tx", "abort", tx.id[:8], status=3)
         assert "cannot be called back" in ran.err
 
 
@@ -72,3 +72,32 @@ def test_what_is_no_transaction_is_told(terminal: Terminal) -> None:
     assert "there is no transaction" in terminal("tx", "show", "12345678", status=4).err
     assert "too short" in terminal("tx", "show", "1234", status=2).err
     assert "say which" in terminal("tx", "abort", status=2).err
+
+
+@anywhere
+def test_a_conflict_says_that_it_is_aborted_for_good(terminal: Terminal) -> None:
+    with penstock.open(terminal.url) as lake:
+        tx = begun(lake)
+        lake.branch().put("a", IcebergTable(metadata_location="s3://b/2"))
+        told = terminal("tx", "commit", tx.id[:8], status=3).err
+        assert "'a' was created meanwhile" in told
+        assert f"Transaction {tx.id[:8]} is aborted by that, for good" in told
+        assert "run again what wrote in it" in told
+        assert "for good" not in terminal("tx", "commit", tx.id[:8], status=3).err  # it was before
+
+
+def test_both_lists_have_the_newest_first(terminal: Terminal) -> None:
+    with penstock.open(terminal.place) as lake:
+        for digit in "5f0":
+            lake.transaction(id=digit * 32)
+        for listed in (("tx",), ("tx", "list"), ("tx", "list", "--all")):
+            assert [line[0] for line in terminal(*listed).lines] == ["0", "f", "5"]
+
+
+def test_properties_are_told_from_what_the_transaction_says_itself(terminal: Terminal) -> None:
+    with penstock.open(terminal.place) as lake:
+        tx = lake.transaction(properties={"state": "committed", "run": "7"})
+        lines = [line.split() for line in terminal("tx", "show", tx.id).lines]
+        assert [line[1] for line in lines if line[0] == "state"] == ["open"]
+        assert ["property", "run", "=", "7"] in lines
+        assert ["property", "state", "=", "committed"] in lines

@@ -107,7 +107,16 @@ TABLES = {
 """What Spark makes of a table with two columns: how it is declared, and what happens to it."""
 
 
-@pytest.mark.parametrize("kind", TABLES)
+def of_kinds() -> list[Any]:
+    """A few of the kinds always, and all of them in long runs."""
+    long = pytest.mark.reliability
+    return [
+        kind if kind in ("deletion vectors", "a feed of changes") else pytest.param(kind, marks=long)
+        for kind in TABLES
+    ]
+
+
+@pytest.mark.parametrize("kind", of_kinds())
 def test_a_table_of_spark_comes_into_the_lake_with_all_its_rows(
     spark: DeltaSpark, disk: Home, kind: str
 ) -> None:

@@ -86,6 +86,7 @@ def test_partitions_of_any_value_are_read_by_others_as_they_were_written(
     agree(spark, lake, delta_spark, duckdb)
 
 
+@pytest.mark.reliability
 def test_a_life_of_overwrites_changes_and_merges_is_the_same_to_others(
     spark: SparkSession, lake: Lake, delta_spark: DeltaSpark, duckdb: Any
 ) -> None:

@@ -268,3 +268,18 @@ def test_a_batch_reads_its_own_large_values_before_they_are_stored() -> None:
     held = line.chain.view.get(b"a")
     assert held is not None
     assert line.chain.objects.read(held) == data
+
+
+def test_the_nodes_that_a_format_hands_over_are_in_memory_once_they_are_stored() -> None:
+    store = CountingStore(MemoryStore())
+    objects = Objects(store)
+    chain = Chain(objects, NO_COMMIT)
+    values: dict[bytes, Value | None] = {f"{number:03}".encode(): b"value" for number in range(100)}
+    root, blobs = tree.changed(objects, EMPTY_ROOT, values)
+    chain.add(Draft({b"table": root}, CommitMeta(), blobs=blobs))
+    chain.seal(1)
+    store.store(chain.objects.fresh)
+    chain.settle()
+    store.reset()
+    assert dict(tree.scan(objects, root)) == values
+    assert store.counts.requests == 0

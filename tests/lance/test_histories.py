@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 MAIN = "main"
 TABLES = ("a", "b", "c")
 BRANCHES_MAX = 3
-HASTY = Settings(publish_wait_s=0.1, publish_close_s=0.1)
+HASTY = Settings(promote_wait_s=0.1, publish_close_s=0.1)
 """Who died may still seem to be promoting, for a while; nobody waits for them here."""
 DEADLY = (Point.TURN, Point.BEFORE_OBJECTS, Point.BEFORE_SWAP, Point.AFTER_SWAP, Point.FETCH)
 

@@ -15,6 +15,9 @@ from lance.namespace import DirectoryNamespace
 import penstock
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
+from penstock.server.access import OpenGate
+from penstock.server.native import NATIVE
+from tests.server.running import local
 
 
 def rows(*ids: int) -> pa.Table:
@@ -164,3 +167,62 @@ def test_tables_that_cannot_be_listed_are_named(lake: Lake, tmp_path: Path) -> N
     assert refused.value.message.count("does not lie below") == 2
     with pytest.raises(InvalidRequest, match="is no branch"):
         lake.export_lance(tmp_path / "lake" / "warehouse", "main~1")
+
+
+def test_tables_with_names_of_all_kinds_come_under_these_names(lake: Lake, root: Path) -> None:
+    old = directory(root)
+    named = (["shop", "with blank"], ["shop", "Bücher"], ["Größe"], ["top blank"], ["per%41cent"])
+    for number, table in enumerate(named):
+        lance.write_dataset(rows(number), namespace_client=old, table_id=table)
+    lance.write_dataset(rows(8), str(root / "by itself ü.lance"))
+    done = lake.import_lance(root, "all")
+    assert {one.key[1:] for one in done.tables} == {
+        *map(tuple, named),
+        ("by itself ü",),
+        *(("plain",), ("shop", "one"), ("shop", "deep", "two"), ("shop", "later")),
+    }
+    assert [str(one.key) for one in done.tables if one.is_declared] == ["all.shop.later"]
+    namespace = lake.lance()
+    for number, table in enumerate(named):
+        where: Any = {"namespace_client": namespace, "table_id": ["all", *table]}
+        lance.write_dataset(rows(100 + number), mode="append", **where)
+        assert ids(namespace, "all", *table) == [number, 100 + number]
+
+
+def test_tables_with_names_of_all_kinds_come_from_a_folder_without_a_list(lake: Lake, root: Path) -> None:
+    for name in ("with blank", "Größe", "per%20cent"):
+        lance.write_dataset(rows(1), str(root / f"{name}.lance"))
+    found = lake.import_lance(root).tables
+    assert [one.key[0] for one in found] == ["Größe", "per%20cent", "with blank"]
+    assert ids(lake.lance(), "per%20cent") == [1]
+
+
+def test_a_table_is_registered_by_the_url_of_its_folder(lake: Lake, root: Path) -> None:
+    place = root / "with blank and ü.lance"
+    lance.write_dataset(rows(1), str(place))
+    lake.lance().register_table(spec.RegisterTableRequest(id=["t"], location=place.as_uri()))
+    assert ids(lake.lance(), "t") == [1]
+    assert lake.lance().describe_table(spec.DescribeTableRequest(id=["t"])).location == str(place)
+
+
+def test_a_folder_without_tables_is_told(lake: Lake, root: Path) -> None:
+    (root / "letters").mkdir()
+    (root / "letters" / "a.txt").write_text("dear")
+    with pytest.raises(InvalidRequest, match="no Lance table at"):
+        lake.import_lance(root)
+
+
+def test_a_lake_behind_a_server_takes_tables_in_and_lets_them_go(lake: Lake, root: Path) -> None:
+    """Its folders are those that this program reads: it looks at them, and the server registers them."""
+    directory(root)
+    with (
+        local(lake.catalogue, [NATIVE], gate=OpenGate()) as server,
+        penstock.open(server.url, author="far") as far,
+    ):
+        assert len(far.import_lance(root, dry_run=True).tables) == 4
+        far.import_lance(root, "search")
+        assert ids(lake.lance(), "search", "shop", "one") == [1, 11]
+        done = far.export_lance(root.parent)
+        assert len(done.tables) == 4
+    plain: Any = DirectoryNamespace(root=str(root.parent), dir_listing_enabled="false")  # type: ignore[no-untyped-call]
+    assert ids(plain, "search", "plain") == [0, 10]

@@ -124,7 +124,7 @@ def test_of_two_who_delete_the_same_rows_one_is_told_and_does_it_again(
 
 @pytest.mark.parametrize("wait_s", [0.0, 1.0])
 def test_appends_that_race_all_land_once(tmp_path: Path, wait_s: float) -> None:
-    with penstock.open(tmp_path / "lake", settings=Settings(publish_wait_s=wait_s)) as lake:
+    with penstock.open(tmp_path / "lake", settings=Settings(promote_wait_s=wait_s)) as lake:
         namespace = lake.lance()
         written(namespace, "items", ids=[0], mode="create")
         barrier, problems = Barrier(3), list[BaseException]()
@@ -172,7 +172,7 @@ def test_whatever_refuses_a_version_lance_only_says_that_it_is_not_known_what_ca
     """If this fails, Lance takes an answer as definite by now, and refusals should be given as that one."""
 
     class Refusing(PenstockNamespace):
-        def create_table_version(self, request: Any) -> Any:  # noqa: ARG002
+        def create_table_version(self, request: Any) -> Any:
             raise refusal("for this reason")
 
     with penstock.open(tmp_path / "lake") as lake:
@@ -269,7 +269,7 @@ def test_a_reader_is_told_the_lakes_version_where_another_is_in_its_place(
 def _appended(folder: Path, fragments: Any) -> bytes:
     """The manifest of a version that Lance makes of fragments, in a copy of the table."""
     copy = folder.with_name(f"{folder.name}-copy")
-    shutil.copytree(folder, copy)
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.manifest-*"))
     lance.LanceDataset.commit(str(copy), lance.LanceOperation.Append(fragments), read_version=1)
     return (copy / manifest_name("", "", 2)).read_bytes()
 

@@ -23,9 +23,11 @@ from lance_namespace.errors import (
     TransactionNotFoundError,
 )
 
+from penstock.formats.lance.names import manifest_name
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.lance.namespace import PenstockNamespace
+from penstock.lake.opening import open_lake
 from tests.lance.tables import ids_at, ids_of, opened, rows, written
 
 
@@ -272,6 +274,24 @@ def test_a_transaction_may_land_on_a_branch(lake: Lake, main: PenstockNamespace)
     assert ids_at(dev, "items") == [0, 1, 2, 3, 4]
     written(dev, "items", ids=[5])
     assert (ids_at(dev, "items"), ids_at(main, "items")) == ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3])
+
+
+def test_a_transaction_reads_what_others_landed_where_it_stays(tmp_path: Path) -> None:
+    where = tmp_path / "lake"
+    with open_lake(where) as lake:
+        folder = Path(written(lake.lance(), "items", ids=[0], mode="create").uri)
+        with lake.transaction() as transaction:
+            written(transaction.lance, "items", ids=[1])
+            (staged,) = folder.glob("_staging/*/*.manifest")
+            data = staged.read_bytes()
+    canonical = folder / manifest_name("", "", 2)
+    canonical.unlink()  # as it is if the process dies before it promotes what has landed
+    staged.parent.mkdir(parents=True, exist_ok=True)
+    staged.write_bytes(data)
+    with open_lake(where, catch_up=False) as lake, lake.transaction() as transaction:
+        found = transaction.lance.describe_table_version({"id": ["items"], "version": 2}).version
+        assert found.manifest_path == str(canonical).lstrip("/")
+        assert ids_at(transaction.lance, "items") == [0, 1]
 
 
 def test_what_a_client_staged_in_a_transaction_goes_once_the_lake_has_it(

@@ -8,7 +8,10 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from penstock.formats.lance.intents import Create, Declare, Placed, Step, Steps, encode_steps
+from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.rehoming import rehome
 from penstock.formats.lance.state import NAME, Versions, state_of
+from penstock.formats.lance.wire import Message
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.lake.lance.parts import LanceParts
@@ -56,6 +59,17 @@ def stage(template: Path, location: Path, version: int) -> str:
     shutil.copy(template / "_versions" / file_name(version), partly)
     partly.rename(location / name)
     return name
+
+
+def stage_on_line(template: Path, location: Path, line: Path, version: int) -> str:
+    """The manifest of a version that goes on, in a line, from the first one; its name below the table's."""
+    first = Manifest.read((template / "_versions" / file_name(1)).read_bytes())
+    said = transaction(Operation.CONFIG, version - 1, str(uuid4()), Message(), {})
+    moved = rehome(first, str(location), str(line)).as_version(version, None, said, 0)
+    name = line / "_versions" / f"{file_name(version)}-{uuid4()}"
+    name.parent.mkdir(parents=True, exist_ok=True)
+    name.write_bytes(moved.pack())
+    return name.relative_to(location).as_posix()
 
 
 def manifests(location: Path) -> list[str]:

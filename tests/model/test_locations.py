@@ -105,6 +105,8 @@ def test_a_location_that_is_not_text_is_refused(location: Any) -> None:
         ("/data/lake", "/data/lake"),
         ("/data//lake/t/", "/data/lake/t"),
         ("file:///data/lake/t", "/data/lake/t"),
+        ("file:///data/lake/with%20blank/%C3%BC", "/data/lake/with blank/ü"),
+        ("file:///data/lake/per%2541cent", "/data/lake/per%41cent"),
         ("file://localhost/data/lake/t", "/data/lake/t"),
     ],
 )

@@ -112,7 +112,7 @@ def test_what_is_read_at_a_commit_may_be_kept_for_ever(ask: Client, lake: Lake) 
         status, _, headers = ask("GET", path)
         assert (status, "immutable" in headers.get("cache-control", "")) == (200, True), path
         assert "private" in headers["cache-control"]
-        assert headers["vary"] == "authorization", "another caller may be shown less"
+        assert headers["vary"] == "authorization, x-api-key", "another caller may be shown less"
 
 
 def test_what_may_change_is_not_kept(ask: Client, lake: Lake) -> None:

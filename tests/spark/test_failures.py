@@ -102,6 +102,7 @@ def test_a_commit_that_is_refused_raises_through_spark_what_can_be_unwrapped(
     assert not list(root.rglob("part-*"))
 
 
+@pytest.mark.reliability
 def test_over_spark_connect_errors_can_be_unwrapped_too(lake: Lake) -> None:
     pytest.importorskip("grpc", reason="Spark Connect needs grpcio, which is not among the requirements")
     lake.create_table(KEY, schema=SCHEMA)

@@ -139,3 +139,28 @@ def test_folders_that_somebody_removed_are_made_again(tmp_path: Path, gone: str)
     asyncio.run(bucket.put("log/deep/fifth", b"5"))
     assert (root / "log/deep/fifth").read_bytes() == b"5"
     bucket.close()
+
+
+def test_a_file_gets_a_second_name_unless_another_file_has_that(bucket: LocalBucket, tmp_path: Path) -> None:
+    assert bucket.put_new_now("first", b"one")
+    assert bucket.put_new_now("taken", b"another")
+    assert bucket.link_now("first", "deep/second")
+    assert bucket.link_now("first", "deep/second"), "it has that name already"
+    assert not bucket.link_now("first", "taken")
+    assert not bucket.link_now("nothing", "deep/third")
+    (tmp_path / "first").unlink()
+    assert bucket.read_now("deep/second") == b"one"
+    assert bucket.read_now("taken") == b"another"
+    assert bucket.read_now("deep/third") is None
+
+
+def test_what_is_done_in_the_callers_thread_comes_to_the_same(bucket: LocalBucket, tmp_path: Path) -> None:
+    assert bucket.put_new_now("rows/a", b"123")
+    assert not bucket.put_new_now("rows/a", b"4567")
+    shutil.rmtree(tmp_path / "rows")
+    assert bucket.put_new_now("rows/a", b"89"), "a folder that was removed from outside is made again"
+    assert (bucket.read_now("rows/a"), bucket.size_now("rows/a")) == (b"89", 2)
+    assert (bucket.read_now("rows"), bucket.size_now("rows")) == (None, None)
+    assert not list((tmp_path / UNFINISHED).iterdir())
+    with pytest.raises(InvalidRequest):
+        bucket.put_new_now("rows/a/below a file", b"")

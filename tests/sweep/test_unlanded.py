@@ -117,8 +117,8 @@ def test_what_another_lake_has_noted_stays(lake: Lake, later: LateClock) -> None
     "name",
     [
         f"_delta_log/{0:020}.json",
-        f"_delta_log/_commits/{0:020}.12345678-9abc-4def-8123-456789abcdef.json",
-        f"_penstock/{'a' * 32}/{0:020}.12345678-9abc-4def-8123-456789abcdef.json",
+        f"_delta_log/{0:020}.crc",
+        "_delta_log/_commits/notes.json",
         "notes.txt",
         "_penstock/notes.txt",
         f"day=1/_delta_log/{0:020}.json",
@@ -130,6 +130,33 @@ def test_a_folder_with_anything_else_in_it_stays_as_it_is(lake: Lake, later: Lat
     later.days = 30
     assert unlanded(lake) == []
     assert files(root) == before
+
+
+@pytest.mark.parametrize("end", ["aborted", "its lease ran out", "deleted", "landed"])
+def test_a_table_that_was_created_where_nothing_is_left_of_it_goes(
+    lake: Lake, later: LateClock, end: str
+) -> None:
+    tx = lake.transaction(lease_s=1800)
+    branch = lake.branch("dev").create().name if end == "deleted" else tx.branch
+    created = lake.create_table("new", data=rows(1, 2), branch=branch)
+    root = root_of(created)
+    created.append(rows(3))
+    if end == "deleted":
+        lake.branch("dev").delete()
+    elif end == "landed":
+        tx.commit()
+    elif end == "aborted":
+        tx.abort()
+    later.days = 40
+    lake.sweep()  # what a deleted branch left behind is kept for a while
+    before = files(root)
+    found = [one for one in lake.sweep_tables(remove_data=True) if one.location == str(root)]
+    if end == "landed":
+        assert ids(lake.table("new")) == [1, 2, 3]
+    else:
+        assert [(one.problem, one.data_removed) for one in found] == [("", True)]
+        assert before
+        assert not root.exists()
 
 
 def test_a_folder_with_one_young_file_stays(lake: Lake) -> None:

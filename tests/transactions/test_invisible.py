@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 import penstock
-from penstock.errors import CommitNotFound, InvalidRequest, LakeMoved, PenstockError, TransactionOver
+from penstock.errors import (
+    CommitNotFound,
+    HistoryExpired,
+    InvalidRequest,
+    LakeMoved,
+    PenstockError,
+    TransactionOver,
+)
+from penstock.kernel.checks import Check, Proposal
 from penstock.kernel.copy import copy
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import kept_heads, sweep
 from penstock.lake.calls import ListReferences
+from penstock.lake.files.calls import CopiedFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.content import IcebergTable
+from penstock.model.keys import Key
 from penstock.model.references import Kind
-from penstock.model.transactions import TransactionState
+from penstock.model.transactions import Policy, TransactionState
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
 from tests.transactions.lakes import MINUTE_US, Clock, Process
@@ -132,6 +143,79 @@ def test_a_horizon_leaves_a_transaction_where_it_began(database: Store, clock: C
     other = Process(database, clock, GREEDY)
     other.commit(known)
     assert (other.number("a"), other.number("b")) == (4, 4)
+
+
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("state", ["open", "committing"])
+def test_a_horizon_takes_nothing_of_the_target_that_an_open_one_is_merged_from(
+    database: Store, clock: Clock, policy: Policy, state: str
+) -> None:
+    process = Process(database, clock, GREEDY)
+    for number in range(3):
+        process.put("main", "a", number)
+    process.kernel.keep_history("*", 1, None)
+    known = process.begin(policy=policy)
+    process.put(known.transaction.branch, "b", 5)
+    if state == "committing":
+        process.kernel.checks.add(Check("interrupts", "main", _interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            process.commit(known)
+        process.kernel.checks.remove("interrupts")
+    for number in range(7):
+        process.put("main", "c", number)
+    clock.us += 10 * MINUTE_US
+    before = len(list(process.kernel.walk(known.transaction.base)))
+    sweep(process.kernel)
+    other = Process(database, clock, GREEDY)
+    assert len(list(other.kernel.walk(known.transaction.base))) < before  # it does heed the rule
+    if state == "committing":
+        other.kernel.checks.add(Check("interrupts", "main", lambda _: None))
+    assert other.commit(known).state is TransactionState.COMMITTED
+    assert (other.number("b"), other.number("c")) == (5, 6)
+    clock.us += 10 * MINUTE_US
+    sweep(other.kernel)
+    assert len(list(Process(database, clock, GREEDY).kernel.walk(other.head()))) == 1
+
+
+def _interrupt(_: Proposal) -> None:
+    raise KeyboardInterrupt
+
+
+def test_what_a_transaction_wrote_long_ago_is_taken_up_in_it_whatever_the_horizon(clock: Clock) -> None:
+    process = Process(MemoryStore(clock), clock)
+    process.put("main", "a", 1)
+    process.kernel.keep_history("*", 1, None)
+    clock.us += 60 * 24 * 60 * MINUTE_US
+    known = process.begin()
+    first = process.put(known.transaction.branch, "b", 1)
+    process.put(known.transaction.branch, "b", 2)
+    for _ in range(40):
+        clock.us += 50 * MINUTE_US
+        process.transactions.renew(known.transaction.id)
+    process.kernel.references.require_kept(first)
+    process.transactions.abort(known.transaction.id)
+    with pytest.raises(HistoryExpired):
+        process.kernel.references.require_kept(first)
+
+
+def test_no_file_is_copied_out_of_it(tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "lake", author="ann") as lake:
+        lake.table("f").files.put("x", b"1")
+        tx, other = lake.transaction(), lake.transaction()
+        tx.table("f").files.put("y", b"2")
+        for at in (tx.branch, f"{tx.branch}~0", lake.resolve(tx.branch)):
+            copied = (CopiedFile(path="z", source="y", at=at),)
+            for branch in (None, "main", other.branch):
+                with pytest.raises((InvalidRequest, CommitNotFound)):
+                    lake.do(WriteFiles(key=Key("f"), branch=branch, copied=copied))
+        lake.do(
+            WriteFiles(
+                key=Key("f"), branch=tx.branch, copied=(CopiedFile(path="z", source="y", at=tx.branch),)
+            )
+        )
+        assert [one.path for one in lake.table("f").files.list()] == ["x"]
+        tx.commit()
+        assert [one.path for one in lake.table("f").files.list()] == ["x", "y", "z"]
 
 
 def test_a_lake_that_moves_takes_no_transaction_along(clock: Clock) -> None:

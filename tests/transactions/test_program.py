@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -139,6 +140,56 @@ def test_what_cannot_begin_is_told(lake: Lake) -> None:
     with pytest.raises(TransactionNotFound):
         lake.find_transaction("0" * 32)
     assert lake.transactions(all=True) == []
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"properties": {"run": 5}}, {"properties": {5: "run"}}, {"message": None}, {"lease_s": "5"}, {"id": 5}],
+    ids=str,
+)
+def test_what_is_of_another_type_is_told(lake: Lake, how: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"is a (text|number)"):
+        lake.transaction(**how)
+    assert lake.transactions() == []
+
+
+def test_what_is_renewed_or_committed_with_another_type_is_told(lake: Lake) -> None:
+    tx = lake.transaction()
+    wrong: tuple[Callable[[], object], ...] = (
+        lambda: tx.renew(run=5),  # type: ignore[arg-type]
+        lambda: tx.renew(lease_s="5"),  # type: ignore[arg-type]
+        lambda: tx.commit(5),  # type: ignore[arg-type]
+    )
+    for step in wrong:
+        with pytest.raises(InvalidRequest, match=r"is a (text|number)"):
+            step()
+    assert tx.renew(run="5", gone=None).properties == {"run": "5"}
+
+
+def test_a_commit_that_is_refused_before_it_is_sent_leaves_it_open_and_alive(lake: Lake) -> None:
+    tx = lake.transaction(lease_s=1.5)
+    tx.writes.put("a.y", table(2))
+    with pytest.raises(InvalidRequest, match="16384 bytes"):
+        tx.commit("m" * 16_300)
+    assert tx.info.state is TransactionState.OPEN
+    first = tx.info.expires
+    deadline_s = time.monotonic() + 5
+    while tx.info.expires == first and time.monotonic() < deadline_s:
+        time.sleep(0.05)  # its heart goes on beating
+    assert tx.commit("shorter").commit is not None
+
+
+class Untold(Exception):
+    """An exception of a program that cannot be told."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def test_an_exception_that_cannot_be_told_aborts_it_and_is_raised(lake: Lake) -> None:
+    with pytest.raises(Untold), lake.transaction() as tx:
+        raise Untold
+    assert (tx.info.state, tx.info.why) == (TransactionState.ABORTED, "Untold")
 
 
 def test_transactions_come_in_pages(lake: Lake) -> None:

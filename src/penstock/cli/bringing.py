@@ -17,6 +17,7 @@ from penstock.errors import ConflictError, MergeConflict
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.conflicts import ConflictKind
+from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
 
@@ -99,7 +100,8 @@ class Bringing:
         if keys:
             text = f"To take one side: --take {self.target}={keys[0]} or --take {self.source}={keys[0]}"
             ways.append(f"{text}." if len(keys) == 1 else f"{text}, and so on for the others.")
-        by_path = [one for one in result.conflicts if "/" in one.path]
+        of_files = {one.key for one in result.keys if isinstance(one.before or one.after, FilesTable)}
+        by_path = [one for one in result.conflicts if "/" in one.path and one.key in of_files]
         if by_path:
             folder = shlex.quote(f"{by_path[0].key}/{by_path[0].path.rpartition('/')[0]}/")
             ways.append(f"To take one side of a folder: --ours {folder} or --theirs {folder}.")

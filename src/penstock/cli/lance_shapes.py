@@ -95,7 +95,7 @@ class LanceTableVersion(Shape, frozen=True, kw_only=True):
     version: int
     """Its number."""
     operation: str
-    """What made it, such as `append`."""
+    """What made it, such as `append`; `imported` for one that was there before the lake knew the table."""
     created: datetime | None
     """When it was committed; nothing for one that was there before the lake knew the table."""
     size: int

@@ -28,6 +28,7 @@ from penstock.kernel.objects import Objects
 from penstock.kernel.request import Request
 from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
 from penstock.model.commits import CommitMeta
+from penstock.model.conflicts import Conflict
 from penstock.model.content import AnyContent, Namespace, encode_content
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key
@@ -186,8 +187,7 @@ class Bringing:
         elif how.content is not None:
             self._take(meeting, how.content)
         elif self._options.is_snapshot and self._is_crossed(meeting):
-            changed = map(self._content, (meeting.was, meeting.now))
-            self._edit.conflicts.append(compare(meeting.key, *changed))
+            self._edit.conflicts.append(self._crossing(meeting))
         elif meeting.now == meeting.wanted:
             pass
         elif how.mode is MergeMode.FORCE:
@@ -210,6 +210,15 @@ class Bringing:
         if meeting.now == meeting.was and not meeting.is_ambiguous:
             return False
         return not all(isinstance(self._content(one), Namespace) for one in (meeting.wanted, meeting.now))
+
+    def _crossing(self, meeting: Meeting) -> Conflict:
+        """That both sides changed a key, and what its states are, if its format can tell them apart."""
+        was, now = map(self._content, (meeting.was, meeting.now))
+        found, managing = compare(meeting.key, was, now), self._formats.managing(was, now)
+        if managing is None or was is None or now is None or not (told := managing.tell(now)):
+            return found
+        why = "was changed on both sides; do it again, or as a transaction with the policy 'rebase'"
+        return msgspec.structs.replace(found, expected=managing.tell(was), found=told, why=why)
 
     def _leave(self, meeting: Meeting) -> None:
         """Leave a key as it is, and remember that if its format says so."""
@@ -255,7 +264,7 @@ class Bringing:
         managing = self._formats.managing(source or target or base)
         if self._options.of(meeting.key).paths and (managing is None or not managing.has_paths):
             raise InvalidRequest(f"'{meeting.key}' is no table of files, and has no paths to merge")
-        if managing is not None and not meeting.is_ambiguous:
+        if managing is not None and (managing.takes_any_base or not meeting.is_ambiguous):
             self._merge_managed(managing, meeting)
         elif meeting.now == meeting.was and not meeting.is_ambiguous:
             self._edit.put_value(meeting.stored, meeting.wanted)

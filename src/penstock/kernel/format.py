@@ -27,6 +27,8 @@ from penstock.model.merges import MergeMode
 from penstock.model.objects import OBJECT_MAX_BYTES, Blob, Holder, decode_object
 from penstock.model.operations import Change
 
+DRY_RUN: Final = "dry run"
+"""Among a request's notes: that it is only asked what would come of it, so that nothing is to be written."""
 CLASHES_MAX: Final = 100
 """How many paths a refusal names."""
 
@@ -200,6 +202,8 @@ class Format:
     """As ``Change.format`` names it."""
     has_paths: bool = False
     """Whether a merge can treat paths inside its tables differently."""
+    takes_any_base: bool = False
+    """Whether any common ancestor will do where merges crossed: what both sides have is known as the same."""
     merges_objects_only: bool = False
     """Whether what ``merge`` answers follows from kernel objects alone, so that a merge of long ago can be
     worked out again."""
@@ -246,6 +250,10 @@ class Format:
             step = self.apply(table._replace(content=applied.content, read=read), change, None)
             applied = Applied(step.content, {**applied.blobs, **step.blobs})
         return applied
+
+    def tell(self, content: AnyContent) -> str:  # noqa: ARG002
+        """A state of a table, for people, where two states of it differ; nothing if it cannot be said."""
+        return ""
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:  # noqa: ARG002
         """Whether intents ask for more than the difference of the states that they led from and to.

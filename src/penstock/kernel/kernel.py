@@ -35,7 +35,7 @@ from penstock.kernel.description import (
     checked_rule,
     find_description,
 )
-from penstock.kernel.format import Format, Formats, PrepareAgain
+from penstock.kernel.format import DRY_RUN, Format, Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.ledger import find_table
@@ -464,6 +464,7 @@ class Kernel:
         """The same code on the head as it is, without the queue and without a swap."""
         chain = Chain(self.objects, reference.head)
         request.may_read = True
+        request.notes[DRY_RUN] = True
         request.prepare(reference)
         request.check_reference(reference, chain)
         with suppress(MergeConflict):

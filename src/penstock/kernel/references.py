@@ -38,7 +38,7 @@ from penstock.model.encoding import NO_COMMIT, ObjectId, digest
 from penstock.model.names import check_name
 from penstock.model.objects import CommitObject, Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference
-from penstock.model.transactions import PREFIX, is_transaction
+from penstock.model.transactions import PREFIX, is_transaction, transaction_of
 from penstock.stores.port import Row, Store, Turn
 
 PAGE = 1000
@@ -312,6 +312,17 @@ class References:
             )
         self.require_kept(commit)
 
+    def is_shared(self, commit: ObjectId, nearest: str) -> bool:
+        """Whether a branch or tag leads to a commit, or one did within the grace period. One that only a
+        transaction leads to is not. ``nearest`` is looked at first: almost always that is the one.
+        """
+        found = live(self._store.reference(check_name(nearest)))
+        if found is not None and self._history.is_ancestor(commit, found.head):
+            return True
+        oldest_us = self._clock() - int(self._settings.grace_s * 1_000_000)
+        heads = dict.fromkeys(head for _, head in chain(self.heads(), self.left_behind(oldest_us)))
+        return any(self._history.is_ancestor(commit, head) for head in heads)
+
     def _is_reachable(self, commit: ObjectId) -> bool:
         return any(self._history.is_ancestor(commit, head) for _, head in self._lasting_heads())
 
@@ -346,7 +357,18 @@ class References:
         for name, head in chain(live, self.left_behind(oldest_us)):
             if self._is_kept_from(head, commit, found, lake.rules_since(name, oldest_us)):
                 return
-        raise _behind_horizon(commit)
+        if not self._is_within_transaction(commit):
+            raise _behind_horizon(commit)
+
+    def _is_within_transaction(self, commit: ObjectId) -> bool:
+        """Whether an open transaction has made a commit. Its row keeps it, and nobody else takes anything
+        from there: whoever does so in the transaction loses the swap of that row once it has ended."""
+        is_ancestor = self._history.is_ancestor
+        return any(
+            found.base != commit and is_ancestor(commit, reference.head) and is_ancestor(found.base, commit)
+            for reference in self.all(Kind.TRANSACTION)
+            if (found := transaction_of(reference)) is not None
+        )
 
     def _is_kept_from(
         self, head: ObjectId, one: ObjectId, commit: CommitObject, rules: Sequence[HistoryRule]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from penstock.errors import Damaged
-from penstock.kernel.description import Description, HistoryRule, change_description, read_description
+from penstock.kernel.description import HistoryRule, change_description, read_description
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
 from penstock.kernel.rows import decoded_reference
@@ -134,10 +134,16 @@ def _mark(kernel: Kernel, references: set[Reference], oldest_us: int, progress: 
     reach.log(one.log for one in kernel.references.all(Kind.ENDED_TRANSACTION))
     live: dict[Horizon, set[ObjectId]] = {}
     left: dict[Horizon, set[ObjectId]] = {}
+    begun = _begun(kernel, references)
     for reference in references:
-        horizon = _horizon_of(kernel, lake, reference, oldest_us)
+        transaction = transaction_of(reference)
+        name = reference.name if transaction is None else transaction.target
+        of_transactions = Horizon(oldest_us=begun.get(name), young_us=oldest_us)
+        horizon = _horizon(lake.rule_for(name), oldest_us) if transaction is None else of_transactions
         if reference.kind is not Kind.DELETED:
             live.setdefault(horizon, set()).add(reference.head)
+            if name in begun and horizon != Horizon():
+                live.setdefault(of_transactions, set()).add(reference.head)
         left.setdefault(horizon, set()).update(kernel.references.left_by(reference, oldest_us))
     for horizon, heads in live.items():
         reach.commits(heads, horizon)
@@ -148,13 +154,17 @@ def _mark(kernel: Kernel, references: set[Reference], oldest_us: int, progress: 
     return reach
 
 
-def _horizon_of(kernel: Kernel, lake: Description, reference: Reference, oldest_us: int) -> Horizon:
-    """How much of a reference's history is kept. A transaction's goes back to where it began: from there it
-    is merged, and what came before is its target's."""
-    transaction = transaction_of(reference)
-    if transaction is None:
-        return _horizon(lake.rule_for(reference.name), oldest_us)
-    return Horizon(oldest_us=kernel.history.commit(transaction.base).time_us, young_us=oldest_us)
+def _begun(kernel: Kernel, references: set[Reference]) -> dict[str, int]:
+    """The branches that transactions land on, with the time of the commit at which the oldest one began.
+
+    From there it is merged: so both sides are kept back to it, whatever the rule of the branch says. What
+    came before is the branch's alone.
+    """
+    begun: dict[str, int] = {}
+    for transaction in filter(None, map(transaction_of, references)):
+        time_us = kernel.history.commit(transaction.base).time_us
+        begun[transaction.target] = min(time_us, begun.get(transaction.target, time_us))
+    return begun
 
 
 def _horizon(rule: HistoryRule | None, oldest_us: int) -> Horizon:

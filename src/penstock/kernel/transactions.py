@@ -2,32 +2,40 @@
 
 A transaction is a row like a branch's, of a kind of its own, so that no list of branches shows it. Its note
 says how far it is, and is swapped with the row: a write that is in flight when the transaction ends loses its
-swap, looks again, and is refused. ``open`` goes to ``committing`` or ``aborted``; nobody cancels what is
-committing, and anybody may finish it, by sending the same merge under the same key again. A merge that is
-refused ends as ``aborted``; where it was sent more than once it is called off first, so that no other sending
-of it lands after that (see ``kernel.sent``). Rows that have ended are of another kind; they leave no
-tombstone.
+swap, looks again, and is refused. ``open`` goes to ``committing`` or ``aborted``. Anybody may finish what is
+committing, by sending the same merge under the same key again; only not without the checks that a sender of
+it had. A merge that is refused ends as ``aborted``; where it was sent more than once it is called off first,
+so that no other sending of it lands after that (see ``kernel.sent``). What is still committing long after it
+was sent can be aborted in that way too: something keeps it from landing that does not go away by itself. Rows
+that have ended are of another kind; they leave no tombstone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
 
 from penstock.errors import (
+    AdministratorError,
     ConflictError,
     IdempotencyKeyReused,
+    InvalidLog,
     InvalidRequest,
     JobOver,
     LakeMoved,
+    PenstockError,
     RequestError,
+    TransactionOver,
+    UnsupportedFormat,
 )
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.description import require_unmoved
-from penstock.kernel.references import NOTE_MAX_BYTES, Move
+from penstock.kernel.references import NOTE_MAX_BYTES, PAGE, Move
 from penstock.kernel.rows import decoded_reference, no_transaction, over, present
 from penstock.kernel.sent import Dispatch, Sent
 from penstock.kernel.settings import DAY_US
@@ -50,13 +58,26 @@ from penstock.stores.port import Row
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
 
+logger = logging.getLogger("penstock")
+
 OUT_OF_TIME: Final = "its lease ran out"
 GIVEN_MAX_BYTES: Final = 6 * 1024
 """Of the note of an open transaction. Its commit says the same once more."""
 LEFT_AFTER_US: Final = 10 * 60 * 1_000_000
-"""So long after its merge was last sent, others finish a transaction that is still committing."""
+"""So long after its merge was last sent, others finish a transaction that is still committing; and so long
+after it was first sent, it can be aborted all the same."""
 LANDS_WITHIN_US: Final = 2 * 3600 * 1_000_000
 """A merge lands within this time of being sent, or never; more than clocks are apart."""
+STUCK: Final = (
+    "  Transaction {id} is still being committed: once that is mended, 'penstock tx commit {id}' finishes\n"
+    "  it. 10 minutes after it was first sent, 'penstock tx abort {id}' ends it without that."
+)
+UNCHECKED: Final = (
+    "transaction {id} is being committed by a program that has the check {checks}, and nobody lands it "
+    "without\n"
+    "  Commit it from a program that has it; or, 10 minutes after it was first sent, abort it with "
+    "'penstock tx abort {id}'."
+)
 
 
 class Known(NamedTuple):
@@ -104,18 +125,27 @@ class Transactions:
                 return known._replace(transaction=landed)
         return known
 
-    def open(self, after: str = "") -> Iterator[Known]:
+    def open(self, after: str = "", *, skips_damaged: bool = False) -> Iterator[Known]:
         """Those that have not ended, by id; others are not read."""
-        return self._all(Kind.TRANSACTION, after)
+        return self._all(Kind.TRANSACTION, after, skips_damaged)
 
-    def ended(self, after: str = "") -> Iterator[Known]:
+    def ended(self, after: str = "", *, skips_damaged: bool = False) -> Iterator[Known]:
         """Those that have ended and are still known, by id."""
-        return self._all(Kind.ENDED_TRANSACTION, after)
+        return self._all(Kind.ENDED_TRANSACTION, after, skips_damaged)
 
-    def _all(self, kind: Kind, after: str) -> Iterator[Known]:
+    def _all(self, kind: Kind, after: str, skips_damaged: bool) -> Iterator[Known]:
         last = PREFIX + after if after else ""
-        for reference in self._kernel.references.all(kind, PREFIX, last):
-            yield _of(reference)
+        while page := self._kernel.store.references(kind.value, PREFIX, last, PAGE):
+            for row in page:
+                try:
+                    known = _known(row)
+                except PenstockError as problem:
+                    if not skips_damaged:
+                        raise
+                    logger.warning("a transaction is passed over: %s", problem)
+                    continue
+                yield known
+            last = page[-1].name
 
     # -- living ----------------------------------------------------------------------------------------
 
@@ -230,20 +260,38 @@ class Transactions:
     # -- ending ----------------------------------------------------------------------------------------
 
     def abort(self, id: str, why: str = "") -> Known:  # noqa: A002
-        """Let a transaction never land, and return it. One that is committing, or has ended, stays so."""
+        """Let a transaction never land, and return it. One that is committing, or has ended, stays so.
+
+        One that is still committing long after it was sent is called off: it ends, as what it came to.
+        """
 
         def decide(found: Transaction, now_us: int) -> Transaction | None:
             return _aborted(found, why, now_us) if found.state is TransactionState.OPEN else None
 
-        return self._move(id, decide)
+        known = self._move(id, decide)
+        if known.state is TransactionState.COMMITTING and self._is_stuck(known.transaction):
+            return self._call_off(known, why)
+        return known
+
+    def _is_stuck(self, found: Transaction) -> bool:
+        # Not by when it was last sent: others send it again and again, each in vain.
+        return self._kernel.clock() > found.sent_us + LEFT_AFTER_US
 
     def commit(self, id: str, meta: CommitMeta) -> Known:  # noqa: A002
         """Let a transaction land as one commit of its target, that says of itself what ``meta`` says.
 
         One that has landed is returned. ``TransactionOver`` if it was aborted; what refuses its merge is
-        raised, and aborts it. Any other error leaves it committing: to be repeated, by anybody.
+        raised, and aborts it. Any other error leaves it committing: to be repeated, by anybody. So does
+        ``TransactionOver`` for one that somebody is committing with checks that are not known here.
         """
-        known = self._send(id, meta.check())
+        try:
+            known = self._send(id, meta.check())
+        except _Unchecked as left:
+            known = self.seen(self.get(id))
+            if known.state is TransactionState.COMMITTED:
+                known = self._landed(known, known.transaction.commit)
+            elif known.state is TransactionState.COMMITTING:
+                raise _unchecked(id, left.lacking) from None
         if known.state is TransactionState.COMMITTED:
             return known
         if known.state is TransactionState.ABORTED:
@@ -259,8 +307,11 @@ class Transactions:
                 return self.commit(found.id, found.meta)
             except LakeMoved:
                 raise
-            except (RequestError, ConflictError):
-                return self.find(found.id) or known
+            except PenstockError:
+                ended = self.find(found.id)
+                if ended is None or not ended.transaction.has_ended:
+                    raise
+                return ended
         if found.is_expired(self._kernel.clock()):
             return self._move(found.id, _expired)
         return known
@@ -294,12 +345,15 @@ class Transactions:
         begun = self.get(id).transaction
         target = present(self._kernel.store.reference(begun.target))
         position = target.position if target is not None else 0
+        checks = {one.name for one in self._kernel.checks.of(begun.target)}
 
         def decide(found: Transaction, now_us: int) -> Transaction | None:
             if found.has_ended:
                 return None
             if found.is_expired(now_us):
                 return _expired(found, now_us)
+            if lacking := sorted(set(found.checks) - checks):
+                raise _Unchecked(lacking)
             sent = msgspec.structs.replace(
                 found,
                 state=TransactionState.COMMITTING,
@@ -307,8 +361,10 @@ class Transactions:
                 changed_us=now_us,
                 sends=found.sends + 1,
                 position=found.position if found.sends else position,
+                checks=tuple(sorted(checks)),
+                sent_us=found.sent_us if found.sends else now_us,
             )
-            return sent if found.sends else _checked(sent)
+            return sent if found.checks == sent.checks and found.sends else _checked(sent)
 
         return self._move(id, decide)
 
@@ -321,13 +377,18 @@ class Transactions:
             commit = self._merge(known)
         except LakeMoved:
             raise
-        except (RequestError, ConflictError) as refused:
+        except (RequestError, ConflictError, InvalidLog, UnsupportedFormat) as refused:
             ended = self._refused(known, refused)
             if ended.state is TransactionState.COMMITTED:
                 return ended
             if isinstance(refused, IdempotencyKeyReused | JobOver):  # another sending of it was refused
                 raise over(ended.reference) from None
             raise
+        except AdministratorError as problem:
+            stuck = copy(problem)  # others may have been told the same error
+            stuck.message += "\n" + STUCK.format(id=found.id)
+            stuck.args = (stuck.message,)
+            raise stuck from problem
         return self._landed(known, commit)
 
     def _merge(self, known: Known) -> ObjectId:
@@ -365,25 +426,35 @@ class Transactions:
 
         return self._move(known.transaction.id, decide)
 
-    def _refused(self, known: Known, refused: RequestError | ConflictError) -> Known:
+    def _refused(self, known: Known, refused: PenstockError) -> Known:
         """Note that the merge was refused. Where it was sent several times, another sending may be under
         way: that is called off first, or found to have landed."""
         is_alone = isinstance(refused, IdempotencyKeyReused)  # nothing lands under a key that is another's
+        is_plain = isinstance(refused, RequestError | ConflictError)
 
         def decide(found: Transaction, now_us: int) -> Transaction | None:
             if found.state is not TransactionState.COMMITTING:
                 return None
-            if found.sends > 1 and not is_alone:
-                raise _SentAgain
+            if not is_alone and (found.sends > 1 or not is_plain):
+                raise _InDoubt
             return _aborted(found, refused.message, now_us)
 
         try:
             return self._move(known.transaction.id, decide)
-        except _SentAgain:
-            commit = self._dispatch.call_off(self._sent(self.get(known.transaction.id)))
+        except _InDoubt:
+            return self._call_off(known, refused.message)
+
+    def _call_off(self, known: Known, why: str) -> Known:
+        """End a transaction that is committing: as committed if it has landed, or else so that it never
+        will, whoever is sending it."""
+        commit = self._dispatch.call_off(self._sent(self.get(known.transaction.id)))
         if commit is not None:
             return self._landed(known, commit)
-        is_alone = True
+
+        def decide(found: Transaction, now_us: int) -> Transaction | None:
+            is_committing = found.state is TransactionState.COMMITTING
+            return _aborted(found, why, now_us) if is_committing else None
+
         return self._move(known.transaction.id, decide)
 
     # -- the row ---------------------------------------------------------------------------------------
@@ -437,8 +508,23 @@ class _AsItIs(Exception):
         self.reference = reference
 
 
-class _SentAgain(Exception):
-    """The merge was sent more than once, so that its refusal alone does not tell how it ends."""
+class _InDoubt(Exception):
+    """The merge was sent more than once, so that its refusal alone does not tell how it ends; or it was
+    refused for a reason that may have come up after it was sent."""
+
+
+class _Unchecked(Exception):
+    """The merge was sent by somebody with checks that are not known here."""
+
+    def __init__(self, lacking: Sequence[str]) -> None:
+        super().__init__()
+        self.lacking = lacking
+
+
+def _unchecked(id: str, lacking: Sequence[str]) -> TransactionOver:  # noqa: A002
+    names = " and ".join(f"'{name}'" for name in lacking)
+    state = TransactionState.COMMITTING.value
+    return TransactionOver(UNCHECKED.format(id=id, checks=names), transaction=id, state=state)
 
 
 def _known(row: Row) -> Known:
@@ -454,10 +540,14 @@ def _of(reference: Reference) -> Known:
 
 def _checked(transaction: Transaction) -> Transaction:
     """Refuse what a caller gives if it is too much for a row. How it ends always fits."""
-    most = NOTE_MAX_BYTES if transaction.meta is not None else GIVEN_MAX_BYTES
-    if len(encode_transaction(transaction)) > most:
+    whose, most = "a transaction", GIVEN_MAX_BYTES
+    if transaction.meta is not None:
+        whose, most = "a transaction and of its commit", NOTE_MAX_BYTES
+    size = len(encode_transaction(transaction))
+    if size > most:
         raise InvalidRequest(
-            f"the message and the properties of a transaction have at most {GIVEN_MAX_BYTES} bytes in all"
+            f"the messages and properties of {whose}, with what else its row says, have at most {most} bytes "
+            f"in all, and these have {size}"
         )
     return transaction
 

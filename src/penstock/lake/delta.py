@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, Unavailable
 from penstock.formats.delta.lines.line import FOLDER
+from penstock.formats.delta.owner.tables import LANCE
 from penstock.formats.delta.protocol.actions import (
     Action,
     CommitInfo,
@@ -39,7 +40,7 @@ from penstock.lake.delta_calls import (
 )
 from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_partitions import Values, check_inside, parts_of
-from penstock.model.content import DeltaTable, FilesTable
+from penstock.model.content import DeltaTable, FilesTable, LanceTable
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -232,6 +233,8 @@ def require_managed(table: Table) -> DeltaTable:
             f"'{table.key}' is a table of files, which has no rows of its own: its files are in .files",
             key=str(table.key),
         )
+    if isinstance(content, LanceTable):
+        raise NotManaged(LANCE.format(key=table.key), key=str(table.key))
     if not isinstance(content, DeltaTable):
         raise NotManaged(
             f"'{table.key}' is {content.type}: its commits are not decided by the lake\n"

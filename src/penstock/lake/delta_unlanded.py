@@ -1,7 +1,9 @@
-"""Tables that were never created: folders in the warehouse whose job died, or was refused, before it landed.
+"""Tables that never came to be: folders in the warehouse whose job died, or was refused, before it landed;
+and those that were created in a transaction, or on a branch, that is gone.
 
 A table's place follows from its id, and its first files lie there before the lake is asked to create it. If
-that does not happen, no commit knows of the folder. Nor does any commit here know of tables that another lake
+that does not happen, no commit knows of the folder; if it does where nothing is left of it, no kept one does,
+and no version of the table was ever published. Nor does any commit here know of tables that another lake
 has on its branches, and lakes may share a warehouse: a fork has that of its source. So whoever is about to
 write leaves a note in the folder of which lake it is for, and only what has this lake's note is removed.
 Whatever else looks the same is told, and stays. Folders of Lance tables have another note, and are looked
@@ -22,13 +24,10 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import Denied, PenstockError, Unavailable
-from penstock.formats.delta.lines.composing import BODIES
-from penstock.formats.delta.lines.line import FOLDER
 from penstock.formats.delta.log.leftovers import Fate, Needs, judge
 from penstock.formats.delta.log.scratch import CREATING
 from penstock.formats.delta.owner.tables import Tables
-from penstock.formats.delta.protocol.names import LOG
-from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.formats.delta.protocol.names import LOG, VERSION_MAX, StagedName, parse_name
 from penstock.formats.lance.owning import OWNER
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
@@ -70,7 +69,8 @@ class UnlandedTables:
         self._lake_id, self._warehouse = lake.id, lake.warehouse
         self._places, self._tables = parts.places, parts.owner.tables
         self._known = _KnownTables(KeptTables(kernel, self._tables), self._tables)
-        self._needs = Needs(named=(), beside=(), published=-1, data_us=data_us, scratch_us=data_us)
+        # Where there is no log, whatever is staged is of no use to anybody.
+        self._needs = Needs(named=(), beside=(), published=VERSION_MAX, data_us=data_us, scratch_us=data_us)
 
     def sweep(self, most: int, *, remove: bool, dry_run: bool) -> Iterator[SweptTable]:
         """Remove some, or only tell of them."""
@@ -106,7 +106,7 @@ class UnlandedTables:
     def _judged(self, table: UUID, place: Place, entries: Sequence[Entry]) -> Unlanded | None:
         """What lies in a folder, if all of it is of jobs that can only be dead."""
         going = {one.entry.key for one in judge(entries, self._needs) if one.fate in GOING}
-        is_whole = all(one.key in going and _is_of_creation(one.key) for one in entries)
+        is_whole = all(one.key in going and _is_unpublished(one.key) for one in entries)
         notes = {one.key for one in entries if one.key.startswith(CREATING)}
         is_anothers = bool(notes - {CREATING + self._lake_id}) or any(one.key == OWNER for one in entries)
         if not entries or len(entries) > FILES_MAX or not is_whole or is_anothers:
@@ -170,7 +170,7 @@ def _given_id(name: str) -> UUID | None:
     return None
 
 
-def _is_of_creation(name: str) -> bool:
-    """Whether a job leaves such a file before its table is there: data, a large commit's body, the note. Not
-    what is staged or beside the log: that is of commits which were ratified."""
-    return not name.startswith((LOG, FOLDER)) or name.startswith((CREATING, BODIES, BRANCH_DATA))
+def _is_unpublished(name: str) -> bool:
+    """Whether a table has such a file of which no version is published: data, a commit's body, the note; and
+    what is staged, or on a line, for commits that nothing leads to any more. The log itself has none."""
+    return not name.startswith(LOG) or isinstance(parse_name(name), StagedName)

@@ -172,7 +172,7 @@ class Embedded:
             return self._files_answers.ways[type(call)]
         if type(call) in lance_calls.CALLS:
             return self._lance_answers.ways[type(call)]
-        if type(call) in transaction_calls.CALLS:
+        if type(call) in transaction_calls.ANSWERED:
             return self.transactions.ways[type(call)]
         return self._delta_answers.ways[type(call)]
 
@@ -504,7 +504,7 @@ class Embedded:
         if reference is None:
             self.kernel.references.require_reachable(commit)
         elif reference.kind is Kind.TRANSACTION:
-            raise _inside(reference.name)
+            raise inside(reference.name)
         return commit
 
     def _resolve(self, call: calls.Resolve) -> Resolved:
@@ -691,7 +691,7 @@ class Embedded:
         if found == NO_COMMIT:
             raise InvalidRequest(f"'{call.commit}' has no commits yet")
         if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != call.on:
-            raise _inside(reference.name)
+            raise inside(reference.name)
         text = f"revert {found.hex()[:8]}: {self.kernel.history.commit(found).message}".rstrip(": ")
         return self.kernel.revert(
             found,
@@ -725,7 +725,8 @@ class Embedded:
         return MergeOptions(dict(chosen), call.default)
 
 
-def _inside(name: str) -> InvalidRequest:
+def inside(name: str) -> InvalidRequest:
+    """The error for taking over what is in a transaction."""
     return InvalidRequest(
         f"'{name}' is a transaction's: nothing is taken from there, until it is committed as a whole",
         name=name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -28,6 +27,7 @@ from penstock.lake.files.answers import JobInfo
 from penstock.lake.files.calls import AbortJob, ListJobs
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.files.paths import as_folder
+from penstock.lake.lance.installed import require_lance
 from penstock.lake.table import Table
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from penstock.storage.places import Places
 
 LOG_LIMIT = 100
-LANCE_PACKAGES = ("lance", "lance_namespace", "lance_namespace_urllib3_client", "pydantic", "pyarrow")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -260,12 +259,9 @@ class Lake:
         gives never changes. ``via`` is the reference that led to it, where it is a commit id.
         ``InvalidRequest`` if Lance's packages are not installed.
         """
-        try:
-            from penstock.lake.lance.namespace import PenstockNamespace
-        except ModuleNotFoundError as missing:
-            if (missing.name or "").partition(".")[0] not in LANCE_PACKAGES:
-                raise
-            raise InvalidRequest("Lance tables need Lance: pip install 'penstock[lance]'") from None
+        require_lance()
+        from penstock.lake.lance.namespace import PenstockNamespace
+
         return PenstockNamespace(self, ref, via=via)
 
     def import_lance(
@@ -277,7 +273,7 @@ class Lake:
         there, below ``namespace`` if one is given. ``InvalidRequest`` with a list if some cannot come: then
         none does. ``said`` may be ``message``, ``author`` and ``idempotency_key``.
         """
-        _require_lance()
+        require_lance()
         from penstock.lake.lance.importing import import_lance
 
         return import_lance(self, str(root), namespace, dry_run=dry_run, **said)
@@ -289,7 +285,7 @@ class Lake:
         it lists what has come since. ``InvalidRequest`` with a list if some tables cannot be listed there:
         then none is.
         """
-        _require_lance()
+        require_lance()
         from penstock.lake.lance.exporting import export_lance
 
         return export_lance(self, str(root), ref, dry_run=dry_run)
@@ -712,12 +708,6 @@ class Lake:
     def revoke_token(self, token_id: str) -> Token:
         """Let a token not be used any more."""
         return self.do(calls.RevokeToken(id=token_id))
-
-
-def _require_lance() -> None:
-    """``InvalidRequest`` if Lance's packages are not installed."""
-    if any(find_spec(name) is None for name in ("lance", "lance_namespace")):
-        raise InvalidRequest("Lance tables need Lance: pip install 'penstock[lance]'")
 
 
 def _user() -> str:

@@ -22,8 +22,16 @@ LANCE: Final = "lance"
 class OnDemand(Format):
     """Stands for a format until it is needed. Which tables are its own is known without it."""
 
-    def __init__(self, name: str, content: type[ManagedTable], real: Callable[[], Format]) -> None:
+    def __init__(
+        self,
+        name: str,
+        content: type[ManagedTable],
+        real: Callable[[], Format],
+        *,
+        takes_any_base: bool = False,
+    ) -> None:
         self.name, self._content, self._real = name, content, real
+        self.takes_any_base = takes_any_base
 
     def manages(self, content: AnyContent) -> bool:
         return isinstance(content, self._content) and content.state != b""
@@ -42,6 +50,9 @@ class OnDemand(Format):
         intents: Sequence[bytes] | None,
     ) -> Applied:
         return self._real().merge(table, base, source, intents)
+
+    def tell(self, content: AnyContent) -> str:
+        return self._real().tell(content)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
         return self._real().is_beyond_difference(intents)
@@ -73,4 +84,4 @@ def delta_on_demand(real: Callable[[], Format]) -> OnDemand:
 
 def lance_on_demand(real: Callable[[], Format]) -> OnDemand:
     """The format of Lance tables."""
-    return OnDemand(LANCE, LanceTable, real)
+    return OnDemand(LANCE, LanceTable, real, takes_any_base=True)

@@ -1,4 +1,4 @@
-"""A table: what its key holds, its history, and what a program does with a Delta table."""
+"""A table: what its key holds, its history, and what a program does with a Delta or Lance table."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from penstock.errors import KeyNotFound, NotManaged
+from penstock.errors import KeyNotFound, NotManaged, VersionNotFound
 from penstock.lake import calls
+from penstock.lake.lance.installed import require_lance
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, LanceTable
 from penstock.model.keys import Key
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.lake.delta_snapshot import PastVersion, TableSnapshot
     from penstock.lake.files.files import Files
     from penstock.lake.lake import Lake
+    from penstock.lake.lance.answers import LanceAbout
 
 
 class Table:
@@ -79,6 +81,7 @@ class Table:
 
         On a branch, what is done with it is committed there.
         """
+        require_lance()
         from penstock.lake.lance.rows import to_lance
 
         return to_lance(self, **options)
@@ -87,17 +90,30 @@ class Table:
 
     @property
     def location(self) -> str:
-        """Where its files are."""
-        return self._latest().location
+        """Where its files are; also of a Lance table."""
+        try:
+            return self._latest().location
+        except NotManaged:
+            if not self._is_lance:
+                raise
+        return self._lance().location
 
     @property
     def version(self) -> int:
-        """Its latest version here."""
-        return self._latest().latest_version
+        """Its latest version here; also of a Lance table, ``VersionNotFound`` if that has none yet."""
+        try:
+            return self._latest().latest_version
+        except NotManaged:
+            if not self._is_lance:
+                raise
+        found = self._lance().version
+        if found is None:
+            raise VersionNotFound(f"'{self.key}' has no version yet", table=str(self.key))
+        return found
 
     @property
     def schema(self) -> StructType:
-        """Its columns, as Delta describes them; Arrow's schema is that of ``to_arrow``."""
+        """Its columns, as Delta describes them; Arrow's schema is that of ``to_arrow``, or ``to_lance``."""
         from penstock.formats.delta.protocol.schema import parse_schema
 
         return parse_schema(self._metadata().schema_string)
@@ -110,6 +126,12 @@ class Table:
     def history(self, limit: int | None = 100) -> list[PastVersion]:
         """Its versions, newest first, as their commits tell of them, as far as the log still has these."""
         return self.snapshot().history(limit)
+
+    def _lance(self) -> LanceAbout:
+        """What the lake knows of a Lance table."""
+        from penstock.lake.lance.calls import GetLanceTable
+
+        return self.lake.do(GetLanceTable(key=self.key, at=self.ref, via=self.via))
 
     def _latest(self) -> TableVersions:
         """What the lake knows of the table without a look at its files."""
@@ -136,6 +158,7 @@ class Table:
         except NotManaged:
             if not self._is_lance:
                 raise
+        require_lance()
         from penstock.lake.lance.rows import to_arrow
 
         return to_arrow(self, columns, where)
@@ -156,6 +179,7 @@ class Table:
 
         said = calls.said(message, author)
         if self._is_lance:
+            require_lance()
             from penstock.lake.lance.rows import write
 
             return write(self, data, "append", said, idempotency_key)
@@ -175,12 +199,13 @@ class Table:
 
         ``partitions`` keeps it to some of them, by values of partition columns: ``{"day": "2026-11-14"}``. So
         does ``where``, by a condition on them: ``"day >= '2026-11-01'"``. Rows outside of either are refused.
-        Lance tables have no partitions.
+        Lance tables have no partitions; there the rows come with their columns.
         """
         from penstock.lake import delta
 
         said = calls.said(message, author)
         if partitions is None and where is None and self._is_lance:
+            require_lance()
             from penstock.lake.lance.rows import write
 
             return write(self, data, "overwrite", said, idempotency_key)

@@ -22,7 +22,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 class TransactionState(StrEnum):
     """How far a transaction is. ``open`` ends as ``aborted`` or goes to ``committing``, which never ends so,
-    unless what it would land as is refused."""
+    unless what it would land as is refused, or was called off because nobody could bring it to an end."""
 
     OPEN = "open"
     COMMITTING = "committing"
@@ -73,6 +73,10 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """That it landed as; none if it wrote nothing."""
     why: str = ""
     """It was aborted."""
+    checks: tuple[str, ...] = ()
+    """The names of all checks that those had who sent its merge: nobody lands it without one of them."""
+    sent_us: int = 0
+    """When its merge was first sent."""
 
     @property
     def branch(self) -> str:

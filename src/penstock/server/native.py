@@ -47,7 +47,10 @@ _PINS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Reads of commits, which never change, and the fields that say which: answers at whole ids stay true."""
 
-_FOREVER: Final = (("cache-control", "private, max-age=31536000, immutable"), ("vary", "authorization"))
+_FOREVER: Final = (
+    ("cache-control", "private, max-age=31536000, immutable"),
+    ("vary", "authorization, x-api-key"),
+)
 """For one caller: another may be shown less."""
 
 

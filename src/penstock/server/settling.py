@@ -6,6 +6,7 @@ and then.
 
 from __future__ import annotations
 
+import logging
 import threading
 from random import uniform
 from typing import Final
@@ -13,6 +14,8 @@ from typing import Final
 from penstock.errors import PenstockError
 from penstock.lake.embedded import Embedded
 from penstock.server.logs import Level, Log
+
+logger = logging.getLogger("penstock")
 
 EVERY_S: Final = 60.0
 
@@ -40,6 +43,8 @@ class Settling:
                 self.look()
             except PenstockError as problem:
                 self._log.say(Level.WARNING, f"transactions could not be looked for: {problem.message}")
+            except Exception:  # the next look may find it mended, and there is nobody else to have it
+                logger.exception("transactions could not be looked for")
 
     def look(self) -> int:
         """End what was left; how many that were."""

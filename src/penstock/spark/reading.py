@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.delta.protocol.actions import Add
 from penstock.lake.delta_snapshot import TableSnapshot
+from penstock.lake.lance.installed import require_lance
 from penstock.model.content import FilesTable, LanceTable
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_version
 from penstock.spark.files import reading as files_reading
+from penstock.spark.files.orders import check_not_given
 from penstock.spark.files.reading import Wanted, origin_of
+from penstock.spark.lance.orders import LANCE, NOT_LANCE
 from penstock.spark.rewrites.choosing import analysing, condition_of
 from penstock.spark.scan import scans
 from penstock.spark.scan.columns import quoted
@@ -62,7 +65,7 @@ def read(
     ``mergeSchema`` has Spark look into the files for their columns. Such a table has no versions of its own.
 
     Of a Lance table, only ``columns`` and ``where`` leave out what is not read: filters and columns that are
-    chosen of the DataFrame later do not.
+    chosen of the DataFrame later do not. As ``format``, ``lance`` says only that it is one.
 
     ``KeyNotFound`` without such a table, ``NotManaged`` for one whose commits are not the lake's,
     ``VersionNotFound`` without such a version, ``InvalidRequest`` for columns that it has not, or
@@ -125,7 +128,9 @@ def _rows(
 
     Which kind it is comes out on the way: a Delta table, the more frequent one, costs no further request.
     """
-    if not wanted.is_said:
+    if wanted.format == LANCE:
+        wanted = _said_of_lance(table, wanted)
+    elif not wanted.is_said:
         try:
             snapshot = table.snapshot(version, timestamp)
         except NotManaged:
@@ -149,6 +154,14 @@ def _rows(
     return files_reading.rows(spark, table, wanted)
 
 
+def _said_of_lance(table: Table, wanted: Wanted) -> Wanted:
+    """What is said of how to read a table that is said to be one of Lance: nothing else can be."""
+    if table.type != LanceTable().type:
+        raise InvalidRequest(f"'{table.key}' is no Lance table, but a {table.type}", table=str(table.key))
+    check_not_given({"schema": wanted.schema, "options": wanted.options, "folder": wanted.folder}, NOT_LANCE)
+    return Wanted()
+
+
 def _of_lance(
     spark: SparkSession,
     table: Table,
@@ -158,6 +171,7 @@ def _of_lance(
     columns: Sequence[str] | None,
 ) -> DataFrame:
     # Only for such tables, since not everybody has what it takes.
+    require_lance()
     from penstock.spark.lance import reading as lance
 
     return lance.rows(spark, table, version=version, timestamp=timestamp, where=where, columns=columns)

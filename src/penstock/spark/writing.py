@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from uuid import UUID
 
-from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, KeyNotFound, NotManaged
+from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, NotManaged
 from penstock.lake import calls
 from penstock.lake.delta import done_before
 from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_creating import EXISTS
 from penstock.lake.files.answers import FilesWritten
 from penstock.lake.files.saving import SaveMode
-from penstock.lake.lake import LANCE_PACKAGES
+from penstock.lake.lance.installed import require_lance
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import FilesTable, LanceTable
 from penstock.model.keys import Key
@@ -26,8 +26,7 @@ from penstock.spark.arguments import check_frame
 from penstock.spark.files import writing as files
 from penstock.spark.files.orders import FilesOrder, check_not_given, chosen_job, format_of
 from penstock.spark.job.tables import JobTable
-from penstock.spark.lance.orders import LANCE, LanceOrder, LanceWritten, vectors_of, writer_options
-from penstock.spark.lance.orders import check as check_lance
+from penstock.spark.lance.orders import LANCE, NOT_LANCE, LanceOrder, LanceWritten, order_of
 from penstock.spark.sessions import lake_of
 from penstock.spark.settings import as_text
 from penstock.spark.writes import creating, filling
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 TRIES_MAX: Final = 5
 """How often a job is run because somebody else created the table while it ran."""
 FILES: Final = "is for tables of rows, and does not go with format='{}'"
-NOT_LANCE: Final = "does not go with format='lance'"
 ROWS: Final = "is for jobs that write files, and goes with a format of files, such as 'parquet'"
 
 
@@ -199,18 +197,10 @@ def write(
         of_others |= {"success_file": success_file, "timeout_s": timeout_s}
         check_not_given(of_others, NOT_LANCE)
         found, table = lake_of(spark, lake), Key.parse(key)
-        to_lance = LanceOrder(
-            mode=chosen,
-            overwrite_schema=overwrite_schema,
-            vectors=vectors_of(texts),
-            options=writer_options(texts),
-            create=create,
-            job=chosen_job(job_id, idempotency_key, table, branch or found.default_branch),
-            is_named=job_id is not None or idempotency_key is not None,
-            message=message,
-            author=author,
-            properties=told,
-        )
+        job = chosen_job(job_id, idempotency_key, table, branch or found.default_branch)
+        is_named = job_id is not None or idempotency_key is not None
+        of_lance = {"is_named": is_named, "create": create, "overwrite_schema": overwrite_schema}
+        to_lance = order_of(chosen, texts, told, job, message, author, **of_lance)
         return _written_to_lance(df, found, table, branch, to_lance)
     if files_format is not None:
         of_rows: dict[str, Any] = {"replace_where": replace_where, "merge_schema": merge_schema}
@@ -257,15 +247,9 @@ def write(
 def _written_to_lance(
     df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder
 ) -> LanceWritten | None:
-    check_lance(order)
-    try:
-        from penstock.spark.lance import writing as lance
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in LANCE_PACKAGES:
-            raise
-        raise InvalidRequest(
-            "Lance tables need Lance: pip install 'penstock[lance]'", extra="lance"
-        ) from None
+    require_lance()
+    from penstock.spark.lance import writing as lance
+
     return lance.write(df, lake, key, branch, order)
 
 

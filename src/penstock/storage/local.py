@@ -121,7 +121,8 @@ class LocalBucket(Bucket):
         await self._do(self._write_pieces, key, pieces)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        work = [partial(self._remove, keys[start::THREADS_MAX]) for start in range(THREADS_MAX)]
+        few = min(THREADS_MAX, len(keys))
+        work = [partial(self._remove, keys[start::few]) for start in range(few)]
         await asyncio.gather(*(self._do(self._again, one) for one in work))
 
     async def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
@@ -197,7 +198,11 @@ class LocalBucket(Bucket):
     async def _do(self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
         call = partial(work, *given, **named)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            under_way = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except RuntimeError:  # there are no threads any more
+            raise InvalidRequest("the lake was closed; open it anew") from None
+        try:
+            return await under_way
         except OSError as problem:
             self._made.clear()
             raise self._explain(problem) from None

@@ -108,7 +108,9 @@ def _parts(location: str) -> tuple[str, str, str]:
     host = "" if split.scheme == "file" else split.netloc.lower()
     if split.scheme != "file" and not host:
         raise LocationRefused(f"{location!r} names no bucket or host", location=location)
-    return split.scheme.lower(), host, _path(location, split.path)
+    # In URLs of files, a blank is written as its code. In those of buckets, all is as it is.
+    path = unquote(split.path) if split.scheme == "file" else split.path
+    return split.scheme.lower(), host, _path(location, path)
 
 
 def _path(location: str, path: str) -> str:

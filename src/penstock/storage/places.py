@@ -228,8 +228,10 @@ class Place:
         return [count == 1 for count in done]
 
     def link(self, name: str, other: str) -> bool:
-        """Give a file one more name, unless another file has that: on a disk, where it costs less than to write
-        it once more. Whether it has the name now. A power cut may take it back."""
+        """Give a file one more name, unless another file has that; whether it has the name now.
+
+        Only on a disk, where it costs less than to write it once more. A power cut may take the name back.
+        """
         return self._disk is not None and self._disk.link_now(self._folder + name, self._folder + other)
 
     def put(self, name: str, data: bytes) -> None:

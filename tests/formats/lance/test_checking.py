@@ -27,7 +27,7 @@ def table(lake: Lake) -> Path:
 def next_manifest(table: Path, tmp_path: Path) -> bytes:
     """What Lance would write as the next version of a table; it has not."""
     copy = tmp_path / "copy"
-    shutil.copytree(table, copy)
+    shutil.copytree(table, copy, ignore=shutil.ignore_patterns("*.manifest-*"))
     before = set((copy / "data").iterdir())
     made = lance.write_dataset(rows(2), str(copy), mode="append")
     for one in set((copy / "data").iterdir()) - before:
@@ -121,6 +121,21 @@ def test_the_same_version_asked_for_twice_is_one(lake: Lake, table: Path, tmp_pa
     put(table, STAGED, (table / manifest_name("", "", 2)).read_bytes())
     lake.do(CommitLance(operations=(asked,)))
     assert newest(lake)[0] == 2
+
+
+def test_a_version_asked_for_again_when_what_was_staged_is_gone_is_the_same_one(
+    lake: Lake, table: Path, tmp_path: Path
+) -> None:
+    put(table, STAGED, next_manifest(table, tmp_path))
+    asked = CreateLanceVersion(key=ITEMS, version=2, manifest=str(table / STAGED))
+    lake.do(CommitLance(operations=(asked,)))
+    keys_seen(lake)
+    (table / STAGED).unlink(missing_ok=True)
+    done = lake.do(CommitLance(operations=(asked,))).done
+    assert (newest(lake)[0], done[0].version and done[0].version.version) == (2, 2)
+    other = CreateLanceVersion(key=ITEMS, version=2, manifest=str(table / f"{STAGED}0"))
+    with pytest.raises(VersionTaken, match="has a version 2 already"):
+        lake.do(CommitLance(operations=(other,)))
 
 
 def test_what_a_branch_wrote_to_the_folder_of_another_is_refused(

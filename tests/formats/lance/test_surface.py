@@ -24,7 +24,7 @@ from penstock.formats.lance.rehoming import (
     DELETION_FILE,
     FILES,
     FRAGMENT_ID,
-    index_folder,
+    index_id,
     rehome,
 )
 from penstock.formats.lance.wire import Message
@@ -170,7 +170,7 @@ def test_many_deleted_rows_are_listed_in_a_file_that_ends_otherwise(folder: Path
 def test_the_files_of_an_index_are_in_a_folder_that_its_number_names(table: Any, folder: Path) -> None:
     table.create_scalar_index("k", "BTREE")
     (index,) = read(folder, latest(folder)).indexes
-    assert {one.name for one in (folder / "_indices").iterdir()} == {index_folder(index)}
+    assert {one.name for one in (folder / "_indices").iterdir()} == {str(index_id(index))}
 
 
 def test_compaction_renews_a_borrowed_index_and_says_the_wrong_place(
@@ -184,7 +184,7 @@ def test_compaction_renews_a_borrowed_index_and_says_the_wrong_place(
     lance.dataset(str(clone)).optimize.compact_files()
     (index,) = read(clone, lance.dataset(str(clone)).version).indexes
     assert index.number(BASE_OF_INDEX) == 0
-    assert (clone / "_indices" / index_folder(index)).is_dir()
+    assert (clone / "_indices" / str(index_id(index))).is_dir()
 
 
 def test_branches_and_tags_are_small_files_with_the_fields_that_are_read(table: Any, folder: Path) -> None:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
+from threading import Event
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
@@ -38,34 +39,31 @@ def die() -> None:
 
 def die_while_promoting(at: At) -> None:
     """Right after a link; or when so many are promoted, before whatever is done to storage next."""
-    put_all, delete = LocalBucket.put_all, LocalBucket.delete
-    begun, done, enough = 0, 0, asyncio.Event()
+    put_new, delete = LocalBucket.put_new_now, LocalBucket.delete
+    begun, done, enough = count(1), count(1), Event()
 
     def is_manifest(key: str) -> bool:
         return "_versions/" in key and key.endswith(".manifest")
 
-    async def watched_put(self: LocalBucket, items: Sequence[tuple[str, bytes]]) -> int:
-        nonlocal begun, done
-        if not any(is_manifest(key) for key, _ in items):
-            return await put_all(self, items)
-        begun += 1
-        if begun > PROMOTED[at]:  # tables are promoted side by side, so that those ahead may be under way
-            await enough.wait()
+    def watched_put(self: LocalBucket, key: str, data: bytes) -> bool:
+        if not is_manifest(key):
+            return put_new(self, key, data)
+        if next(begun) > PROMOTED[at]:  # tables are promoted side by side: those ahead may be under way
+            enough.wait()
             die()
-        count = await put_all(self, items)
-        done += 1
+        is_new = put_new(self, key, data)
         if at is At.FIRST_LINK:
             die()
-        if done == PROMOTED[at]:
+        if next(done) == PROMOTED[at]:
             enough.set()
-        return count
+        return is_new
 
     async def watched_delete(self: LocalBucket, keys: Sequence[str]) -> None:
-        if done >= PROMOTED[at]:
+        if enough.is_set():
             die()
         await delete(self, keys)
 
-    LocalBucket.put_all = watched_put  # type: ignore[method-assign]
+    LocalBucket.put_new_now = watched_put  # type: ignore[method-assign]
     LocalBucket.delete = watched_delete  # type: ignore[method-assign]
 
 

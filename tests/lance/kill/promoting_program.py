@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -30,14 +29,14 @@ def meet(meeting: Path, number: str, processes: int) -> None:
 
 
 def meet_before_manifests(meeting: Path, number: str, processes: int) -> None:
-    put_all = LocalBucket.put_all
+    put_new = LocalBucket.put_new_now
 
-    async def watched(self: LocalBucket, items: Sequence[tuple[str, bytes]]) -> int:
-        if any("_versions/" in key for key, _ in items):
+    def watched(self: LocalBucket, key: str, data: bytes) -> bool:
+        if "_versions/" in key:
             meet(meeting, number, processes)
-        return await put_all(self, items)
+        return put_new(self, key, data)
 
-    LocalBucket.put_all = watched  # type: ignore[method-assign]
+    LocalBucket.put_new_now = watched  # type: ignore[method-assign]
 
 
 def main(place: str, meeting: str, number: str, processes: str) -> None:

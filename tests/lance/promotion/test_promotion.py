@@ -23,7 +23,7 @@ from penstock.model.references import Kind
 from penstock.storage.buckets import Unanswered
 from penstock.testing.threads import at_once
 from tests.lance.promotion.watched import WatchedPlaces
-from tests.lance.versions import Tables, file_name, manifests, put_data, rows, stage, staged
+from tests.lance.versions import Tables, file_name, manifests, put_data, rows, stage, stage_on_line, staged
 
 pytest.importorskip("lance")
 
@@ -405,7 +405,7 @@ def test_a_branch_promotes_in_a_folder_of_its_own(tables: Tables) -> None:
     tables.create(1)
     tables.kernel.references.create("dev", Kind.BRANCH, tables.kernel.references.get("main").head)
     line = line_of(tables, "dev")
-    path = (line / stage(tables.template, line, 2)).relative_to(location).as_posix()
+    path = stage_on_line(tables.template, location, line, 2)
     tables.change("t", Create(version=2, path=path), branch="dev")
     assert tables.settle()
     assert (tables.newest(), tables.newest(branch="dev")) == (1, 2)
@@ -422,7 +422,7 @@ def test_what_a_branch_was_set_back_behind_is_not_promoted_any_more(make: Callab
     tables.kernel.references.create("dev", Kind.BRANCH, before)
     tables.promoter.close(0)
     line = line_of(tables, "dev")
-    path = (line / stage(tables.template, line, 2)).relative_to(location).as_posix()
+    path = stage_on_line(tables.template, location, line, 2)
     tables.change("t", Create(version=2, path=path), branch="dev")
     left = tables.content(branch="dev")
     tables.kernel.references.assign("dev", before)

@@ -33,7 +33,7 @@ def lake(s3_place: S3Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("AWS_REGION", s3_place.region)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     warehouse = f"s3://{s3_place.bucket}/{s3_place.prefix}/wh"
-    settings = Settings(publish_wait_s=30.0)
+    settings = Settings(promote_wait_s=30.0)
     with penstock.init(tmp_path / "lake", warehouse=warehouse, settings=settings) as lake:
         lake.branch().create_namespace(ITEMS[0])
         yield lake

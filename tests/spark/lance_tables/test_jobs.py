@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
-from penstock.errors import CommitConflict, Denied, InvalidRequest, KeyNotFound, OutcomeUnknown, PenstockError
+from penstock.errors import (
+    CommitConflict,
+    Denied,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    KeyNotFound,
+    OutcomeUnknown,
+    PenstockError,
+)
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.lake.lance.calls import CommitLance, GetLanceTable
@@ -19,6 +28,7 @@ from tests.spark.lance_tables.cases import (
     ITEMS,
     after_writing,
     data_files,
+    dataset,
     failing_last,
     head,
     ids,
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
 # -- races -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.reliability
 def test_appends_at_once_are_both_there(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,6 +55,7 @@ def test_appends_at_once_are_both_there(
     assert ids(lake) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
 
 
+@pytest.mark.reliability
 def test_appends_that_create_the_table_at_once_are_both_there(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,6 +64,7 @@ def test_appends_that_create_the_table_at_once_are_both_there(
     assert lake.do(ListTransactions()) == ()
 
 
+@pytest.mark.reliability
 def test_of_two_that_only_create_one_is_refused_and_leaves_nothing(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +76,7 @@ def test_of_two_that_only_create_one_is_refused_and_leaves_nothing(
     assert len(data_files(lake)) == 1
 
 
+@pytest.mark.reliability
 def test_an_append_goes_on_top_of_an_overwrite_that_was_faster(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +86,7 @@ def test_an_append_goes_on_top_of_an_overwrite_that_was_faster(
     assert ids(lake) == [10, 11, 12, 20, 21, 22]
 
 
+@pytest.mark.reliability
 def test_an_append_to_columns_that_are_others_by_now_is_refused_and_leaves_nothing(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,10 +99,38 @@ def test_an_append_to_columns_that_are_others_by_now_is_refused_and_leaves_nothi
     assert len(data_files(lake)) == 2  # of the two versions that there are
 
 
+@pytest.mark.reliability
+def test_an_overwrite_goes_on_top_of_an_append_that_was_faster(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(rows(spark, 0))
+    after_writing(monkeypatch, once(lambda: save(rows(spark, 20))))
+    done = save(rows(spark, 10), mode="overwrite")
+    assert done is not None
+    assert done.version == 3
+    assert ids(lake) == [10, 11, 12]
+
+
+def test_an_overwrite_drops_no_column_that_came_while_it_ran(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(rows(spark, 0))
+    after_writing(monkeypatch, once(lambda: dataset(lake).add_columns({"extra": "id + 1"})))
+    with pytest.raises(CommitConflict, match=r"'vectors\.items' was changed meanwhile.*has other columns"):
+        save(rows(spark, 10), mode="overwrite")
+    assert dataset(lake).schema.names == ["id", "v", "extra"]
+    assert ids(lake) == [0, 1, 2]
+    files = data_files(lake)
+    after_writing(monkeypatch, once(lambda: dataset(lake).add_columns({"more": "id + 1"})))
+    save(rows(spark, 10), mode="overwrite", overwrite_schema=True)  # it asked for that
+    assert dataset(lake).schema.names == ["id", "v"]
+    assert files < data_files(lake)
+
+
 # -- the same job again ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("is_new", [True, pytest.param(False, marks=pytest.mark.reliability)])
 def test_a_job_with_a_name_is_done_once(spark: SparkSession, lake: Lake, is_new: bool) -> None:
     if not is_new:
         save(rows(spark, 0), mode="error")
@@ -102,6 +145,40 @@ def test_a_job_with_a_name_is_done_once(spark: SparkSession, lake: Lake, is_new:
     assert ids(lake)[-3:] == [20, 21, 22]
 
 
+def test_an_id_that_another_table_was_written_under_is_refused(spark: SparkSession, lake: Lake) -> None:
+    """Whether the tables were there before, or come by the jobs."""
+    job, creating = uuid4().hex, uuid4()
+    save(rows(spark, 0), "vectors.a")
+    save(rows(spark, 0), "vectors.b")
+    save(rows(spark, 10), "vectors.a", job_id=job)
+    with pytest.raises(IdempotencyKeyReused, match=r"'vectors\.b' was not written"):
+        save(rows(spark, 10), "vectors.b", job_id=job)
+    assert ids(lake, "vectors.b") == [0, 1, 2]
+    save(rows(spark, 0), "vectors.c", job_id=creating)
+    save(rows(spark, 0), "vectors.d", job_id=creating)
+    assert ids(lake, "vectors.d") == [0, 1, 2]
+
+
+@pytest.mark.reliability
+def test_under_one_id_a_table_is_created_on_each_branch(spark: SparkSession, lake: Lake) -> None:
+    """Also on one that is deleted and made anew."""
+    job = uuid4().hex
+    lake.branch("dev").create(at="main")
+    save(rows(spark, 0), job_id=job)
+    for _ in range(2):
+        done = save(rows(spark, 10), branch="dev", job_id=job)
+        assert done is not None
+        assert done.rows == 3
+        again = save(rows(spark, 10), branch="dev", job_id=job)
+        assert again is not None
+        assert again.rows is None
+        assert ids(lake, ref="dev") == [10, 11, 12]
+        lake.branch("dev").delete()
+        lake.branch("dev").create(at="main~1")
+    assert ids(lake) == [0, 1, 2]
+
+
+@pytest.mark.reliability
 def test_attempts_of_a_job_at_once_land_once(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +192,7 @@ def test_attempts_of_a_job_at_once_land_once(
     assert len(data_files(lake)) == 2
 
 
+@pytest.mark.reliability
 def test_a_later_attempt_that_creates_the_table_takes_the_place_of_one_that_runs(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +205,7 @@ def test_a_later_attempt_that_creates_the_table_takes_the_place_of_one_that_runs
 # -- failures ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("is_new", [True, pytest.param(False, marks=pytest.mark.reliability)])
 def test_a_job_that_fails_leaves_nothing_that_anybody_sees(
     spark: SparkSession, lake: Lake, tmp_path: Path, is_new: bool
 ) -> None:
@@ -149,7 +227,7 @@ def test_a_job_that_fails_leaves_nothing_that_anybody_sees(
     assert ids(lake)[-3:] == [50, 51, 52]
 
 
-@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("is_new", [False, pytest.param(True, marks=pytest.mark.reliability)])
 def test_an_answer_that_is_lost_is_found_out(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
@@ -166,6 +244,7 @@ def test_an_answer_that_is_lost_is_found_out(
 
 
 @pytest.mark.parametrize("call", [CommitLance, CommitTransaction])
+@pytest.mark.reliability
 def test_a_commit_that_is_refused_says_why_and_leaves_no_file(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, call: type[Call[Any]]
 ) -> None:
@@ -179,6 +258,7 @@ def test_a_commit_that_is_refused_says_why_and_leaves_no_file(
     assert (head(lake), data_files(lake)) == (before, files)
 
 
+@pytest.mark.reliability
 def test_a_commit_that_may_yet_be_done_keeps_its_files(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,11 +288,12 @@ class _Losing:
 
 
 def test_what_two_attempts_of_one_task_tell_is_not_committed() -> None:
-    told = [output._Message(3, attempt, []) for attempt in (0, 1)]
+    told = [output._Message(3, []) for _ in range(2)]
     with pytest.raises(InvalidRequest, match="told twice of what partition 3 wrote"):
         output._output(told)
 
 
+@pytest.mark.reliability
 def test_a_read_stays_at_its_commit_while_a_writer_goes_on(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     found = read(spark, ITEMS)

@@ -13,10 +13,13 @@ from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.lake.lake import Lake
 from penstock.lake.lance.calls import CommitLance, DeclareLance
 from penstock.model.keys import Key
-from penstock.spark import read
+from penstock.server.access import Guarded
+from penstock.spark import read, write
 from penstock.spark.lance import reading
 from penstock.spark.lance.conditions import lance_condition
-from tests.spark.lance_tables.cases import ITEMS, dataset, rows, save
+from penstock.spark.lance.schemas import readable
+from tests.server.access import caller
+from tests.spark.lance_tables.cases import ITEMS, dataset, head, rows, save
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +35,7 @@ def made(lake: Lake, table: Any, **more: Any) -> Any:
     return lance.write_dataset(table, namespace_client=namespace, table_id=[*Key.parse(ITEMS)], **more)
 
 
+@pytest.mark.reliability
 def test_versions_and_times_are_those_of_the_table(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     save(rows(spark, 10))
@@ -48,6 +52,7 @@ def test_versions_and_times_are_those_of_the_table(spark: SparkSession, lake: La
         read(spark, ITEMS, format="parquet")
 
 
+@pytest.mark.reliability
 def test_a_table_that_is_only_declared_has_nothing_to_read(spark: SparkSession, lake: Lake) -> None:
     lake.do(CommitLance(operations=(DeclareLance(key=Key.parse(ITEMS)),)))
     with pytest.raises(VersionNotFound, match="has no version yet"):
@@ -67,6 +72,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("where", CONDITIONS)
+@pytest.mark.reliability
 def test_a_condition_leaves_out_what_spark_would(spark: SparkSession, lake: Lake, where: str) -> None:
     values = [(1, "a", 0.5, "2026-01-01"), (2, "b", float("nan"), "2026-01-02"), (None, "c", 3.0, None)]
     given = spark.createDataFrame(
@@ -74,11 +80,81 @@ def test_a_condition_leaves_out_what_spark_would(spark: SparkSession, lake: Lake
     )
     given = given.selectExpr("n", "s", "f", "CAST(d AS DATE) AS d").coalesce(1)
     save(given)
-    assert lance_condition(where, given.schema, "UTC") == CONDITIONS[where]
+    assert lance_condition(where, given.schema, dataset(lake).schema, "UTC") == CONDITIONS[where]
     found = read(spark, ITEMS, where=where, columns=["s"])
     assert sorted(map(str, found.collect())) == sorted(map(str, given.where(where).select("s").collect()))
 
 
+NUMBERS = pa.schema([("b", pa.int8()), ("u", pa.uint8()), ("id", pa.int64()), ("a`b", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("b < 127", "(`b` < 127)"),
+        ("b < 128", None),
+        ("b >= -128", "(`b` >= -128)"),
+        ("b > -129", None),
+        ("b IN (1, 400)", None),
+        ("u > -1", None),
+        ("u <= 255", "(`u` <= 255)"),
+        ("NOT (u = 256)", None),
+        ("id > -9223372036854775807", "(`id` > -9223372036854775807)"),
+        ("id > -9223372036854775808", None),
+        ("b < 300 OR id = 1", None),
+    ],
+)
+def test_lance_compares_numbers_only_with_those_that_a_column_can_have(where: str, told: str | None) -> None:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    shown = from_arrow_schema(readable(pa.schema([*NUMBERS][:3])))
+    assert lance_condition(where, shown, NUMBERS, "UTC") == told
+
+
+@pytest.mark.reliability
+def test_numbers_that_a_column_cannot_have_are_compared_by_spark(spark: SparkSession, lake: Lake) -> None:
+    made(lake, pa.table({"id": [1, 2], "b": pa.array([1, 2], pa.int8()), "u": pa.array([1, 2], pa.uint32())}))
+    for where in ("b < 300", "u > -1", "u < 5000000000", "b IN (1, 2, 400)", "id > -9223372036854775808"):
+        assert read(spark, ITEMS, where=where).count() == 2, where
+
+
+def test_a_branch_that_may_be_read_is_read(spark: SparkSession, lake: Lake) -> None:
+    """By the name that led to its commit: whoever may read the branch may not read commits as such."""
+    save(rows(spark, 0))
+    reader = Lake(Guarded(lake.catalogue, caller("read:main:vectors.*")), author="reader")
+    assert read(spark, ITEMS, lake=reader).count() == 3
+
+
+@pytest.mark.reliability
+def test_lance_can_be_said_to_be_the_format(spark: SparkSession, lake: Lake) -> None:
+    save(rows(spark, 0))
+    save(rows(spark, 10))
+    assert read(spark, ITEMS, format="lance").count() == 6
+    assert read(spark, ITEMS, format="lance", version=1, where="id > 0").count() == 2
+    with pytest.raises(InvalidRequest, match="'folder' does not go with format='lance'"):
+        read(spark, ITEMS, format="lance", folder="day=1")
+    with pytest.raises(InvalidRequest, match="not at both"):
+        read(spark, ITEMS, format="lance", version=1, timestamp=datetime.now(UTC))
+    write(rows(spark, 0), "delta.items")
+    with pytest.raises(InvalidRequest, match=r"'delta\.items' is no Lance table"):
+        read(spark, "delta.items", format="lance")
+
+
+def test_a_version_whose_files_lance_removed_is_gone_for_good(spark: SparkSession, lake: Lake) -> None:
+    save(rows(spark, 0))
+    save(rows(spark, 10))
+    pinned, before = read(spark, ITEMS), head(lake)
+    dataset(lake).optimize.compact_files()
+    dataset(lake).cleanup_old_versions(older_than=timedelta(0))
+    assert read(spark, ITEMS).count() == 6
+    with pytest.raises(VersionNotFound, match=r"of 'vectors\.items' are gone for good"):
+        read(spark, ITEMS, ref=before)
+    with pytest.raises(Exception, match=r"of 'vectors\.items' are gone for good") as failed:
+        pinned.collect()
+    assert ".rs:" not in str(failed.value)
+
+
+@pytest.mark.reliability
 def test_only_columns_that_are_needed_are_read(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     table = lake.at().table(ITEMS)
@@ -89,6 +165,7 @@ def test_only_columns_that_are_needed_are_read(spark: SparkSession, lake: Lake) 
         read(spark, ITEMS, columns=["nope"])
 
 
+@pytest.mark.reliability
 def test_rows_that_were_deleted_are_not_read_and_an_index_is_no_hindrance(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -103,6 +180,7 @@ def test_rows_that_were_deleted_are_not_read_and_an_index_is_no_hindrance(
     assert read(spark, ITEMS, where="id = 6").count() == 0
 
 
+@pytest.mark.reliability
 def test_types_that_only_arrow_has_become_the_next_larger_one_of_spark(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -126,6 +204,7 @@ def test_types_that_only_arrow_has_become_the_next_larger_one_of_spark(
     assert (number, half, text, word) == (Decimal(2**64 - 1), [0.5, 1.5], "x", "y")
 
 
+@pytest.mark.reliability
 def test_columns_that_spark_cannot_have_are_named_and_can_be_left_out(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -135,6 +214,7 @@ def test_columns_that_spark_cannot_have_are_named_and_can_be_left_out(
     assert read(spark, ITEMS, columns=["id"]).count() == 1
 
 
+@pytest.mark.reliability
 def test_rows_are_written_to_the_types_that_the_table_has(spark: SparkSession, lake: Lake) -> None:
     made(
         lake,
@@ -149,6 +229,7 @@ def test_rows_are_written_to_the_types_that_the_table_has(spark: SparkSession, l
     assert sorted(map(tuple, read(spark, ITEMS).collect())) == [([0.5, 1.5], "y"), ([2.0, 3.0], "z")]
 
 
+@pytest.mark.reliability
 def test_a_column_that_is_never_null_stays_so(spark: SparkSession, lake: Lake) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     made(lake, pa.table({"id": [1]}, schema=schema))

@@ -6,7 +6,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
@@ -34,7 +36,7 @@ def test_tasks_need_nothing_of_penstock(tmp_path: Path) -> None:
         "cloudpickle.register_pickle_by_value(tasks)\n"
         f"folder = {str(tmp_path / 't')!r}\n"
         "table = lance.write_dataset(pa.table({'id': range(5)}), folder, max_rows_per_file=3)\n"
-        "scan = tasks.scanning(pickle.dumps(table), [0, 1], table.schema, None)\n"
+        "scan = tasks.scanning(pickle.dumps(table), [0, 1], table.schema, None, 'gone')\n"
         "sys.stdout.buffer.write(cloudpickle.dumps(scan))\n"
     )
     made = subprocess.run([sys.executable, "-c", make], capture_output=True, check=True, timeout=60)
@@ -53,6 +55,58 @@ def test_a_value_that_cannot_be_is_told_in_words_that_the_driver_reads() -> None
         "message": 'a "b"',
         "details": {},
     }
+
+
+def _all_null(kind: Any, length: int = 2) -> Any:
+    """Null lists as Spark sends them: their numbers are nowhere."""
+    none = pa.Array.from_buffers(kind, 0, [None, None])
+    bits, offsets = pa.py_buffer(b"\x00"), pa.py_buffer(b"\x00" * 4 * (length + 1))
+    return pa.Array.from_buffers(pa.list_(kind), length, [bits, offsets], children=[none])
+
+
+VECTOR = pa.list_(pa.float32(), 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (_all_null(pa.float32()), VECTOR),
+        (pa.StructArray.from_arrays([_all_null(pa.float32())], names=["v"]), pa.struct([("v", VECTOR)])),
+        (pa.ListArray.from_arrays([0, 1, 2], _all_null(pa.float32())), pa.list_(VECTOR)),
+        (pa.ListArray.from_arrays([0, 1, 2], _all_null(pa.float32())), pa.large_list(VECTOR)),
+        (pa.MapArray.from_arrays([0, 1, 2], ["a", "b"], _all_null(pa.float32())), pa.map_("string", VECTOR)),
+    ],
+    ids=["alone", "in a struct", "in a list", "in a large list", "in a map"],
+)
+def test_vectors_that_are_all_null_stay_so(given: Any, wanted: Any) -> None:
+    """Arrow's own cast of them ends the process."""
+    batch = pa.RecordBatch.from_arrays([given], names=["v"])
+    found = tasks.as_rows_of(batch, pa.schema([("v", wanted)]), "{}").column(0)
+    found.validate(full=True)
+    assert (found.type, found.to_pylist()) == (wanted, given.to_pylist())
+
+
+@pytest.mark.parametrize("is_sliced", [False, True])
+def test_vectors_inside_of_values_keep_their_places(is_sliced: bool) -> None:
+    kind = pa.struct([("v", pa.list_(pa.list_(pa.float32())))])
+    values: list[Any] = [{"v": [[1.0, 2.0], None]}, None, {"v": None}, {"v": []}, {"v": [None, [3.0, 4.0]]}]
+    given = pa.array(values, kind)[1:] if is_sliced else pa.array(values, kind)
+    wanted = pa.schema([("s", pa.struct([("v", pa.list_(VECTOR))]))])
+    found = tasks.as_rows_of(pa.RecordBatch.from_arrays([given], names=["s"]), wanted, "{}").column(0)
+    found.validate(full=True)
+    assert found.to_pylist() == given.to_pylist()
+
+
+def test_a_number_too_large_for_16_bits_is_refused_and_infinity_is_not() -> None:
+    schema = pa.schema([("v", pa.list_(pa.float16(), 2))])
+
+    def written(*numbers: float) -> Any:
+        batch = pa.RecordBatch.from_pydict({"v": pa.array([[*numbers], None], pa.list_(pa.float32()))})
+        return tasks.as_rows_of(batch, schema, "{}").column(0).to_pylist()
+
+    assert written(65504, float("inf")) == [[65504, float("inf")], None]
+    with pytest.raises(ValueError, match="a number of 'v' is too large"):
+        written(1, 1e6)
 
 
 @pytest.mark.reliability

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, NotMana
 from penstock.lake.lake import Lake
 from penstock.lake.lance.calls import CommitLance, DeclareLance
 from penstock.model.keys import Key
-from penstock.spark import read, write
+from penstock.spark import delete, merge, read, update, write
 from tests.spark.lance_tables.cases import ITEMS, data_files, dataset, head, ids, rows, save
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def test_append_keeps_what_is_there_and_overwrite_does_not(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("mode", ["error", "ignore"])
+@pytest.mark.reliability
 def test_error_and_ignore_only_create(spark: SparkSession, lake: Lake, mode: str) -> None:
     assert save(rows(spark, 0), mode=mode) is not None
     before, files = head(lake), data_files(lake)
@@ -59,6 +61,7 @@ def test_error_and_ignore_only_create(spark: SparkSession, lake: Lake, mode: str
     assert (head(lake), data_files(lake), ids(lake)) == (before, files, [0, 1, 2])
 
 
+@pytest.mark.reliability
 def test_a_table_that_is_only_declared_gets_its_first_version(spark: SparkSession, lake: Lake) -> None:
     lake.do(CommitLance(operations=(DeclareLance(key=Key.parse(ITEMS)),)))
     done = save(rows(spark, 0), mode="error")
@@ -67,6 +70,7 @@ def test_a_table_that_is_only_declared_gets_its_first_version(spark: SparkSessio
     assert ids(lake) == [0, 1, 2]
 
 
+@pytest.mark.reliability
 def test_without_rows_a_new_table_has_columns_and_only_an_overwrite_changes_another(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -81,6 +85,7 @@ def test_without_rows_a_new_table_has_columns_and_only_an_overwrite_changes_anot
     assert ids(lake) == []
 
 
+@pytest.mark.reliability
 def test_overwrite_keeps_the_columns_unless_they_are_to_be_others(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     other = rows(spark, 5).selectExpr("id", "'x' AS s")
@@ -99,6 +104,7 @@ def test_overwrite_keeps_the_columns_unless_they_are_to_be_others(spark: SparkSe
         ("id, 1 AS w", "'w' is no column of the table"),
     ],
 )
+@pytest.mark.reliability
 def test_rows_that_do_not_fit_are_refused_before_anything_is_written(
     spark: SparkSession, lake: Lake, select: str, why: str
 ) -> None:
@@ -114,6 +120,7 @@ def _split(select: str) -> list[str]:
     return [first, rest] if comma else [first]
 
 
+@pytest.mark.reliability
 def test_a_vector_of_another_length_ends_the_job_and_nothing_is_left(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0), options={"vector.v": 2})
     before, files = head(lake), data_files(lake)
@@ -142,7 +149,8 @@ def test_values_of_every_type_come_back_as_they_were(spark: SparkSession, lake: 
             "double(id) AS do", "CAST(id AS DECIMAL(38, 3)) AS de", "string(id) AS s",
             "binary('x') AS bi", "id = 1 AS bo",
             "DATE '2026-11-15' AS da", "TIMESTAMP '2026-11-15 12:00:00' AS t",
-            "TIMESTAMP_NTZ '2026-11-15 12:00:00' AS n", "INTERVAL '1' DAY AS iv", "array(id, NULL) AS a",
+            "TIMESTAMP_NTZ '2026-11-15 12:00:00' AS n", "INTERVAL '1 00:00:00' DAY TO SECOND AS iv",
+            "array(id, NULL) AS a",
             "map('k', id) AS m", "named_struct('x', id, 'y', array('z')) AS st", "IF(id = 1, 'q', NULL) AS o",
         )  # fmt: skip
         save(given)
@@ -179,6 +187,46 @@ def test_what_means_nothing_is_refused(
     assert head(lake) == before
 
 
+@pytest.mark.parametrize(
+    ("select", "more", "why"),
+    [
+        ("SELECT 1L AS `a.b`", {}, "no column of a Lance table is called so.*'a.b'"),
+        ("SELECT 1L AS `a``b`", {}, "no column of a Lance table is called so.*'a`b'"),
+        ("SELECT 1L AS ``", {}, "no column of a Lance table is called so.*''"),
+        ("SELECT 1L AS _rowid", {}, "no column of a Lance table is called so.*'_rowid'"),
+        ("SELECT 1L AS id, 2L AS id", {}, "columns are there twice.*'id'"),
+        ("SELECT 1L AS id", {"options": {"data_storage_version": "9.9"}}, "'9.9', which is none that Lance"),
+    ],
+)
+def test_what_lance_would_refuse_in_a_task_is_refused_before(
+    spark: SparkSession, lake: Lake, select: str, more: dict[str, Any], why: str
+) -> None:
+    before = head(lake)
+    with pytest.raises(InvalidRequest, match=why):
+        save(spark.sql(select), **more)
+    assert head(lake) == before
+    if "twice" in why:
+        save(spark.sql("SELECT 1L AS id"))
+        with pytest.raises(InvalidRequest, match=why):
+            save(spark.sql(select))
+
+
+@pytest.mark.reliability
+def test_what_is_for_delta_tables_says_what_a_lance_table_is_read_by(spark: SparkSession, lake: Lake) -> None:
+    save(rows(spark, 0))
+    asked: list[Callable[[], Any]] = [
+        lambda: delete(spark, ITEMS, where="id = 1"),
+        lambda: update(spark, ITEMS, set={"id": "1"}, where="id = 1"),
+        lambda: merge(rows(spark, 0), ITEMS, on="target.id = source.id").when_matched_delete().commit(),
+        lambda: spark.read.format("penstock").option("lake", lake.url).load(ITEMS),
+    ]
+    for ask in asked:
+        with pytest.raises(Exception, match=r"'vectors\.items' is a Lance table.*format='lance'") as refused:
+            ask()
+        assert "adopt" not in str(refused.value)
+
+
+@pytest.mark.reliability
 def test_types_that_lance_has_not_are_named(spark: SparkSession, lake: Lake) -> None:
     before = head(lake)
     with pytest.raises(InvalidRequest, match="'y' is of the type interval year"):
@@ -186,6 +234,7 @@ def test_types_that_lance_has_not_are_named(spark: SparkSession, lake: Lake) -> 
     assert head(lake) == before
 
 
+@pytest.mark.reliability
 def test_tables_of_another_kind_are_not_written_to(spark: SparkSession, lake: Lake) -> None:
     write(rows(spark, 0), "delta.items")
     save(rows(spark, 0))

@@ -15,13 +15,22 @@ from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
 from penstock.cli.shapes import Transaction, Transactions
-from penstock.errors import InvalidRequest, TransactionNotFound
+from penstock.errors import (
+    ConflictError,
+    InvalidRequest,
+    RequestError,
+    TransactionNotFound,
+    TransactionOver,
+)
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.model.transactions import PREFIX, TransactionState
 
 ID_CHARS = 8
 """So much of an id is shown, and is enough to name a transaction."""
+ABORTED = (
+    "Transaction {id} is aborted by that, for good, and nothing of it has landed: run again what wrote in it."
+)
 _ID = re.compile(r"[0-9a-f]{32}")
 _STYLES = {TransactionState.COMMITTED: "good", TransactionState.ABORTED: "bad"}
 
@@ -35,7 +44,7 @@ def tx(ctx: click.Context) -> None:
     nothing does. Without a subcommand, those that are open are listed.
     """
     if ctx.invoked_subcommand is None:
-        _say(ctx.ensure_object(Call), ctx.ensure_object(Call).open().transactions())
+        _say(ctx.ensure_object(Call), _newest_first(ctx.ensure_object(Call).open().transactions()))
 
 
 @tx.command(
@@ -53,8 +62,11 @@ $ penstock tx list --all --target main
 @pass_call
 def tx_list(call: Call, also_ended: bool, target: str | None) -> None:
     """List transactions that are open: where they land, who began them, and until when they may be idle."""
-    found = call.open().transactions(target, all=also_ended)
-    _say(call, sorted(found, key=lambda one: (one.begun, one.id), reverse=True))
+    _say(call, _newest_first(call.open().transactions(target, all=also_ended)))
+
+
+def _newest_first(found: Sequence[TransactionInfo]) -> list[TransactionInfo]:
+    return sorted(found, key=lambda one: (one.begun, one.id), reverse=True)
 
 
 def _ids(lake: Lake, start: str) -> list[str]:
@@ -87,7 +99,13 @@ def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
     It may be run as often as wanted: a transaction lands once.
     """
     lake = call.open()
-    info = lake.find_transaction(_transaction(lake, id)).commit(message).info
+    found = lake.find_transaction(_transaction(lake, id))
+    try:
+        info = found.commit(message).info
+    except (ConflictError, RequestError) as refused:
+        if not isinstance(refused, TransactionOver) and found.info.state is TransactionState.ABORTED:
+            refused.message += f"\n  {ABORTED.format(id=found.id[:ID_CHARS])}"
+        raise
     call.answer(lambda: Transaction.of(info), lambda screen: _shown(screen, info))
 
 
@@ -105,8 +123,9 @@ $ penstock tx abort --late
 def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     """Abort each transaction with an ID, so that it never lands; the first 8 digits of an ID are enough.
 
-    Its target stays as it is, and what was written in it is never seen. One that is being committed, or has
-    been, stays as it is: the answer tells.
+    Its target stays as it is, and what was written in it is never seen. One that has been committed stays as
+    it is, and so does one that is being committed, until 10 minutes after that began: the answer tells,
+    and the exit status is 3.
     """
     if not ids and not late:
         raise click.UsageError("say which: ID, or --late for those whose lease has run out")
@@ -119,7 +138,12 @@ def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     if any(one.state is TransactionState.COMMITTED for one in ended):
         call.note("a transaction that has landed cannot be called back; 'penstock revert' undoes a commit")
     if any(one.state is TransactionState.COMMITTING for one in ended):
-        call.note("nobody cancels one that is being committed; 'penstock tx commit ID' finishes it and tells")
+        call.note(
+            "one that is being committed can be aborted 10 minutes after that began, if it is stuck; "
+            "'penstock tx commit ID' finishes it and tells"
+        )
+    if any(one.state is not TransactionState.ABORTED for one in ended):
+        click.get_current_context().exit(ConflictError.exit_code)
 
 
 def _transaction(lake: Lake, text: str) -> str:
@@ -184,5 +208,8 @@ def _shown(screen: Screen, one: TransactionInfo) -> Iterator[str]:
     if one.state is TransactionState.COMMITTED:
         told.append(("commit", Cell(short(one.commit), "id") if one.commit else "none: nothing was written"))
     told += [(name, printable(text)) for name, text in (("why", one.why), ("message", one.message)) if text]
-    told += [(printable(name), printable(value)) for name, value in sorted(one.properties.items())]
+    told += [
+        ("property", f"{printable(name)} = {printable(value)}")
+        for name, value in sorted(one.properties.items())
+    ]
     yield from columns(screen, [[Cell(name, "dim"), value] for name, value in told], flexible=-1)

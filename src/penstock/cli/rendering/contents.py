@@ -172,6 +172,11 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
 
 def _lance_change(before: Content, after: Content) -> str:
     old, new = version(before) or "declared", version(after) or "declared"
+    was, becomes = _lance(before), _lance(after)
+    assert was is not None
+    assert becomes is not None
+    if old == new and was.chain != becomes.chain:
+        return f"{old} → {new} of another line, whose rows may be others"
     return f"{old} → {new}" if old != new else "branches, tags, properties or older versions changed"
 
 

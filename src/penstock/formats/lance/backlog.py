@@ -120,6 +120,8 @@ class Backlog:
         """Those that are not done."""
         self._work, self._background = work, background
         self._ready: deque[Job] = deque()
+        self._afterwards: deque[Job] = deque()
+        """What nobody waits for: it is done when no versions are ready."""
         self._later: list[tuple[float, int, Job]] = []
         self._numbers = count()
         self._threads: list[Thread] = []
@@ -151,13 +153,14 @@ class Backlog:
         return self._do(job)
 
     def wait(self, ids: Iterable[UUID], timeout_s: float) -> bool:
-        """Until no versions of some tables wait to be promoted, for at most so long; whether none do.
+        """Until no versions of some tables wait that waited before, for at most so long; whether none do.
 
         Does not wait for what an administrator must mend.
         """
         wanted, deadline_s = frozenset(ids), elapsed_s() + timeout_s
         with self.changed:
-            while jobs := [job for job in self.jobs.values() if job.is_behind and job.id.table in wanted]:
+            jobs = [job for job in self.jobs.values() if job.id.table in wanted]
+            while jobs := [job for job in jobs if job.is_behind]:  # every change wakes all who wait
                 left_s = deadline_s - elapsed_s()
                 if self.is_closed or left_s <= 0 or all(job.is_stuck for job in jobs):
                     return False
@@ -171,7 +174,8 @@ class Backlog:
             if self.is_closed:
                 return
             self._is_closing = True
-            self._ready.extend(job for _, _, job in self._later)
+            for _, _, job in self._later:
+                self._make_ready(job)
             self._later.clear()
             self.changed.notify_all()
             if self._threads:
@@ -182,7 +186,8 @@ class Backlog:
             thread.join(max(0.0, deadline_s - elapsed_s()))
 
     def _is_done(self) -> bool:
-        return not self._ready and not self._later and not any(job.is_taken for job in self.jobs.values())
+        waiting = self._ready or self._afterwards or self._later
+        return not waiting and not any(job.is_taken for job in self.jobs.values())
 
     def _job(self, id: JobId) -> Job:  # noqa: A002
         found = self.jobs.get(id)
@@ -199,12 +204,16 @@ class Backlog:
         if job.is_queued or job.is_taken or self.is_closed or not self._background:
             return  # whoever has it looks again when it is done
         job.is_queued = True
-        self._ready.append(job)
-        if len(self._ready) > self._idle and len(self._threads) < THREADS_MAX:
+        self._make_ready(job)
+        ready = len(self._ready) + len(self._afterwards)
+        if ready > self._idle and len(self._threads) < THREADS_MAX:
             thread = Thread(target=self._run, name="penstock-promoter", daemon=True)
             self._threads.append(thread)
             thread.start()
         self.changed.notify_all()
+
+    def _make_ready(self, job: Job) -> None:
+        (self._ready if job.id.work is Work.VERSIONS else self._afterwards).append(job)
 
     def _run(self) -> None:
         while (job := self._take()) is not None:
@@ -216,9 +225,9 @@ class Backlog:
             while not self.is_closed:
                 now_s = elapsed_s()
                 while self._later and self._later[0][0] <= now_s:
-                    self._ready.append(heappop(self._later)[2])
-                while self._ready:
-                    job = self._ready.popleft()
+                    self._make_ready(heappop(self._later)[2])
+                while ready := self._ready or self._afterwards:
+                    job = ready.popleft()
                     job.is_queued = False
                     if job.waiting and not job.is_taken:
                         job.is_taken = True

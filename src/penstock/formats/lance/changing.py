@@ -63,6 +63,8 @@ class Made(NamedTuple):
     """The chain that its manifest was written for."""
     parent: OwnBranch | None = None
     """Where one of Lance's own branches forks, if the version is the first of one."""
+    follows: ObjectId | None = None
+    """The version that it was seen to go on from; ``None`` if that is not for the turn to ask."""
 
 
 class Found(NamedTuple):
@@ -196,6 +198,13 @@ class _Doing:
                     version=step.version,
                     newest=wanted - 1,
                 )
+            if newest is not None and made.follows not in (None, newest[1].id(newest[0])):
+                raise VersionTaken(
+                    f"version {step.version} of '{self._key}' goes on from another version {newest[0]}\n"
+                    "  The branch was moved. Open the table again, and write on top of that.",
+                    version=step.version,
+                    newest=newest[0],
+                )
         version = msgspec.structs.replace(made.version, time_us=self._now_us)
         self._go_on_in(made.chain)
         self._change({version_key(step.branch, step.version): version})
@@ -245,7 +254,8 @@ class _Doing:
                     break
                 if version in needed:
                     raise TableStateRefused(
-                        f"version {version} of '{self._key}' cannot be deleted: it is {needed[version]}",
+                        f"version {version} of '{self._key}' cannot be deleted: it is {needed[version]}; "
+                        f"let the range end before it, which is up to {version}, or begin after it",
                         version=version,
                     )
                 changes[version_key(step.branch, version)] = None
@@ -318,10 +328,8 @@ class _Doing:
 
     def _check_fork(self, branch: str, version: int) -> None:
         versions = self._versions()
-        if branch != MAIN and versions.branch(branch) is None:
-            raise OwnRefNotFound(f"'{self._key}' has no branch '{branch}'", branch=branch)
         if versions.get(branch, version) is None:
-            raise VersionNotFound(f"'{self._key}' has no version {version}", version=version)
+            raise no_version(self._key, versions, branch, version)
 
     def _change(self, changes: Mapping[bytes, Entry | None]) -> None:
         content, state = self._table()
@@ -334,3 +342,17 @@ class _Doing:
 def shortened(steps: Sequence[Placed]) -> bytes:
     """What is kept of steps with a commit: nothing of what the table itself says."""
     return encode([type(one.step).__name__.lower() for one in steps])
+
+
+def no_version(key: Key, versions: Versions, branch: str, version: int) -> PenstockError:
+    """Why one of Lance's own branches has no such version."""
+    if branch != MAIN and versions.branch(branch) is None:
+        return OwnRefNotFound(f"'{key}' has no branch '{branch}'", branch=branch)
+    newest = versions.newest(branch)
+    if newest is None:
+        return VersionNotFound(
+            f"'{key}' is only declared, and has no version yet: its first rows make one", version=version
+        )
+    return VersionNotFound(
+        f"'{key}' has no version {version}: the newest one is {newest[0]}", version=version
+    )

@@ -23,10 +23,10 @@ from penstock.errors import (
     TableNotFound,
     TableStateRefused,
     UnsupportedFeature,
-    VersionNotFound,
     VersionTaken,
 )
-from penstock.formats.lance.changing import Found, Made
+from penstock.formats.lance.changing import Found, Made, no_version
+from penstock.formats.lance.continuing import ANEW, gap
 from penstock.formats.lance.intents import Create, Declare, Placed, PutBranch, Register
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import (
@@ -41,14 +41,14 @@ from penstock.formats.lance.names import (
     manifest_name,
     staged_name,
 )
-from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.reading import Manifests, is_of
 from penstock.formats.lance.registering import look_at
 from penstock.formats.lance.rehoming import (
     BASE_OF_INDEX,
     INDEX_NAME,
     INDEX_UUID,
     Immovable,
-    index_folder,
+    index_id,
     rehome,
 )
 from penstock.formats.lance.standing import Chain, Standing, chain_for, chains, new_line
@@ -103,6 +103,8 @@ class _Looking:
         self._standing = Standing.of(table)
         self._content = table.content if isinstance(table.content, LanceTable) else None
         self.found: dict[int, Made | Found] = {}
+        self._coming: dict[tuple[str, int], Version] = {}
+        """Versions of the same request, by Lance's branch and their number."""
 
     def at(self, placed: Placed) -> None:
         match placed.step:
@@ -141,13 +143,17 @@ class _Looking:
             self._check_unused(content, chain, step.branch)
         data = self._read(content, step)
         if data is None:
+            if there is not None and there.staged == step.path:
+                return Made(there, chain)  # it is asked once more, and was put in its place by now
             if there is not None:
                 raise VersionTaken(
                     f"'{self._key}' has a version {step.version} already", version=step.version
                 )
             raise InvalidManifest(f"there is no manifest {step.path} of '{self._key}'")
         manifest = self._parsed(step, data)
+        before = self._before(versions, step)
         try:
+            self._check_continues(content, before, step, chain, manifest)
             mended = self._mended(content, versions, step, chain, manifest)
         except Immovable as problem:
             raise InvalidManifest(f"version {step.version} of '{self._key}' {problem}") from None
@@ -169,7 +175,9 @@ class _Looking:
             metadata=step.metadata,
         )
         self._manifests.keep(content.location, step.version, version, data)
-        return Made(version, chain, _fork(manifest) if step.branch else None)
+        self._coming[step.branch, step.version] = version
+        follows = None if before is None else before[1].id(before[0])
+        return Made(version, chain, _fork(manifest) if step.branch else None, follows)
 
     def _chain(self, step: Create, content: LanceTable, state: LanceState, versions: Versions) -> Chain:
         """The chain that a manifest was written for, by where it lies."""
@@ -226,6 +234,65 @@ class _Looking:
             )
         return manifest
 
+    def _before(self, versions: Versions, step: Create) -> tuple[int, Version] | None:
+        """The version that a new one comes after, if that is the next one."""
+        number = step.version - 1
+        if (coming := self._coming.get((step.branch, number))) is not None:
+            return number, coming
+        newest = versions.newest(step.branch)
+        return newest if newest is not None and newest[0] == number else None
+
+    def _check_continues(
+        self,
+        content: LanceTable,
+        before: tuple[int, Version] | None,
+        step: Create,
+        chain: Chain,
+        manifest: Manifest,
+    ) -> None:
+        """``VersionTaken`` if a manifest goes on from something else than the lake's version before it."""
+        if before is None or manifest.operation in ANEW:
+            return
+        number, version = before
+        was = self._manifests.manifest(content.location, step.branch, number, version)
+        if version.chain != chain.folder:
+            folders = (folder_at(content.location, one, step.branch) for one in (version.chain, chain.folder))
+            was = rehome(was, *folders)
+        try:
+            found = gap(was, manifest)
+        except Malformed as problem:
+            raise InvalidManifest(f"{step.path} of '{self._key}' is no manifest: {problem}") from None
+        if found is None and not self._was_overtaken(version, manifest, number):
+            return
+        is_sure = found is not None and found.is_sure
+        if not is_sure and not self._is_other_there(content, version, step.branch, number, chain):
+            return
+        why = "was written on top of another one" if found is None else found.why
+        raise VersionTaken(
+            f"version {step.version} of '{self._key}' does not go on from version {number}: it {why}\n"
+            "  Its writer was overtaken, and went on from what it found in the folder. Open the table again,"
+            " and write on top of that.",
+            version=step.version,
+            newest=number,
+        )
+
+    def _was_overtaken(self, before: Version, manifest: Manifest, number: int) -> bool:
+        """Whether a statement of a transaction may have gone on from a version of somebody else: one that it
+        did not read is looked for in the folder, where the transaction's own versions are not."""
+        said = manifest.transaction
+        if not self._standing.transaction or STAGING not in before.staged or said is None:
+            return False
+        return (said.number(1) or 0) < number
+
+    def _is_other_there(
+        self, content: LanceTable, version: Version, branch: str, number: int, chain: Chain
+    ) -> bool:
+        """Whether something else than a version is where Lance looks for it."""
+        if not version.staged or version.chain != chain.folder:
+            return False
+        (data,) = self._places.at(content.location).read([version.place(branch, number)])
+        return data is not None and not is_of(version, data)
+
     def _mended(
         self, content: LanceTable, versions: Versions, step: Create, chain: Chain, manifest: Manifest
     ) -> Manifest:
@@ -247,7 +314,7 @@ class _Looking:
         for index in borrowed:
             if (uuid := index.all(INDEX_UUID)[-1]) in known:
                 continue
-            folder = f"{folder_of(chain.folder, step.branch)}_indices/{index_folder(index)}"
+            folder = f"{folder_of(chain.folder, step.branch)}_indices/{index_id(index)}"
             if not self._places.at(content.location).list(folder):
                 name = index.text(INDEX_NAME) or ""
                 raise InvalidManifest(
@@ -297,7 +364,7 @@ class _Looking:
         number = step.version if step.version is not None else newest[0] if newest is not None else 0
         parent = versions.get(step.parent, number)
         if parent is None:
-            raise VersionNotFound(f"'{self._key}' has no version {number}", version=number)
+            raise no_version(self._key, versions, step.parent, number)
         if versions.branch(step.name) is None:
             self._check_unused(content, chain, step.name)
         manifest = self._manifests.manifest(content.location, step.parent, number, parent)

@@ -11,8 +11,8 @@ from penstock.formats.lance.checking import Checking
 from penstock.formats.lance.intents import decode_steps
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.standing import Standing
-from penstock.formats.lance.state import NAME, is_managed
-from penstock.kernel.format import Applied, Format, Refused, Table
+from penstock.formats.lance.state import NAME, is_managed, state_of
+from penstock.kernel.format import Applied, Format, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent, LanceTable
@@ -34,6 +34,7 @@ class LanceFormat(Format):
     """Lance tables whose versions the lake decides."""
 
     name = NAME
+    takes_any_base = True
 
     def __init__(self, places: Places, manifests: Manifests, clock: Clock, promoter: Told) -> None:
         self._places, self._manifests, self._clock, self._promoter = places, manifests, clock, promoter
@@ -66,6 +67,25 @@ class LanceFormat(Format):
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
         return merging.restore(table, self._means(), _own(table.content), _own(wanted))
+
+    def revert(
+        self,
+        table: Table,  # noqa: ARG002
+        was: AnyContent | None,
+        wanted: AnyContent | None,
+        since: Since,  # noqa: ARG002
+    ) -> Applied | None:
+        """Refused: what came later is on top of what is to go."""
+        then, before = (self.tell(one) if one is not None else "nothing" for one in (was, wanted))
+        raise Refused(
+            f"has been changed since: it was {before}, became {then}, and others came on top; revert those"
+            " first, the newest one first, or restore an earlier version of it"
+        )
+
+    def tell(self, content: AnyContent) -> str:
+        if not isinstance(content, LanceTable) or not content.state:
+            return ""
+        return f"version {state_of(content).newest}"
 
     def _means(self) -> merging.Means:
         return merging.Means(self._manifests, self._places, self._clock(), self.check)

@@ -11,6 +11,7 @@ deleted rows is named by the number of its fragment: where that becomes another 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
@@ -33,6 +34,9 @@ UNGROUNDED: Final = frozenset((Operation.OVERWRITE, Operation.RESTORE, Operation
 """What nothing can be grafted onto: the other side may have meant rows that are not there any more."""
 _SUFFIXES: Final = {0: "arrow", 1: "bin"}
 """How files of deleted rows end, by their kind."""
+_FRESH: Final = 2**24 - 1
+"""What is drawn anew of the number by which a file of deleted rows is named when it is copied: what another
+attempt has left may be about to be swept. The rest tells what it is a copy of."""
 _BLOBS: Final = b"lance.blob.v2"
 """Columns whose rows may name the numbers of bases."""
 
@@ -85,7 +89,9 @@ class _Fragment(NamedTuple):
     def deletions(self) -> tuple[int | None, ...] | None:
         """The file of its deleted rows, by what its name is made of; where it lies follows."""
         found = self.message.message(DELETION_FILE)
-        return None if found is None else tuple(found.number(field) for field in (1, 2, 3, 4))
+        if found is None:
+            return None
+        return found.number(1), found.number(2), (found.number(3) or 0) & ~_FRESH, found.number(4)
 
     def is_as(self, other: _Fragment) -> bool:
         """Whether both have the same rows and columns."""
@@ -102,28 +108,33 @@ def can_be_grafted(operations: Iterable[Operation]) -> bool:
 
 def check_operations(grafted: Iterable[Operation], ground: Iterable[Operation]) -> None:
     """``Ungraftable`` if what was done on one side cannot come on top of what was done on the other."""
-    if others := sorted({one.value for one in grafted} - {one.value for one in GRAFTED}):
+    if others := _told({*grafted} - GRAFTED):
         raise Ungraftable(
             f"was changed on both sides, and by {_listed(others)} on the one whose changes would come on top"
             " of the other's, which cannot be done again"
         )
-    if others := sorted({one.value for one in ground} & {one.value for one in UNGROUNDED}):
+    if others := _told({*ground} & UNGROUNDED):
         raise Ungraftable(
             f"was changed on both sides, and by {_listed(others)} on one of them, which nothing can be put on"
             " top of"
         )
 
 
-def graft(base: Side, source: Side, target: Side) -> Grafted:
-    """What became of ``base`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not."""
+def graft(base: Side, source: Side, target: Side, *, only_grafted: bool = False) -> Grafted:
+    """What became of ``base`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not.
+
+    ``only_grafted`` tells that nothing else was done to ``target`` either: a fragment that is gone there was
+    deleted, and not rewritten. Merges that crossed bring the same deletions to both sides.
+    """
     for side in (base, source, target):
         check_movable(side.manifest)
         if side.manifest.flags & Flag.STABLE_ROW_IDS:
             raise Ungraftable("was changed on both sides, and its rows have numbers of their own on each")
     _check_alike(base.manifest, source.manifest, target.manifest)
     before, after, there = _located(base), _located(source), _located(target)
-    gone = {name for name in before if name not in after}
+    gone = {name for name in before if name not in after and (name in there or not only_grafted)}
     changed = {name for name in before if name in after and not after[name].is_as(before[name])}
+    changed -= {name for name in changed & there.keys() if there[name].is_as(after[name])}
     twice = {name for name in after if name not in before and name in there}
     clashes = [name for name in changed | gone if name not in there or not there[name].is_as(before[name])]
     clashes += [name for name in twice if not there[name].is_as(after[name])]
@@ -182,9 +193,10 @@ class _Moving:
             raise Immovable("lists deleted rows in a way that this version of Penstock does not know")
         named = f"{found.number(2) or 0}-{found.number(3) or 0}.{suffix}"
         folder = self._places[found.number(BASE_OF_FILE)].path
-        name = f"_deletions/{number}-{named}"
+        chance = (found.number(3) or 0) & ~_FRESH | secrets.randbits(_FRESH.bit_length())
+        name = f"_deletions/{number}-{found.number(2) or 0}-{chance}.{suffix}"
         self.copies.append(Copy(f"{folder}/_deletions/{fragment.number}-{named}", name))
-        return found.having(BASE_OF_FILE).pack()
+        return found.having(BASE_OF_FILE).having(3, chance).pack()
 
 
 def _said(new: list[Message], updated: list[Message], removed: bytes) -> tuple[Operation, Message]:
@@ -227,6 +239,11 @@ def _located(side: Side) -> _Fragments:
             raise Ungraftable("has fragments that cannot be told apart by their data files")
         found[files[0]] = _Fragment(fragment, tuple(files))
     return found
+
+
+def _told(operations: Iterable[Operation]) -> list[str]:
+    unknown = "something that is not known, since versions were deleted or a newer Lance made them"
+    return sorted(unknown if one is Operation.OTHER else one.value for one in operations)
 
 
 def _listed(names: Collection[str]) -> str:

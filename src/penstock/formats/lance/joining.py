@@ -13,7 +13,7 @@ import msgspec
 from penstock.formats.lance.grafting import Ungraftable, can_be_grafted, check_operations
 from penstock.formats.lance.landing import WAY_OUT, Landing, refusal
 from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.sides import Numbered, TableSide, includes, is_same, operations_since
+from penstock.formats.lance.sides import Numbered, TableSide, includes, is_same, operations_since, parted_at
 from penstock.formats.lance.standing import Chain
 from penstock.formats.lance.state import (
     Arrived,
@@ -95,7 +95,8 @@ class Joining:
             arrived = msgspec.structs.replace(arrived, number=wanted.number, id=wanted.id)
         if is_same(now, was):
             if not self._take(source, now, branch):
-                self._add(self._landing.whole(wanted, now, arrived, branch), branch)
+                parted = parted_at(source, base, branch)
+                self._add(self._landing.whole(wanted, now, arrived, branch, parted), branch)
             return
         if was is None or now is None:
             raise Refused(f"got its first version on both sides; {WAY_OUT}")
@@ -107,7 +108,8 @@ class Joining:
                 landed = self._landing.grafted(was, now, wanted, now, arrived, branch)
             else:
                 check_operations(done, mine)
-                landed = self._landing.grafted(was, wanted, now, now, arrived, branch)
+                is_plain = can_be_grafted(mine)
+                landed = self._landing.grafted(was, wanted, now, now, arrived, branch, only_grafted=is_plain)
         except Ungraftable as problem:
             raise refusal(problem, self._here.content.location) from None
         self._add(landed, branch)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from penstock.errors import Damaged, OutcomeUnknown
+from penstock.formats.lance.dating import dated
 from penstock.formats.lance.grafting import Copy, Side, Ungraftable, graft
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import LINES, MAIN, staged_name
@@ -22,7 +23,9 @@ from penstock.formats.lance.rehoming import (
     INDEX_NAME,
     INDEX_UUID,
     Immovable,
-    index_folder,
+    copy_id,
+    index_id,
+    is_copy,
     rehome,
     without_idle,
 )
@@ -30,7 +33,7 @@ from penstock.formats.lance.sides import Numbered
 from penstock.formats.lance.standing import Chain
 from penstock.formats.lance.state import Arrived, Version, folder_at
 from penstock.formats.lance.wire import Message
-from penstock.kernel.format import PathClash, Refused
+from penstock.kernel.format import Refused
 from penstock.storage.places import Place, Places
 
 INDEXES_MAX_BYTES: Final = 1024**3
@@ -49,19 +52,33 @@ class Landing:
         chain: Chain,
         attempt: str,
         now_us: int,
+        *,
+        is_dry: bool = False,
     ) -> None:
+        """``is_dry`` tells that nothing is to be written, because it is only asked what would come of it."""
         self._place, self._manifests, self._location = places.at(location), manifests, location
         self._chain, self._attempt, self._now_us = chain, f"{attempt}-{uuid4().hex}", now_us
+        self._is_dry = is_dry
 
     def whole(
-        self, source: Numbered, newest: Numbered | None, arrived: Arrived | None, branch: str = MAIN
+        self,
+        source: Numbered,
+        newest: Numbered | None,
+        arrived: Arrived | None,
+        branch: str = MAIN,
+        parted: int = 0,
     ) -> Numbered:
-        """A version as it is elsewhere or was earlier, as the next one here. ``Refused`` if it cannot be."""
+        """A version as it is elsewhere or was earlier, as the next one here. ``Refused`` if it cannot be.
+
+        ``parted`` is the number, there, of the last version that both have.
+        """
         was = self._side(source, branch)
         before = None if newest is None else self._side(newest, branch).manifest
         folder = folder_at(self._location, self._chain.folder, branch)
         try:
             manifest = rehome(was.manifest, was.folder, folder)
+            if was.folder != folder:
+                manifest = dated(manifest, before, parted)
             if not self._chain.folder and branch == MAIN:
                 manifest = self._with_indexes(manifest, before)
         except Immovable as problem:
@@ -83,6 +100,8 @@ class Landing:
         newest: Numbered,
         arrived: Arrived,
         branch: str = MAIN,
+        *,
+        only_grafted: bool = False,
     ) -> Numbered:
         """What became of a version on one side, on top of the other, as the next version here.
 
@@ -93,7 +112,8 @@ class Landing:
         ground = self._side(onto, branch)
         try:
             ground = Side(rehome(ground.manifest, ground.folder, folder), folder)
-            found = graft(self._base(base, branch), self._side(source, branch), ground)
+            sides = self._base(base, branch), self._side(source, branch), ground
+            found = graft(*sides, only_grafted=only_grafted)
         except Immovable as problem:
             raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
         except Ungraftable as problem:
@@ -131,7 +151,8 @@ class Landing:
         manifest = manifest.as_version(number, branch or None, said, self._now_us)
         data = manifest.pack()
         name = staged_name(self._chain.folder, branch, self._attempt, number)
-        _create(self._place, name, data)
+        if not self._is_dry:
+            _create(self._place, name, data)
         version = Version(
             chain=self._chain.folder,
             staged=name,
@@ -143,14 +164,15 @@ class Landing:
             arrived=arrived,
             copied=copied,
         )
-        self._manifests.keep(self._location, number, version, data)
+        if not self._is_dry:
+            self._manifests.keep(self._location, number, version, data)
         return Numbered(number, version)
 
     # -- copies --------------------------------------------------------------------------------------------
 
     def _copy(self, copies: Iterable[Copy], folder: str) -> None:
-        """Copy small files to below a folder. Whoever does it does the same."""
-        for source, name in copies:
+        """Copy small files to below a folder."""
+        for source, name in () if self._is_dry else copies:
             (data,) = self._place.read([self._inside(source)])
             if data is None:
                 raise Damaged(f"{source} is gone, which lists deleted rows of a Lance table", location=source)
@@ -163,14 +185,18 @@ class Landing:
         looked for at the old place, and not be there.
         """
         known = () if before is None else before.indexes
-        home = {one.all(INDEX_UUID)[-1] for one in known if one.number(BASE_OF_INDEX) is None}
+        home = {index_id(one) for one in known if one.number(BASE_OF_INDEX) is None}
         paths = {base.id: base.path for base in manifest.bases}
         copies: list[_IndexFile] = []
         indexes: list[Message] = []
         for index in manifest.indexes:
             base = index.number(BASE_OF_INDEX)
-            if base is not None and index.all(INDEX_UUID)[-1] not in home:
-                copies += self._files_of(index, paths.get(base, ""))
+            if base is not None and index_id(index) not in home:
+                copy = next((one for one in home if is_copy(one, index_id(index))), None)
+                new = copy_id(index_id(index)) if copy is None else copy
+                if copy is None:
+                    copies += self._files_of(index, paths.get(base, ""), new)
+                index = index.having(INDEX_UUID, Message.of((1, new.bytes)).pack())
             indexes.append(index.having(BASE_OF_INDEX))
         size = sum(one.size for one in copies)
         if size > INDEXES_MAX_BYTES:
@@ -179,16 +205,22 @@ class Landing:
                 f"has indexes of {size} bytes ({', '.join(names)}) that would have to be copied, which is"
                 f" done up to {INDEXES_MAX_BYTES}; drop them on the other side, and create them here later"
             )
-        for one in copies:
-            if self._place.size(one.name) != one.size:
-                self._place.put_pieces(one.name, _pieces(self._place, one.source, one.size))
+        for one in () if self._is_dry else copies:
+            self._place.put_pieces(one.name, _pieces(self._place, one.source, one.size))
         return manifest.with_parts(indexes=indexes)
 
-    def _files_of(self, index: Message, base: str) -> Iterator[_IndexFile]:
-        name = f"_indices/{index_folder(index)}/"
-        folder = self._inside(f"{base}/{name}")
-        for entry in self._place.list(folder):
-            yield _IndexFile(entry.key, name + entry.key.removeprefix(folder), entry.size)
+    def _files_of(self, index: Message, base: str, new: UUID) -> list[_IndexFile]:
+        folder, name = self._inside(f"{base}/_indices/{index_id(index)}/"), f"_indices/{new}/"
+        found = [
+            _IndexFile(one.key, name + one.key.removeprefix(folder), one.size)
+            for one in self._place.list(folder)
+        ]
+        if not found:
+            raise Refused(
+                f"has an index '{index.text(INDEX_NAME)}' on the other side whose files are gone; drop it"
+                " there, and merge again"
+            )
+        return found
 
     def _inside(self, path: str) -> str:
         """The name of a file below the table's folder: no manifest makes the lake read any other."""
@@ -211,13 +243,19 @@ WAY_OUT: Final = (
 )
 
 
+TOLD_MAX: Final = 3
+"""Of fragments that clash, so many are named."""
+
+
 def refusal(problem: Ungraftable, location: str) -> Refused:
-    """Why two sides do not go together, with the fragments that both changed, by their data files."""
-    clashes = [
-        PathClash(name.removeprefix(f"{location}/"), "unchanged", "changed on both sides")
-        for name in sorted(problem.clashes)
-    ]
-    return Refused(f"{problem.why}; {WAY_OUT}", clashes=clashes)
+    """Why two sides do not go together, with some of the fragments that both changed, by their data files.
+
+    It is about the table as a whole: nobody takes one side of a fragment.
+    """
+    names = [name.removeprefix(f"{location}/") for name in sorted(problem.clashes)]
+    told = ", ".join(names[:TOLD_MAX])
+    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
+    return Refused(f"{problem.why}{f' ({told}{more})' if names else ''}; {WAY_OUT}")
 
 
 def _create(place: Place, name: str, data: bytes) -> None:

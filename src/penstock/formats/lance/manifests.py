@@ -20,6 +20,7 @@ MAGIC: Final = b"LANC"
 _FOOTER: Final = struct.Struct("<QHH4s")
 _LENGTH: Final = struct.Struct("<I")
 _MAJOR, _MINOR = 0, 2
+_FIELD_METADATA: Final = 10
 
 
 class _Manifest:
@@ -203,7 +204,8 @@ class Manifest(NamedTuple):
     @property
     def schema(self) -> tuple[list[bytes], list[bytes]]:
         """What its columns are, to be compared."""
-        return self.body.all(_Manifest.SCHEMA), sorted(self.body.all(_Manifest.SCHEMA_METADATA))
+        fields = [_ordered(one) for one in self.body.all(_Manifest.SCHEMA)]
+        return fields, sorted(self.body.all(_Manifest.SCHEMA_METADATA))
 
     @property
     def settings(self) -> tuple[list[bytes], list[bytes]]:
@@ -269,6 +271,13 @@ def transaction(
     return Message.of((1, read_version), (2, uuid), *said, (_NUMBERS[operation], what.pack()))
 
 
+def _ordered(field: bytes) -> bytes:
+    """A field of a schema with its metadata in order: each writer writes the entries in another one."""
+    found = Message.read(field)
+    entries = sorted(found.all(_FIELD_METADATA))
+    return field if len(entries) < 2 else found.having(_FIELD_METADATA, *entries).pack()
+
+
 def _flagged(body: Message, flag: int) -> Message:
     for field in (_Manifest.READER_FLAGS, _Manifest.WRITER_FLAGS):
         body = body.having(field, (body.number(field) or 0) | flag)
@@ -284,6 +293,11 @@ def _section(data: bytes, place: int) -> bytes:
     if start + size > end:
         raise Malformed("a section ends after the end of the file")
     return data[start : start + size]
+
+
+def without_sections(body: bytes) -> bytes:
+    """A manifest's own message, as it is read where its file, with the sections, is not at hand."""
+    return Message.read(body).having(_Manifest.INDEX_SECTION).having(_Manifest.TRANSACTION_SECTION).pack()
 
 
 def _packed(message: Message) -> bytes:

@@ -20,7 +20,7 @@ from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.sides import TableSide, includes, is_same
 from penstock.formats.lance.standing import Standing, free_chain
 from penstock.formats.lance.state import LanceState, state_of, with_state
-from penstock.kernel.format import Applied, PrepareAgain, Refused, Table
+from penstock.kernel.format import DRY_RUN, Applied, PrepareAgain, Refused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import LanceTable, content_bytes
 from penstock.storage.places import Places
@@ -171,7 +171,8 @@ def _joining(table: Table, means: Means, here: TableSide) -> Joining:
     place = means.places.at(location)
     chain = free_chain(place, standing, here.content, here.state, here.versions)
     attempt = standing.transaction or "merge"
-    landing = Landing(means.places, means.manifests, location, chain, attempt, means.now_us)
+    is_dry = DRY_RUN in table.notes
+    landing = Landing(means.places, means.manifests, location, chain, attempt, means.now_us, is_dry=is_dry)
     return Joining(_objects(table), here, chain, landing, is_part=table.is_repeated)
 
 

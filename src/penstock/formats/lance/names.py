@@ -62,7 +62,12 @@ def staged_name(chain: str, branch: str, attempt: str, version: int) -> str:
 
 def check_ref_name(name: str, what: str) -> str:
     """A name that one of Lance's own branches or tags can have; ``InvalidRequest`` otherwise."""
-    if len(name) > NAME_MAX_CHARS or not _NAME.fullmatch(name) or ".." in name or name.endswith(".lock"):
+    if len(name) > NAME_MAX_CHARS:
+        raise InvalidRequest(
+            f"'{name[:20]}…' has {len(name)} characters; the name of a {what} has at most {NAME_MAX_CHARS}",
+            name=name[:NAME_MAX_CHARS],
+        )
+    if not _NAME.fullmatch(name) or ".." in name or name.endswith(".lock"):
         raise InvalidRequest(
             f"{name!r} is no name of a {what}: letters, digits, '.', '-' and '_', and '/' between parts",
             name=name[:NAME_MAX_CHARS],

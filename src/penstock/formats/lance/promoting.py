@@ -256,7 +256,7 @@ class Promoter:
         """Remove what writers staged of versions that are at their place now. What is left is swept."""
         try:
             self._places.at(told.content.location).delete(told.staged)
-        except PenstockError as problem:
+        except (PenstockError, RuntimeError) as problem:  # a process that ends starts no threads any more
             logger.info("what was staged of '%s' is left for the sweep: %s", told.key, problem)
 
     def _report(self, told: Told, problem: PenstockError) -> None:

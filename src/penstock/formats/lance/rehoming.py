@@ -7,12 +7,14 @@ and a branch that nobody overtook lands as it is, with whatever was done there.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 from uuid import UUID
 
 from penstock.formats.lance.manifests import Base, Flag, Manifest
 from penstock.formats.lance.wire import Message
+from penstock.model.encoding import digest
 
 FRAGMENT_ID: Final = 1
 FILES: Final = 2
@@ -58,13 +60,28 @@ def rehome(manifest: Manifest, folder: str, other: str) -> Manifest:
     )
 
 
-def index_folder(index: Message) -> str:
-    """The name of the folder that an index's files are in. ``Immovable`` if it has none."""
+def index_id(index: Message) -> UUID:
+    """What an index, and the folder that its files are in, is named by. ``Immovable`` if it has no name."""
     uuid = index.message(INDEX_UUID)
     raw = uuid.all(1) if uuid is not None else []
     if not raw or len(raw[-1]) != 16:
         raise Immovable("has an index that cannot be told from others")
-    return str(UUID(bytes=raw[-1]))
+    return UUID(bytes=raw[-1])
+
+
+def copy_id(index: UUID) -> UUID:
+    """A name for a copy of an index, which no other copy has: what another attempt has left may be about to
+    be removed. It tells of what it is a copy."""
+    return UUID(bytes=_trace(index) + secrets.token_bytes(8))
+
+
+def is_copy(one: UUID, index: UUID) -> bool:
+    """Whether a name is that of a copy of an index."""
+    return one.bytes[:8] == _trace(index)
+
+
+def _trace(index: UUID) -> bytes:
+    return digest("lance index", index.bytes)[:8]
 
 
 def without_idle(manifest: Manifest, below: str) -> Manifest:

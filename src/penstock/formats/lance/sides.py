@@ -77,16 +77,44 @@ def includes(side: TableSide, other: TableSide, one: Numbered, branch: str = MAI
 def operations_since(side: TableSide, base: TableSide, branch: str = MAIN) -> list[Operation]:
     """What was done on a side that is no part of a base, newest first."""
     found: list[Operation] = []
-    start, known = base.newest(branch), _arrived(base, side, branch)
-    for one in side.all(branch):
-        if base.has(one, branch) or (one.number, one.id) in known or is_same(one, start):
-            break
+    known, since = _arrived(base, side, branch), _since(side, base, branch)
+    if not since.is_whole:
+        found.append(Operation.OTHER)
+    for one in since.versions:
         arrived = one.version.arrived
         if arrived is None:
             found.append(one.version.operation)
         elif not _is_part(base, arrived.number, arrived.id, branch, known):
             found += arrived.operations
     return found
+
+
+def parted_at(side: TableSide, base: TableSide, branch: str = MAIN) -> int:
+    """The number of the newest version of a side that is part of a base; 0 if none is."""
+    return _since(side, base, branch).start
+
+
+class _Since(NamedTuple):
+    """The versions of a side that are no part of a base, newest first."""
+
+    versions: list[Numbered]
+    start: int
+    """The number of the one before them, which is part of it; 0 if none is."""
+    is_whole: bool
+    """Whether none of them was deleted since: what that one did is not known then."""
+
+
+def _since(side: TableSide, base: TableSide, branch: str) -> _Since:
+    found: list[Numbered] = []
+    start, known = base.newest(branch), _arrived(base, side, branch)
+    for one in side.all(branch):
+        is_next = not found or found[-1].number == one.number + 1
+        if base.has(one, branch) or (one.number, one.id) in known or is_same(one, start):
+            return _Since(found, one.number, is_next)
+        if not is_next:
+            return _Since(found, 0, is_whole=False)
+        found.append(one)
+    return _Since(found, 0, is_whole=start is None)
 
 
 def _arrived(side: TableSide, other: TableSide, branch: str) -> set[tuple[int, bytes]]:

@@ -135,3 +135,11 @@ def _varint(value: int) -> bytes:
 def packed_numbers(values: Iterable[int]) -> bytes:
     """Integers in one field, as a list of them is written."""
     return b"".join(_varint(value) for value in values)
+
+
+def unpacked_numbers(data: bytes) -> Iterator[int]:
+    """The integers of a list in one field. ``Malformed`` if it is none."""
+    at = 0
+    while at < len(data):
+        value, at = _read_varint(data, at)
+        yield value

@@ -30,7 +30,7 @@ from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.embedded import Embedded, commit_meta, first
+from penstock.lake.embedded import Embedded, commit_meta, first, inside
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, TableLayout
 from penstock.lake.files.calls import ListOfFiles, NewFile, hash_of_files
@@ -42,6 +42,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.jobs import check_job_id
 from penstock.model.keys import Key
 from penstock.model.operations import Change
+from penstock.model.references import Kind
 
 if TYPE_CHECKING:
     from penstock.storage.places import Places
@@ -251,19 +252,24 @@ class FilesAnswers:
             key = call.key if one.key is None else one.key
             at = call.branch if one.at is None else one.at
             if (key, at) not in states:
-                states[key, at] = self._table(self._kept_commit(at).hex(), key, self._lake.or_default(at))[1]
+                commit = self._kept_commit(at, self._lake.or_default(call.branch))
+                states[key, at] = self._table(commit.hex(), key, self._lake.or_default(at))[1]
             source = {_utf8(one.source).decode()}
             found = trees.find(self._kernel.objects, states[key, at].root, source).get(one.source)
             if found is None:
                 raise FileNotFound(f"'{key}' has no file at '{one.source}'", table=str(key), path=one.source)
             yield one.path, msgspec.structs.replace(found, address=found.at(one.source))
 
-    def _kept_commit(self, revision: str | None) -> ObjectId:
-        """The commit that a revision names, if a sweep surely leaves its files alone.
+    def _kept_commit(self, revision: str | None, branch: str) -> ObjectId:
+        """The commit that a revision names, if a sweep surely leaves its files alone, and it is for the
+        writers of a branch.
 
-        One that no reference leads to, or that has expired, may still be there, and its files are gone.
+        One that no reference leads to, or that has expired, may still be there, and its files are gone. What
+        was written in a transaction may yet never land, so only that takes it.
         """
         commit, reference = self._kernel.resolve(self._lake.or_default(revision))
+        if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != branch:
+            raise inside(reference.name)
         references = self._kernel.references
         (references.require_reachable if reference is None else references.require_kept)(commit)
         return commit

@@ -34,10 +34,9 @@ class LanceVersion(msgspec.Struct, frozen=True, kw_only=True):
     manifest: str
     """Where its manifest is: a whole path or URL."""
     size: int
-    e_tag: str = ""
     created: datetime | None = None
     operation: str = ""
-    """What made it, such as `append`."""
+    """What made it, such as `append`; `imported` for one that was there before the lake knew the table."""
     metadata: dict[str, str] = {}
 
 

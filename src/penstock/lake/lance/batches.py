@@ -19,7 +19,7 @@ from lance_namespace_urllib3_client.models.alter_transaction_action import Alter
 from lance_namespace_urllib3_client.models.commit_table_operation import CommitTableOperation
 from lance_namespace_urllib3_client.models.commit_table_result import CommitTableResult
 
-from penstock.errors import InvalidRequest, PenstockError, TransactionNotFound
+from penstock.errors import InvalidRequest, TransactionNotFound, TransactionOver
 from penstock.formats.lance.names import VERSION_MAX
 from penstock.lake.lance.answers import LanceDone
 from penstock.lake.lance.calls import DeregisterLance, LanceOperation
@@ -27,6 +27,7 @@ from penstock.lake.lance.errors import operation
 from penstock.lake.lance.namespaces import word
 from penstock.lake.lance.own_refs import OwnRefOperations
 from penstock.lake.lance.paths import table_key
+from penstock.lake.lance.requests import of_operation
 from penstock.lake.lance.tables import declared, declaring, deregistered
 from penstock.lake.lance.versions import created, deleting
 from penstock.lake.transactions.answers import TransactionInfo
@@ -46,6 +47,15 @@ _STATUS: Final = {
     TransactionState.COMMITTED: "Succeeded",
     TransactionState.ABORTED: "Canceled",
 }
+_TOO_LATE: Final = {
+    TransactionState.OPEN: "transaction {id} was not cancelled; try again",
+    TransactionState.COMMITTING: (
+        "transaction {id} is being committed, and is not cancelled now; setting it to Succeeded finishes it"
+    ),
+    TransactionState.COMMITTED: (
+        "transaction {id} has landed, and is not called back; reverting its commit undoes it"
+    ),
+}
 _STATUSES: Final = ("queued", "running", "succeeded", "failed", "canceled")
 
 
@@ -61,20 +71,15 @@ class BatchOperations(OwnRefOperations):
         if not request.operations:
             raise InvalidRequest("a batch has at least one operation")
         places = _places_of_new(request)
-        operations = [self._operation(number, one, places) for number, one in enumerate(request.operations)]
+        operations = [
+            of_operation(number, self._as_asked, one, places) for number, one in enumerate(request.operations)
+        ]
         committed = self.change(operations, request.context, _key(request))
         results = [
             _result(asked, done) for asked, done in zip(request.operations, committed.done, strict=True)
         ]
         transaction_id = None if committed.commit is None else committed.commit.id
         return BatchCommitTablesResponse(results=results, transaction_id=transaction_id)
-
-    def _operation(self, number: int, one: CommitTableOperation, places: dict[Key, str]) -> LanceOperation:
-        try:
-            return self._as_asked(one, places)
-        except PenstockError as problem:
-            problem.details.setdefault("operation", number)
-            raise
 
     def _as_asked(self, one: CommitTableOperation, places: dict[Key, str]) -> LanceOperation:
         said = [kind for kind in KINDS if getattr(one, kind) is not None]
@@ -112,15 +117,23 @@ class BatchOperations(OwnRefOperations):
         elif status in ("failed", "canceled"):
             why = "its client said that it failed" if status == "failed" else ""
             found = self.do(AbortTransaction(id=identity, why=why, who=self.lake.author))
+            if found.state is not TransactionState.ABORTED:
+                raise TransactionOver(_TOO_LATE[found.state].format(id=identity), transaction=identity)
         elif status is not None and found.state is not TransactionState.OPEN:
-            raise InvalidRequest(f"transaction {identity} has ended, and does not run any more")
+            raise TransactionOver(
+                f"transaction {identity} has ended, and does not run any more", transaction=identity
+            )
         return AlterTransactionResponse(status=_STATUS[found.state], properties=_told(found))
 
 
 def _places_of_new(request: BatchCommitTablesRequest) -> dict[Key, str]:
     """Where tables will be that a batch declares at a place, and may create versions of."""
-    asked = [one.declare_table for one in request.operations if one.declare_table is not None]
-    return {table_key(one.id): one.location.rstrip("/") for one in asked if one.id and one.location}
+    found: dict[Key, str] = {}
+    for number, asked in enumerate(request.operations):
+        one = asked.declare_table
+        if one is not None and one.id and one.location:
+            found[of_operation(number, table_key, one.id)] = one.location.rstrip("/")
+    return found
 
 
 def _result(asked: CommitTableOperation, done: LanceDone) -> CommitTableResult:

@@ -35,7 +35,13 @@ Asked = TypeVar("Asked")
 Told = TypeVar("Told")
 
 _SOURCE: Final = re.compile(r"(, location:|,)? *[\w./-]*\.rs:\d+:\d+")
-_PREFIX: Final = re.compile(r"(Invalid user input|LanceError\(\w+\)|Wrapped error|Namespace error): ")
+_PREFIX: Final = re.compile(
+    r"(Invalid user input|LanceError\(\w+\)|Wrapped error|Namespace error|External error): "
+)
+_SCHEMA: Final = re.compile(r"( in schema)?:\s*Schema \{.*", re.DOTALL)
+"""A schema as Lance dumps it, page after page."""
+_FILE: Final = re.compile(r"not found: .*?((data|_deletions|_indices)/[\w./-]+)", re.IGNORECASE)
+"""A file of a table that is not there."""
 
 _TEXTS: Final = {
     ErrorCode.TABLE_SCHEMA_VALIDATION_ERROR: ("different schema", "fields did not match"),
@@ -47,15 +53,17 @@ _TEXTS: Final = {
     ),
     ErrorCode.CONCURRENT_MODIFICATION: ("commit conflict", "concurrent", "preempted", "retries"),
     ErrorCode.TABLE_BRANCH_NOT_FOUND: (
-        "branch .* not found",
-        "branch .* does not exist",
-        "not found: .*/tree/",
+        *("branch .*not found", "branch .* does not exist", "has no branch"),
+        "not found: .*/tree/.*/_versions",
     ),
     ErrorCode.TABLE_TAG_NOT_FOUND: ("tag .* does not exist", "ref not found"),
     ErrorCode.TABLE_VERSION_NOT_FOUND: ("version .* not found", "has no version", "manifest was not found"),
     ErrorCode.INVALID_TABLE_STATE: ("dataset at path .* was not found",),
     ErrorCode.UNSUPPORTED: ("not supported", "unsupported", "not implemented"),
-    ErrorCode.INVALID_INPUT: ("invalid user input", "invalid argument", "cast error", "parse", "cannot"),
+    ErrorCode.INVALID_INPUT: (
+        *("invalid user input", "invalid argument", "cast error", "parse", "cannot"),
+        *("duplicate field name", "divide by zero", "overflow"),
+    ),
 }
 """What Lance writes, and what it means; of several that match, the first."""
 
@@ -112,34 +120,66 @@ class Watched(LanceNamespace):
 
 
 @contextmanager
-def lance_work(namespace: LanceNamespace, table: list[str]) -> Iterator[Watched]:
-    """Work that Lance does on a table through a namespace. What fails is told as namespaces do."""
+def lance_work(namespace: LanceNamespace, table: list[str], branch: str | None = None) -> Iterator[Watched]:
+    """Work that Lance does on a table, or one of Lance's own branches of it, through a namespace.
+
+    What fails is told as namespaces do.
+    """
     watched = Watched(namespace)
     try:
         yield watched
     except LanceNamespaceError:
         raise
     except Exception as error:
-        raise _meant(error, watched.refused, table) from error
+        raise _meant(error, watched, table, branch) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
         raise _error(ErrorCode.INTERNAL, table, "Lance met a bug of its own") from error
 
 
-def _meant(error: Exception, refused: LanceNamespaceError | None, table: list[str]) -> LanceNamespaceError:
-    if refused is not None:
-        return refused
+def _meant(error: Exception, watched: Watched, table: list[str], branch: str | None) -> LanceNamespaceError:
+    if watched.refused is not None:
+        return watched.refused
     text = (
         str(error.args[0]) if isinstance(error, KeyError | NotImplementedError) and error.args else str(error)
     )
+    if lost := _FILE.search(text):
+        return _error(ErrorCode.INVALID_TABLE_STATE, table, _LOST.format(file=lost[1]))
     for pattern, code in _MEANINGS:
         if pattern.search(text):
-            is_bare = code is ErrorCode.INVALID_TABLE_STATE
-            return _error(code, table, "it is only declared, and has no version yet" if is_bare else text)
+            return _error(code, table, _said(code, text, watched, table, branch))
     if isinstance(error, ValueError | TypeError | KeyError | OverflowError):
         return _error(ErrorCode.INVALID_INPUT, table, text)
     return _error(ErrorCode.INTERNAL, table, text)
+
+
+_LOST: Final = (
+    "this version has lost a file that it needs, {file}: somebody removed it past the lake, or Lance's own "
+    "clean-up did. Versions that do not need it can still be read: restore one of them, or overwrite the "
+    "table"
+)
+_DECLARED: Final = (
+    "it is only declared, and has no version yet: its first rows make one (create_table, or write_dataset "
+    "with the mode 'overwrite')"
+)
+
+
+def _said(code: ErrorCode, text: str, watched: Watched, table: list[str], branch: str | None) -> str:
+    """What Lance wrote, in other words where it knows less than is known here."""
+    if code is ErrorCode.TABLE_BRANCH_NOT_FOUND and branch:
+        return f"it has no branch '{branch}' of Lance's own; one of the lake's is named by the address"
+    if code is ErrorCode.INVALID_TABLE_STATE and _is_only_declared(watched, table):
+        return _DECLARED
+    return text
+
+
+def _is_only_declared(watched: Watched, table: list[str]) -> bool:
+    try:
+        there = watched.describe_table(DescribeTableRequest(id=table, check_declared=True))
+    except LanceNamespaceError:
+        return False
+    return bool(there.is_only_declared)
 
 
 def _error(code: ErrorCode, table: list[str], text: str) -> LanceNamespaceError:
@@ -155,5 +195,5 @@ def shown(table: list[str]) -> str:
 
 def plain(text: str) -> str:
     """A message of Lance's without the places in its code, and not longer than somebody would read."""
-    text = _PREFIX.sub("", _SOURCE.sub("", text)).partition(": Schema {")[0].strip().rstrip(",.")
+    text = _PREFIX.sub("", _SCHEMA.sub("", _SOURCE.sub("", text))).strip().rstrip(",.")
     return text if len(text) <= MESSAGE_MAX_CHARS else f"{text[:MESSAGE_MAX_CHARS]}…"

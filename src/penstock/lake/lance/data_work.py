@@ -67,8 +67,8 @@ class Work(LanceNamespace):
         import lance
 
         table = named(request.id)
-        with lance_work(self, table) as namespace:
-            on_main = branch in (None, "", "main")
+        on_main = branch in (None, "", "main")
+        with lance_work(self, table, None if on_main else branch) as namespace:
             dataset = lance.dataset(
                 namespace_client=namespace, table_id=table, version=version if on_main else None
             )

@@ -22,6 +22,7 @@ from penstock.errors import (
     TableNotFound,
     VersionTaken,
 )
+from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MANIFEST, STAGING, own_branch_name
 from penstock.formats.lance.state import Version, Versions, is_managed, state_of
 from penstock.kernel.batch import Outcome
@@ -94,7 +95,7 @@ class LanceAnswers:
             manifest=f"{opened.content.location}/{placed.name}",
             size=placed.size,
             created=utc(version.time_us) if version.time_us else None,
-            operation=version.operation.value,
+            operation=_made_by(version),
             metadata=version.metadata,
         )
 
@@ -118,7 +119,7 @@ class LanceAnswers:
             raise InvalidRequest(f"'{call.branch}' is no branch, so that nothing is promoted there")
         if opened.state.is_private:
             raise InvalidRequest(f"'{call.key}' is private: its versions are only told of by the lake")
-        self._opening.promote(opened.content)
+        self._opening.promote(opened.branch, call.key)
         return _about(opened)
 
     # -- writing -------------------------------------------------------------------------------------------
@@ -212,9 +213,7 @@ class LanceAnswers:
         if branch.startswith(PREFIX):
             return
         for key in keys:
-            content = self._head_content(branch, key)
-            if isinstance(content, LanceTable) and is_managed(content):
-                self._opening.promote(content)
+            self._opening.promote(branch, key)
 
     def _head_content(self, branch: str | None, key: Key) -> AnyContent | None:
         return self._lake.content_at(self._lake.commit_of(branch), key)
@@ -321,6 +320,12 @@ def _own_branches(opened: Opened, after: str) -> Iterator[LanceBranch]:
                 manifest_size=0 if begun is None else begun.size,
                 metadata=one.metadata,
             )
+
+
+def _made_by(version: Version) -> str:
+    """What made a version. Nobody has looked into those that were there before the lake."""
+    is_imported = not version.staged and version.operation is Operation.OTHER
+    return "imported" if is_imported else version.operation.value
 
 
 def _own_tags(opened: Opened, after: str) -> Iterator[LanceTag]:

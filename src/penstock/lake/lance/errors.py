@@ -8,10 +8,11 @@ from typing import Any, Final, TypeVar
 
 from lance_namespace import errors as lance_errors
 from lance_namespace.errors import LanceNamespaceError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from penstock import errors
 from penstock.errors import CommitConflict, PenstockError
+from penstock.lake.lance.data_requests import read_request
 from penstock.model.conflicts import ConflictKind
 
 CODES: Final[Mapping[type[PenstockError], type[LanceNamespaceError]]] = {
@@ -56,7 +57,17 @@ def in_lance(problem: PenstockError, *, in_batch: bool = False) -> LanceNamespac
     """An error in Lance's words. In a batch it says which operation it is about, counted from zero."""
     kind = _kind(problem)
     number = problem.details.get("operation") if in_batch else None
-    return kind(problem.message if number is None else f"operation {number}: {problem.message}")
+    text = _text(problem)
+    return kind(text if number is None else f"operation {number}: {text}")
+
+
+def _text(problem: PenstockError) -> str:
+    """What happened, for who asks as Lance's clients do."""
+    if isinstance(problem, CommitConflict):
+        for one in problem.conflicts:
+            if one.kind is ConflictKind.NAMESPACE_ABSENT:
+                return f"there is no namespace '{one.key}': create it first (create_namespace)"
+    return problem.message
 
 
 def _kind(problem: PenstockError) -> type[LanceNamespaceError]:
@@ -86,32 +97,10 @@ def operation(
         @wraps(work)
         def asked(self: S, request: Any) -> R:
             try:
-                return work(self, read(kind, request))
+                return work(self, read_request(kind, request))
             except PenstockError as problem:
                 raise in_lance(problem, in_batch=in_batch) from problem
 
         return asked
 
     return made
-
-
-def read(kind: type[M], request: Any) -> M:
-    """A request as its model. Lance's own core asks with dictionaries."""
-    if isinstance(request, kind):
-        return request
-    try:
-        if isinstance(request, BaseModel):
-            request = request.model_dump(by_alias=True)
-        return kind.model_validate(dict(request))
-    except ValidationError as problem:
-        raise lance_errors.InvalidInputError(_told(kind, problem)) from None
-    except (TypeError, ValueError):
-        raise lance_errors.InvalidInputError(
-            f"a {kind.__name__} is asked for, and not a {type(request).__name__}"
-        ) from None
-
-
-def _told(kind: type[BaseModel], problem: ValidationError) -> str:
-    """What is wrong with a request, each field on its own."""
-    found = [f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in problem.errors()[:5]]
-    return f"this is no {kind.__name__}: {'; '.join(found)}"

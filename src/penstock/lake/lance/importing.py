@@ -9,11 +9,12 @@ it decides about new versions, so that nobody may go on writing past it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from penstock.errors import InvalidKey, InvalidRequest, LocationRefused
+from penstock.formats.lance.names import VERSIONS
 from penstock.lake.call import Said
 from penstock.lake.calls import GetAbout, GetContents
 from penstock.lake.lance.calls import CommitLance, RegisterLance
@@ -38,6 +39,14 @@ class ImportedTable(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it has no version yet."""
 
 
+class Listed(NamedTuple):
+    """A table as the directory namespace has it."""
+
+    parts: tuple[str, ...]
+    location: str
+    is_declared: bool = False
+
+
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """What came of an import."""
 
@@ -45,7 +54,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[ImportedTable, ...]
     """By key."""
     commit: str = ""
-    """The commit that registered them; empty for a dry run, and if there was no table."""
+    """The commit that registered them; empty for a dry run."""
     dry_run: bool = False
 
 
@@ -68,6 +77,12 @@ def import_lance(
             found.append(ImportedTable(key=Key(*above, *parts), location=location, is_declared=is_declared))
         except InvalidKey as problem:
             problems.append(f"{'.'.join(parts)}: {problem.message}")
+    if not found and not problems:
+        raise InvalidRequest(
+            f"there is no Lance table at {place}\n"
+            "  A folder that holds tables has a list of them (__manifest), or folders named NAME.lance.",
+            root=place,
+        )
     found.sort(key=lambda one: one.key)
     problems += _problems(lake, found)
     if problems:
@@ -77,7 +92,7 @@ def import_lance(
             root=place,
         )
     imported = Imported(root=place, tables=tuple(found), dry_run=dry_run)
-    if dry_run or not found:
+    if dry_run:
         return imported
     done = lake.do(
         CommitLance(
@@ -93,49 +108,72 @@ def import_lance(
 # -- what is there -----------------------------------------------------------------------------------------
 
 
-def _listed(place: str) -> Iterator[tuple[tuple[str, ...], str, bool]]:
-    """The tables of a directory namespace: what each is called, where it is, and whether it is empty."""
+def _listed(place: str) -> Iterator[Listed]:
+    """The tables of a directory namespace."""
     from lance.namespace import DirectoryNamespace
     from lance_namespace import LanceNamespaceError
 
     # A folder that has no list of its tables gets none: nothing is written there. Where there is one, it is
-    # also asked alone: otherwise tables of the outermost namespace are found by the names of folders only.
-    has_list, seen = _has_list(place), set[tuple[str, ...]]()
-    ways = [
-        {"manifest_enabled": str(has_list).lower()},
-        *([{"dir_listing_enabled": "false"}] if has_list else ()),
-    ]
+    # right about what it has; other tables of the outermost namespace are found by the names of folders.
+    by_list, by_folder = {"dir_listing_enabled": "false"}, {"manifest_enabled": "false"}
+    names, locations = set[tuple[str, ...]](), set[str]()
     try:
-        for way in ways:
+        for way in [by_list, by_folder] if _has_list(place) else [by_folder]:
             directory: Any = DirectoryNamespace(root=place, **way)  # type: ignore[no-untyped-call]
-            for one in _below(directory, ()):
-                if one[0] not in seen:
-                    seen.add(one[0])
-                    yield one
+            found = [
+                one
+                for one in _below(directory, place, ())
+                if one.parts not in names and one.location not in locations
+            ]
+            names.update(one.parts for one in found)
+            locations.update(one.location for one in found)
+            yield from found
     except (LanceNamespaceError, OSError) as problem:
         raise InvalidRequest(f"{place} cannot be read as a Lance directory namespace: {problem}") from None
 
 
 def _has_list(place: str) -> bool:
-    places = Places()
-    try:
-        names = {*places.at(place).folders()}
-    finally:
-        places.close()
+    names = _folders(place)
     if not names:
         raise InvalidRequest(f"there is no Lance directory namespace at {place}", root=place)
     return MANIFEST in names
 
 
-def _below(directory: Any, namespace: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, bool]]:
-    from lance_namespace import DescribeTableRequest, ListNamespacesRequest, ListTablesRequest
+def _below(directory: Any, place: str, namespace: tuple[str, ...]) -> Iterator[Listed]:
+    from lance_namespace import (
+        DescribeTableRequest,
+        ListNamespacesRequest,
+        ListTablesRequest,
+        TableNotFoundError,
+    )
 
     for name in _pages(directory.list_tables, ListTablesRequest, "tables", namespace):
         parts = (*namespace, name)
-        told = directory.describe_table(DescribeTableRequest(id=[*parts], check_declared=True))
-        yield parts, normalise(told.location), bool(told.is_only_declared)
+        try:
+            told = directory.describe_table(DescribeTableRequest(id=[*parts], check_declared=True))
+        except TableNotFoundError:
+            # Lance lists each folder, and cannot find some whose names are not plain: what it left of a table
+            # that it keeps elsewhere, or a table.
+            location = f"{place}/{name}.lance"
+            if not namespace and _has_versions(location):
+                yield Listed(parts, location)
+            continue
+        location = normalise(told.location)
+        yield Listed(parts, location, bool(told.is_only_declared) and not _has_versions(location))
     for name in _pages(directory.list_namespaces, ListNamespacesRequest, "namespaces", namespace):
-        yield from _below(directory, (*namespace, name))
+        yield from _below(directory, place, (*namespace, name))
+
+
+def _has_versions(location: str) -> bool:
+    return VERSIONS.rstrip("/") in _folders(location)
+
+
+def _folders(location: str) -> set[str]:
+    places = Places()
+    try:
+        return {*places.at(location).folders()}
+    finally:
+        places.close()
 
 
 def _pages(listing: Any, request: Any, field: str, namespace: tuple[str, ...]) -> Iterator[str]:

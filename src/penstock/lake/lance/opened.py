@@ -7,6 +7,7 @@ asks for one. Whoever puts it puts the same bytes.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,12 +18,14 @@ from penstock.errors import (
     KeyNotFound,
     NotManaged,
     OutcomeUnknown,
+    ReferenceNotFound,
     TransactionNotFound,
+    TransactionOver,
     UnsupportedFeature,
 )
 from penstock.formats.lance.chains import Waiting
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
-from penstock.formats.lance.names import MAIN, STAGING, manifest_name
+from penstock.formats.lance.names import MAIN, manifest_name
 from penstock.formats.lance.reading import is_of
 from penstock.formats.lance.rehoming import Immovable, rehome
 from penstock.formats.lance.standing import Standing, chain_for, free_chain
@@ -62,6 +65,8 @@ class Opened(NamedTuple):
     chain: str
     branch: str | None
     """The branch, or the transaction, if the revision is one."""
+    via: str | None = None
+    """The branch, or the transaction, that the revision was found by, if it is known."""
 
     @property
     def folder(self) -> str:
@@ -93,7 +98,12 @@ class Opening:
         """The table at a key of a commit."""
         content = self._lake.content_at(commit, key)
         if content is None:
-            raise KeyNotFound(f"there is no '{key}' at '{where}'", key=str(key), ref=where)
+            raise KeyNotFound(
+                f"there is no '{key}' at '{where}'\n"
+                f"  Tables that are there: list_tables, or penstock lance list --ref {where}.",
+                key=str(key),
+                ref=where,
+            )
         if not isinstance(content, LanceTable) or not is_managed(content):
             raise NotManaged(
                 f"'{key}' is no Lance table whose versions the lake decides, but a {content.type}",
@@ -104,11 +114,11 @@ class Opening:
     def branch(self, at: str | None) -> str | None:
         """The branch that a revision is, the default one if nothing is given; ``None`` if it is none."""
         name = self._lake.or_default(at)
-        if name.startswith(PREFIX):
-            return name
         parsed = parse_revision(name)
         if parsed.name is None or parsed.commit is not None or parsed.steps:
             return None
+        if name.startswith(PREFIX):
+            return name
         return name if self._kernel.references.get(name).kind is Kind.BRANCH else None
 
     def standing(self, branch: str) -> Standing:
@@ -130,12 +140,13 @@ class Opening:
     def _as_it_is(self, at: str | None, key: Key, via: str | None, branch: str | None) -> Opened:
         where = via if via is not None else self._lake.or_default(at)
         content = self.content(self._lake.commit_of(at), key, where)
-        state = state_of(content)
-        return Opened(key, content, state, Versions(self._kernel.objects, state.root), state.chain, branch)
+        state, found_by = state_of(content), via or parse_revision(self._lake.or_default(at)).name
+        versions = Versions(self._kernel.objects, state.root)
+        return Opened(key, content, state, versions, state.chain, branch, found_by)
 
     def _to_write(self, opened: Opened, branch: str) -> Opened:
         standing = self.standing(branch)
-        _, content, state, versions, _, _ = opened
+        content, state, versions = opened.content, opened.state, opened.versions
         chain = free_chain(self._parts.places.at(content.location), standing, content, state, versions)
         newest = versions.newest(MAIN)
         if chain != chain_for(standing, content, state, versions):
@@ -165,20 +176,17 @@ class Opening:
             return Placed(version.staged, version.size)
         if self._is_there(opened.content, canonical, number, version):
             return Placed(canonical, version.size)
-        is_apart = STAGING in version.staged
-        in_transaction = opened.branch is not None and opened.branch.startswith(PREFIX)
-        if not in_transaction:
-            self.promote(opened.content)
-        elif not is_apart:
-            self._promote_target(opened, branch, number, version)
+        self._promote_current(opened, branch, number, version)
         if self._is_there(opened.content, canonical, number, version):
             return Placed(canonical, version.size)
         apart = self._parts.promoter.apart(opened.content, Waiting(branch, number, version))
         return Placed(apart, version.size)
 
     def landed(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
-        """The same for a version that was just committed. The promoter has been told of it, and was given what
-        time there is: nothing more is done here to have it in its place."""
+        """The same for a version that was just committed.
+
+        The promoter has been told of it, and was given what time there is: no more is done for that here.
+        """
         canonical, waiting = version.place(branch, number), Waiting(branch, number, version)
         if not version.staged or self._parts.promoter.is_promoted(opened.content, waiting):
             return Placed(canonical, version.size)
@@ -186,20 +194,40 @@ class Opening:
             return Placed(canonical, version.size)
         return Placed(self._parts.promoter.apart(opened.content, waiting), version.size)
 
-    def promote(self, content: LanceTable) -> bool:
-        """Put a table's versions where everybody looks, as far as that can be done soon."""
+    def promote(self, branch: str, key: Key) -> bool:
+        """Put the versions of a table where everybody looks, as far as that can be done soon.
+
+        Only what a branch has now is put, and only into its own chain: what a commit has may be that of a
+        transaction, or of a branch that was moved back, and a branch may have begun with such a commit.
+        """
+        content = self._lake.content_at(self._lake.commit_of(branch), key)
+        if not isinstance(content, LanceTable) or not is_managed(content):
+            return False
+        if self.standing(branch) != Standing(state_of(content).owner):
+            return False
         until_s = monotonic() + max(self._kernel.settings.promote_wait_s, 1.0)
         return self._parts.promoter.promote(content, until_s)
 
-    def _promote_target(self, opened: Opened, branch: str, number: int, version: Version) -> None:
-        """Have a version that a transaction has not made itself put in its place."""
-        assert opened.branch is not None
-        target = self._transaction(opened.branch).target
-        there = self._lake.content_at(self._lake.commit_of(target), opened.key)
-        if isinstance(there, LanceTable) and is_managed(there) and there.id == opened.content.id:
-            known = Versions(self._kernel.objects, state_of(there).root).get(branch, number)
-            if known is not None and known.id(number) == version.id(number):
-                self.promote(there)
+    def _promote_current(self, opened: Opened, branch: str, number: int, version: Version) -> None:
+        """Have a version put in its place if the branch whose chain it is in has it now."""
+        with suppress(ReferenceNotFound, TransactionNotFound, TransactionOver):
+            owner = self._owner(opened)
+            if owner is None:
+                return
+            there = self._lake.content_at(self._lake.commit_of(owner), opened.key)
+            if isinstance(there, LanceTable) and is_managed(there) and there.id == opened.content.id:
+                known = Versions(self._kernel.objects, state_of(there).root).get(branch, number)
+                if known is not None and known.id(number) == version.id(number):
+                    self.promote(owner, opened.key)
+
+    def _owner(self, opened: Opened) -> str | None:
+        """The branch that a table's chain may be of: for a transaction that which it is to land on."""
+        if not opened.chain:
+            return self._lake.or_default(None)
+        name = opened.via
+        if name is not None and name.startswith(PREFIX):
+            return self._transaction(name).target
+        return name if name is not None and self._kernel.references.get(name).kind is Kind.BRANCH else None
 
     def _is_there(self, content: LanceTable, canonical: str, number: int, version: Version) -> bool:
         """Whether a version is where everybody looks: it, and not another one's."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 from uuid import UUID, uuid4
 
-from penstock.errors import InvalidManifest, InvalidRequest
+from penstock.errors import InvalidManifest, InvalidRequest, PenstockError
 from penstock.formats.lance import intents
 from penstock.formats.lance.intents import Placed, Steps, encode_steps
 from penstock.formats.lance.names import VERSION_MAX, own_branch_name
@@ -15,6 +15,9 @@ from penstock.lake.lance import calls
 from penstock.lake.lance.calls import LanceOperation
 from penstock.model.keys import Key
 from penstock.model.operations import Change
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 OPERATIONS_MAX: Final = 10_000
 MESSAGE_MAX_CHARS: Final = 1000
@@ -52,12 +55,21 @@ def changes_of(
     for key, ones in by_key.items():
         check_together(ones)
         steps = _Steps(key, new_place, location_of)
-        placed = tuple(Placed(number, steps.step(number, one)) for number, one in ones)
+        placed = tuple(Placed(number, of_operation(number, steps.step, number, one)) for number, one in ones)
         try:
             changes.append(Change(key, NAME, encode_steps(Steps(placed))))
         except (OverflowError, UnicodeEncodeError) as problem:
             raise InvalidRequest(f"a commit to '{key}' cannot be asked for: {problem}") from None
     return changes
+
+
+def of_operation(number: int, work: Callable[P, R], *given: P.args, **named: P.kwargs) -> R:
+    """Do something for one operation of a batch; what is raised says which it was."""
+    try:
+        return work(*given, **named)
+    except PenstockError as problem:
+        problem.details.setdefault("operation", number)
+        raise
 
 
 def message_of(operations: Sequence[LanceOperation]) -> str:

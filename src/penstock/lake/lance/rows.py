@@ -1,68 +1,118 @@
-"""Rows of Lance tables for programs: read and written by Lance itself, through the lake's namespace."""
+"""Rows of Lance tables for programs: read and written by Lance itself, through the lake's namespace.
+
+What fails is told as Penstock tells it, whether Lance or the lake refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from penstock.errors import InvalidRequest
-from penstock.lake.calls import GetOutcome, Said
+from penstock.errors import IdempotencyKeyReused, InvalidRequest, VersionNotFound
+from penstock.formats.delta.rows.arrow_types import pa
+from penstock.lake.calls import Said
 from penstock.lake.delta_answers import Ratified, RatifiedTable
-from penstock.lake.lance.answers import LanceCommitted
+from penstock.lake.delta_rows import rows_of
 from penstock.lake.lance.calls import GetLanceTable, ListLanceVersions
-from penstock.model.keys import Key
+from penstock.lake.lance.failures import told
+from penstock.lake.lance.jobs import Job, JobNamespace, landed
+from penstock.model.commits import Commit
 
 if TYPE_CHECKING:
-    from penstock.lake.lake import Lake
     from penstock.lake.table import Table
 
 
 def to_lance(table: Table, **options: Any) -> Any:
-    """A table as Lance's own dataset, at the version that it has now."""
+    """A table as Lance's own dataset, at the version that it has now, or that the options name."""
     table.lake.do(GetLanceTable(key=table.key, at=table.ref, via=table.via))  # or it is said what it is
     namespace = table.lake.lance(table.ref, via=table.via)
     import lance
 
-    return lance.dataset(namespace_client=namespace, table_id=list(table.key), **options)
+    with told(namespace, table.key):
+        # What is done with it later is between Lance and the namespace itself.
+        return lance.dataset(namespace_client=namespace, table_id=[*table.key], **options)
 
 
 def to_arrow(table: Table, columns: Sequence[str] | None, where: str | None) -> Any:
     """The rows as a ``pyarrow.Table``. ``where`` is a condition as Lance reads it."""
-    return to_lance(table).to_table(columns=None if columns is None else list(columns), filter=where)
+    dataset = to_lance(table)
+    with told(table.lake.lance(table.ref, via=table.via), table.key):
+        return dataset.to_table(columns=None if columns is None else list(columns), filter=where)
+
+
+def newest(table: Table, wanted: int | None = None) -> int:
+    """The version that a table has here, or one that is wanted; ``VersionNotFound``."""
+    call = ListLanceVersions(key=table.key, at=table.ref, via=table.via, version=wanted, limit=1)
+    for found in table.lake.do(call):
+        return found.version
+    if wanted is None:
+        raise VersionNotFound(f"'{table.key}' has no version yet, and so no columns", table=str(table.key))
+    raise VersionNotFound(f"'{table.key}' has no version {wanted}", table=str(table.key), version=wanted)
+
+
+# -- writing -----------------------------------------------------------------------------------------------
 
 
 def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str | None) -> Ratified:
     """Append rows, or put them in the place of all that there are, as one version and one commit."""
-    import lance
-    import pyarrow as pa  # type: ignore[import-untyped]
-
     if table.via is not None:
         raise InvalidRequest(f"{table!r} is at a commit, which stays as it is; write to a branch")
     if idempotency_key is not None and (done := _done_before(table, idempotency_key)) is not None:
         return done
-    landed: list[LanceCommitted] = []
-    namespace = table.lake.lance(table.ref).saying(said, idempotency_key, landed.append)
-    rows = data if hasattr(data, "schema") else pa.table(data)
-    made = lance.write_dataset(rows, namespace_client=namespace, table_id=list(table.key), mode=mode)
-    committed = landed[-1]
-    assert committed.commit is not None
-    return _ratified(table.lake, table.key, committed.commit.id, made.version, table.ref)
+    rows = _rows(data)
+    import lance
+
+    job = Job(
+        key=table.key,
+        branch=table.ref,
+        id=idempotency_key or uuid4().hex,
+        id_name="idempotency_key",
+        said=said,
+    )
+    try:
+        committed = JobNamespace(table.lake, job).run(
+            lambda client: lance.write_dataset(
+                rows, namespace_client=client, table_id=[*table.key], mode=mode
+            )
+        )
+    except IdempotencyKeyReused:
+        # Under that key the same may have been written by somebody else at the same time.
+        if (done := _done_before(table, job.id)) is None:
+            raise
+        return done
+    return _ratified(table, committed.head, committed.commit, committed.version)
+
+
+def _rows(data: Any) -> Any:
+    """Rows as Lance takes them; ``InvalidRequest`` for what are none, or have a column twice."""
+    try:
+        rows = rows_of(data) if hasattr(data, "__arrow_c_stream__") else pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        raise InvalidRequest(f"the rows cannot be had as Arrow's: {problem}") from None
+    names = rows.schema.names
+    twice = sorted({one for one in names if names.count(one) > 1})
+    if twice:
+        raise InvalidRequest(f"the rows have more than one column {', '.join(map(repr, twice))}")
+    return rows
 
 
 def _done_before(table: Table, idempotency_key: str) -> Ratified | None:
     """What the same came to before: its files have new names each time."""
-    landing = table.lake.do(GetOutcome(key=idempotency_key, branch=table.ref))
-    if landing is None or not landing.commits:
+    landing = landed(table.lake, idempotency_key, table.key, table.ref)
+    if landing is None:
         return None
-    (found,) = table.lake.do(ListLanceVersions(key=table.key, at=landing.head, via=table.ref, limit=1))
-    return _ratified(table.lake, table.key, landing.head, found.version, table.ref, is_repeated=True)
+    call = ListLanceVersions(key=table.key, at=landing.head, via=table.ref, limit=1)
+    (found,) = table.lake.do(call)
+    return _ratified(table, landing.head, landing.commit, found.version, is_repeated=True)
 
 
 def _ratified(
-    lake: Lake, key: Key, commit: str, version: int, branch: str, *, is_repeated: bool = False
+    table: Table, head: str, commit: Commit | None, version: int, *, is_repeated: bool = False
 ) -> Ratified:
-    (found,) = lake.do(ListLanceVersions(key=key, at=commit, via=branch, version=version))
+    call = ListLanceVersions(key=table.key, at=head, via=table.ref, version=version)
+    (found,) = table.lake.do(call)
     time_ms = 0 if found.created is None else round(found.created.timestamp() * 1000)
     name = found.manifest.rpartition("/")[2]
-    one = RatifiedTable(key=key, version=version, name=name, timestamp_ms=time_ms, repeated=is_repeated)
-    return Ratified(commit=lake.show(f"{branch}@{commit}"), tables=(one,))
+    one = RatifiedTable(key=table.key, version=version, name=name, timestamp_ms=time_ms, repeated=is_repeated)
+    return Ratified(commit=commit or table.lake.show(f"{table.ref}@{head}"), tables=(one,))

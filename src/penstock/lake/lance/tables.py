@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from lance_namespace import (
@@ -52,6 +51,9 @@ DELIMITER = "$"
 class TableOperations(NamespaceOperations):
     """Tables, without a look at their rows."""
 
+    delimiter = DELIMITER
+    """Between the parts of an id in a list of all tables."""
+
     # -- listing -------------------------------------------------------------------------------------------
 
     @operation(ListTablesRequest)
@@ -68,11 +70,17 @@ class TableOperations(NamespaceOperations):
 
     @operation(ListTablesRequest)
     def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+        """Tables of all namespaces, each as one text; where to go on is a key as the lake writes it."""
         snapshot, token = self.snapshot(), checked_token(request.page_token)
-        after = None if token is None else Key(*token.split(DELIMITER))
-        found = _all_tables(snapshot, after, request.include_declared)
+        after = None if token is None else Key.parse(token)
+        found = (
+            str(key)
+            for key, content in snapshot.entries(after=after)
+            if _is_listed(content, request.include_declared)
+        )
         names, token = page(found, request.limit)
-        return ListTablesResponse(tables=names, page_token=token)
+        listed = [self.delimiter.join(Key.parse(name)) for name in names]
+        return ListTablesResponse(tables=listed, page_token=token)
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -244,9 +252,3 @@ def _is_listed(content: AnyContent, include_declared: bool | None) -> bool:
     if not isinstance(content, LanceTable) or not is_managed(content):
         return False
     return include_declared is not False or state_of(content).root != EMPTY_ROOT
-
-
-def _all_tables(snapshot: Snapshot, after: Key | None, include_declared: bool | None) -> Iterator[str]:
-    for key, content in snapshot.entries(after=after):
-        if _is_listed(content, include_declared):
-            yield DELIMITER.join(key)

@@ -25,6 +25,7 @@ from penstock.lake.lance.answers import LanceVersion
 from penstock.lake.lance.calls import CreateLanceVersion, DeleteLanceVersions
 from penstock.lake.lance.errors import in_lance, operation
 from penstock.lake.lance.paths import checked_limit, checked_token, from_root, table_key, whole
+from penstock.lake.lance.requests import of_operation
 from penstock.lake.lance.tables import TableOperations
 from penstock.model.keys import Key
 
@@ -57,7 +58,7 @@ class VersionOperations(TableOperations):
         """A request for a version, as the lake is asked. ``locations`` are of tables that are yet to be."""
         key = table_key(request.id)
         if (location := (locations or {}).get(key)) is None:
-            location = self.location(key, request.manifest_path)
+            location = self.location(key)
         scheme = (request.naming_scheme or "V2").upper()
         if scheme not in ("V1", "V2"):
             raise InvalidRequest(f"{request.naming_scheme!r} is no way to name manifests: V1, V2")
@@ -72,7 +73,7 @@ class VersionOperations(TableOperations):
             metadata=dict(request.metadata or {}),
         )
 
-    def location(self, key: Key, path: str) -> str:  # noqa: ARG002
+    def location(self, key: Key) -> str:
         """Where a table is."""
         return self._content(self.snapshot(), key).location
 
@@ -156,7 +157,7 @@ class VersionOperations(TableOperations):
         """Versions of any number of tables, all of them or none."""
         if not request.entries:
             raise InvalidRequest("a batch has at least one entry")
-        operations = [self.creating(one) for one in request.entries]
+        operations = [of_operation(number, self.creating, one) for number, one in enumerate(request.entries)]
         committed = self.change(operations, request.context)
         versions = [
             shown_version(made(one.version, asked.version))

@@ -79,7 +79,8 @@ class CommitTransaction(Call[TransactionLanded], frozen=True, kw_only=True):
 
 
 class AbortTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
-    """Let a transaction never land. One that is landing, or has landed, stays as it is, and is answered."""
+    """Let a transaction never land. One that has landed stays as it is, and is answered; so does one that is
+    landing, until 10 minutes after it was first sent: then it is called off, if it has not landed by then."""
 
     method = "POST"
     path = "/transactions/{id}/abort"
@@ -108,6 +109,20 @@ class ListTransactions(Call[tuple[TransactionInfo, ...]], frozen=True, kw_only=T
     """At most so many."""
 
 
+class IsShared(Call[bool], frozen=True, kw_only=True):
+    """Whether a commit is on a branch or tag, or was until lately; and not only in a transaction.
+
+    It is asked within a server, and does not travel.
+    """
+
+    answer = bool
+
+    commit: str
+    """The whole id."""
+    via: str | None = None
+    """The reference that is looked at first; the default branch if nothing is given."""
+
+
 CALLS: Final[tuple[type[Call[Any]], ...]] = (
     BeginTransaction,
     GetTransaction,
@@ -116,4 +131,6 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     AbortTransaction,
     ListTransactions,
 )
-"""All of them."""
+"""All of them that travel."""
+ANSWERED: Final = (*CALLS, IsShared)
+"""Those too that are asked within a server alone."""

@@ -22,15 +22,18 @@ from penstock.lake.transactions.calls import (
     BeginTransaction,
     CommitTransaction,
     GetTransaction,
+    IsShared,
     ListTransactions,
     RenewTransaction,
 )
 from penstock.model.commits import Commit, CommitMeta
-from penstock.model.encoding import NO_COMMIT
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.transactions import TEXT_MAX_CHARS, Transaction, check_transaction_id
 
 logger = logging.getLogger("penstock")
 
+SHARED_MAX: Final = 10_000
+"""How many commits are remembered to be on a branch or tag."""
 TIDIED_AT_ONCE: Final = 10
 """How many rows that may be over are looked at when another transaction begins: that costs about the same,
 however many there are, and keeps their number in bounds."""
@@ -49,7 +52,9 @@ class TransactionAnswers:
             CommitTransaction: self._commit,
             AbortTransaction: self._abort,
             ListTransactions: self._list,
+            IsShared: self._is_shared,
         }
+        self._shared: set[ObjectId] = set()
 
     def _begin(self, call: BeginTransaction) -> TransactionInfo:
         known = self._transactions.begin(
@@ -100,6 +105,18 @@ class TransactionAnswers:
         )
         return tuple(first(chosen, call.limit))
 
+    def _is_shared(self, call: IsShared) -> bool:
+        commit = ObjectId(bytes.fromhex(call.commit))
+        if commit in self._shared:
+            return True
+        self._kernel.history.commit(commit)  # it may have expired, or never have been
+        is_shared = self._kernel.references.is_shared(commit, self._lake.or_default(call.via))
+        if is_shared:
+            if len(self._shared) >= SHARED_MAX:
+                self._shared.clear()
+            self._shared.add(commit)
+        return is_shared
+
     def _known(self, after: str, also_ended: bool) -> Iterator[Known]:
         """Those that are known, by id, each once: one may end while they are read."""
         if not also_ended:
@@ -119,9 +136,10 @@ class TransactionAnswers:
 
     def tidy(self) -> int:
         """End all transactions that nobody is at any more, and forget those that ended long ago; returns how
-        many were ended. What cannot be ended now is left for the next time."""
-        ended = sum(self._settled(known) for known in self._transactions.open())
-        for known in self._transactions.ended():
+        many were ended. One that cannot be ended now is left for the next time, and does not keep the others
+        from it."""
+        ended = sum(self._settled(known) for known in self._transactions.open(skips_damaged=True))
+        for known in self._transactions.ended(skips_damaged=True):
             self._forgotten(known)
         return ended
 
@@ -129,9 +147,9 @@ class TransactionAnswers:
         """The same for a few, wherever chance begins."""
         start = uuid4().hex
         try:
-            for known in islice(self._transactions.open(start), TIDIED_AT_ONCE):
+            for known in islice(self._transactions.open(start, skips_damaged=True), TIDIED_AT_ONCE):
                 self._settled(known)
-            for known in islice(self._transactions.ended(start), TIDIED_AT_ONCE):
+            for known in islice(self._transactions.ended(start, skips_damaged=True), TIDIED_AT_ONCE):
                 self._forgotten(known)
         except PenstockError as problem:
             logger.warning("transactions that were left could not be looked for: %s", problem)
@@ -143,7 +161,9 @@ class TransactionAnswers:
             return self._transactions.settle(known).transaction.has_ended
         except PenstockError as problem:
             logger.warning("transaction %s could not be ended: %s", known.transaction.id, problem)
-            return False
+        except Exception:  # of a format, or of a check: whoever tidies has nothing to do with it
+            logger.exception("transaction %s could not be ended", known.transaction.id)
+        return False
 
     def _forgotten(self, known: Known) -> None:
         if self._transactions.is_old(known):

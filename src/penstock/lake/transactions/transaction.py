@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -106,7 +107,7 @@ class Transaction:
         if self._info.ended is not None:
             return  # within the block
         if kind is not None:
-            self._abort_quietly(f"{kind.__name__}: {error}")
+            self._abort_quietly(_told(kind, error))
             return
         try:
             self.commit()
@@ -117,16 +118,19 @@ class Transaction:
     def _abort_quietly(self, why: str) -> None:
         try:
             self.abort(why)
-        except PenstockError as problem:  # its lease ends it
+        except PenstockError as problem:  # its lease ends it, and the program has an error of its own
             logger.warning("transaction %s could not be aborted: %s", self.id, problem)
 
     def commit(self, message: str | None = None, **said: Any) -> TransactionLanded:
         """Let it land, as one commit. Repeated, it is answered with what it came to.
 
         ``MergeConflict`` if what it changed was changed on its target too; that aborts it.
-        ``TransactionOver`` if it was aborted before. ``OutcomeUnknown`` if the lake does not answer for long:
-        then the same call, from any process, finishes it and tells.
+        ``TransactionOver`` if it was aborted before, or is being committed with checks that this process has
+        not: the message says what to do. ``OutcomeUnknown`` if the lake does not answer for long: then the
+        same call, from any process, finishes it and tells.
         """
+        if message is not None:
+            _text("the message", message)
         call = CommitTransaction(id=self.id, said=Said(message=message, **said), who=self._lake.author)
         deadline_s, wait_s = time.monotonic() + COMMIT_WAIT_S, 0.05
         while True:
@@ -137,8 +141,11 @@ class Transaction:
                     raise self._unknown(problem) from problem
                 time.sleep(wait_s)
                 wait_s = min(wait_s * 2, WAIT_MAX_S)
-            except (ConflictError, RequestError):
+            except ConflictError:
                 self._stop()
+                raise
+            except RequestError:
+                self._stop_if_sent()
                 raise
             else:
                 self._stop()
@@ -146,7 +153,8 @@ class Transaction:
                 return landed
 
     def abort(self, why: str = "") -> TransactionInfo:
-        """Let it never land. One that is landing, or has landed, stays as it is: the answer tells."""
+        """Let it never land. One that has landed stays as it is, and so does one that is landing, until 10
+        minutes after it was first sent: the answer tells."""
         self._stop()
         self._info = self._lake.do(AbortTransaction(id=self.id, why=why, who=self._lake.author))
         return self._info
@@ -156,12 +164,20 @@ class Transaction:
 
         ``TransactionOver`` if it is not open any more.
         """
-        self._info = self._lake.do(RenewTransaction(id=self.id, lease_s=lease_s, properties=properties))
+        _texts({name: value for name, value in properties.items() if value is not None})
+        call = RenewTransaction(id=self.id, lease_s=_seconds(lease_s), properties=properties)
+        self._info = self._lake.do(call)
         return self._info
 
     def keep(self) -> None:
         """Renew its lease, as its heartbeat does."""
         self._lake.do(RenewTransaction(id=self.id))
+
+    def _stop_if_sent(self) -> None:
+        """Renew its lease no more, unless it was refused before it was sent: then it is open as before."""
+        with suppress(PenstockError):  # the heartbeat finds out by itself
+            if self.info.state is not TransactionState.OPEN:
+                self._stop()
 
     def _stop(self) -> None:
         if self._heartbeat is not None:
@@ -224,15 +240,44 @@ def begin_transaction(
     if policy not in tuple(Policy):
         raise InvalidRequest(f"{policy!r} is no policy: it is one of {', '.join(Policy)}")
     call = BeginTransaction(
-        id=uuid4().hex if id is None else id,
-        target=target,
+        id=uuid4().hex if id is None else _text("the id", id),
+        target=None if target is None else _text("the target", target),
         policy=Policy(policy),
-        lease_s=lease_s,
-        message=message,
-        properties=dict(properties or {}),
+        lease_s=_seconds(lease_s),
+        message=_text("the message", message),
+        properties=_texts(properties or {}),
         who=lake.author,
     )
     return Transaction(lake, _require_open(lake.do(call)), beats=True)
+
+
+def _text(what: str, given: object) -> str:
+    """``InvalidRequest`` for what a server could not read either."""
+    if not isinstance(given, str):
+        raise InvalidRequest(f"{what} of a transaction is a text, and not {given!r}")
+    return given
+
+
+def _texts(given: Mapping[str, str]) -> dict[str, str]:
+    return {
+        _text("the name of a property", name): _text(f"the property '{name}'", value)
+        for name, value in given.items()
+    }
+
+
+def _seconds(lease_s: float | None) -> float | None:
+    if lease_s is not None and (isinstance(lease_s, bool) or not isinstance(lease_s, int | float)):
+        raise InvalidRequest(f"a lease is a number of seconds, and not {lease_s!r}")
+    return lease_s
+
+
+def _told(kind: type[BaseException], error: BaseException | None) -> str:
+    """An exception of a program, as far as it can be told: its text is the program's own code."""
+    try:
+        return f"{kind.__name__}: {error}"
+    except Exception:
+        logger.exception("an exception of kind %s cannot be told", kind.__name__)
+        return kind.__name__
 
 
 def _require_open(info: TransactionInfo) -> TransactionInfo:

@@ -25,6 +25,8 @@ from penstock.server.access.caller import Caller
 TOKENS_KEPT_S: Final = 5.0
 """How long a token can still be used after it was revoked, at most."""
 
+API_KEY: Final = "x-api-key"
+
 NO_HASH: Final = bytes(HASH_BYTES)
 """No secret has this hash, as far as anybody knows. What an unknown token is compared with."""
 
@@ -47,7 +49,8 @@ class OpenGate:
 
 
 class TokenGate:
-    """Lets in who shows one of the lake's tokens, as ``Authorization: Bearer penstock_…``.
+    """Lets in who shows one of the lake's tokens, as ``Authorization: Bearer penstock_…`` or, as some
+    clients of Lance do, as ``x-api-key: penstock_…``.
 
     Tokens are read again every few seconds, and when one is shown that is not among them: a new one can be
     used at once, a revoked one ``TOKENS_KEPT_S`` longer. If the store does not answer, nobody gets in.
@@ -62,7 +65,7 @@ class TokenGate:
         """Tokens by id, and when reading them began."""
 
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
-        shown = parse_token(_bearer(headers.get("authorization", "")))
+        shown = parse_token(_token(headers))
         token = self._find(shown.id)
         wanted = token.secret_hash if token is not None else NO_HASH
         if not hmac.compare_digest(secret_hash(shown.secret), wanted) or token is None:
@@ -88,9 +91,13 @@ class TokenGate:
         return known.get(token_id)
 
 
-def _bearer(header: str) -> str:
-    scheme, _, text = header.strip().partition(" ")
-    if not header.strip():
+def _token(headers: Mapping[str, str]) -> str:
+    """The token that a request shows."""
+    header, key = headers.get("authorization", "").strip(), headers.get(API_KEY, "").strip()
+    scheme, _, text = header.partition(" ")
+    if not header and key:
+        return key
+    if not header:
         raise Unauthenticated("this server asks for a token: send 'Authorization: Bearer penstock_…'")
     if scheme.lower() != "bearer":
         raise Unauthenticated("this server takes bearer tokens only: 'Authorization: Bearer penstock_…'")

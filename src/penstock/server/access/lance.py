@@ -19,6 +19,7 @@ from penstock.lake.lance.calls import (
     PromoteLance,
     RegisterLance,
 )
+from penstock.lake.lance.requests import of_operation
 from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
@@ -30,13 +31,17 @@ C = TypeVar("C", GetLanceTable, ListLanceVersions, ListLanceBranches, ListLanceT
 
 def commit_lance(rights: Rights, call: CommitLance) -> LanceCommitted:
     """A place of its own goes with the key; any other may be somebody else's."""
-    _require_keys(rights, call.branch, (one.key for one in call.operations))
-    new = [one for one in call.operations if isinstance(one, DeclareLance | RegisterLance)]
+    _require_keys(rights, call.branch, [one.key for one in call.operations])
+    new = [
+        (number, one)
+        for number, one in enumerate(call.operations)
+        if isinstance(one, DeclareLance | RegisterLance)
+    ]
     if call.create and new:
-        _require_namespaces(rights, call.branch, (parent for one in new for parent in one.key.parents))
-    places = [one.location for one in new if one.location is not None]
-    if places:
-        _require_places(rights, call.branch, places)
+        _require_namespaces(rights, call.branch, (parent for _, one in new for parent in one.key.parents))
+    for number, one in new:
+        if one.location is not None:
+            of_operation(number, _require_place, rights, call.branch, one.location)
     return rights.do(call)
 
 
@@ -73,21 +78,20 @@ def _readable(rights: Rights, call: C) -> C:
 
 
 def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) -> None:
-    """``Denied`` if the caller may not change all of these keys on a branch."""
+    """``Denied`` if the caller may not change all of these keys on a branch: it says which is the first."""
     if rights.caller.keys_everywhere(Role.WRITE).are_all:
         return
     keys = rights.caller.require(Role.WRITE, rights.named(branch))
-    for key in changed:
-        rights.caller.require_key(keys, Role.WRITE, key)
+    for number, key in enumerate(changed):
+        of_operation(number, rights.caller.require_key, keys, Role.WRITE, key)
 
 
-def _require_places(rights: Rights, branch: str | None, locations: list[str]) -> None:
+def _require_place(rights: Rights, branch: str | None, location: str) -> None:
     """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
     if not rights.caller.keys_everywhere(Role.WRITE).are_all:
         rights.caller.require_all_keys(Role.WRITE, rights.named(branch))
     if not rights.caller.any_location:
-        named = [LanceTable(location=location) for location in locations]
-        check_locations(named, rights.do(calls.GetAbout()).roots)
+        check_locations([LanceTable(location=location)], rights.do(calls.GetAbout()).roots)
 
 
 def _require_namespaces(rights: Rights, branch: str | None, parents: Iterable[Key]) -> None:

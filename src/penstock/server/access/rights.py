@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from math import inf
 from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.errors import TimedOut
+from penstock.errors import CommitNotFound, TimedOut, TransactionNotFound, TransactionOver
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake.calls import PAGE_MAX, Call, GetAbout
+from penstock.lake.calls import PAGE_MAX, Call, GetAbout, Resolve
 from penstock.lake.catalogue import Catalogue
+from penstock.lake.transactions.answers import TransactionInfo
+from penstock.lake.transactions.calls import IsShared, ListTransactions
 from penstock.model.encoding import NO_COMMIT
-from penstock.model.names import check_name, parse_revision
+from penstock.model.names import Revision, check_name, parse_revision
 from penstock.model.tokens import Role
 from penstock.server.access.caller import ALL_KEYS, Caller, Keys
 
@@ -35,6 +38,11 @@ class Rights:
         self._catalogue, self._progress, self._deadline_s = catalogue, progress, deadline_s
         self.caller = caller
 
+    def within(self, transactions: dict[str, str]) -> Rights:
+        """The same, where the branches of some transactions may be used too, as those that they land on."""
+        caller = msgspec.structs.replace(self.caller, inside={**self.caller.inside, **transactions})
+        return Rights(self._catalogue, caller, self._progress, self._deadline_s)
+
     def do(self, call: Call[R]) -> R:
         """Carry out a call that was checked; ``TimedOut`` if nobody waits for it any longer."""
         if time.monotonic() > self._deadline_s:  # a request may be made of many calls
@@ -50,10 +58,12 @@ class Rights:
 
         All that a readable reference leads to may be read, by whatever way. A commit that is named by its id
         alone must be reachable from the reference that the caller says it came ``via``; without one, only who
-        may read all references may read it.
+        may read all references may read it. What only a transaction leads to is for who may use that.
         """
         anywhere = self.caller.keys_everywhere(Role.READ)
         if anywhere.are_all:
+            if not self.caller.is_admin and revision is not None:
+                self._require_shared(parse_revision(revision), via)
             return revision, ALL_KEYS
         revision = self.named(revision)
         parsed = parse_revision(revision)
@@ -68,7 +78,29 @@ class Rights:
                 "read a commit by its id alone: name the reference that it is on, as in "
                 f"BRANCH@{parsed.commit}"
             )
+        self._require_shared(parsed, None)
         return revision, anywhere
+
+    def _require_shared(self, revision: Revision, via: str | None) -> None:
+        """``CommitNotFound`` for the id of a commit that only somebody else's transactions lead to."""
+        commit = revision.commit
+        if revision.name is not None or commit is None or commit == NO_COMMIT.hex():
+            return
+        if len(commit) < len(NO_COMMIT.hex()):
+            return  # an abbreviated one is looked for on branches and tags
+        is_inside = via is not None and via in self.caller.inside
+        if not is_inside and self.do(IsShared(commit=commit, via=via)):
+            return
+        for branch in [via] if is_inside else self._own_branches():
+            with suppress(CommitNotFound, TransactionNotFound, TransactionOver):
+                self.do(Resolve(revision=f"{branch}@{commit}"))
+                return
+        raise CommitNotFound(f"there is no commit {commit}", commit=commit)
+
+    def _own_branches(self) -> Iterator[str]:
+        """Those of the caller's own transactions that have not ended."""
+        found = self.do(ListTransactions(limit=None)) if self.caller.name else ()
+        return (one.branch for one in found if may_use(self.caller, one))
 
     def read_whole(self, revision: str | None, via: str | None = None) -> str | None:
         """As ``read``, where all keys are needed."""
@@ -110,6 +142,11 @@ class Rights:
                 return tuple(shown)
             asked = PAGE_MAX
             call = msgspec.structs.replace(call, after=after(page[-1]))
+
+
+def may_use(caller: Caller, transaction: TransactionInfo) -> bool:
+    """Whether a transaction is there for a caller: it is theirs, or they administer the lake."""
+    return caller.is_admin or (bool(caller.name) and caller.name == transaction.who)
 
 
 def _within(reference: str, revision: str) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, TransactionNotFound
 from penstock.kernel.rows import no_transaction
 from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
@@ -26,9 +27,9 @@ from penstock.lake.transactions.calls import (
     RenewTransaction,
 )
 from penstock.model.tokens import Role
-from penstock.model.transactions import PREFIX
+from penstock.model.transactions import PREFIX, names_transaction
 from penstock.server.access.caller import Caller
-from penstock.server.access.rights import Rights
+from penstock.server.access.rights import Rights, may_use
 
 _NAMED: Final = re.compile(rf"(?:^|\.\.){PREFIX}([0-9a-f]{{32}})(?![A-Za-z0-9/_-])")
 """A transaction's branch in a revision, or in a range of two."""
@@ -38,10 +39,21 @@ _NO_REVISIONS: Final = frozenset(("who", "why", "what", "message", "idempotency_
 
 def begin_transaction(rights: Rights, call: BeginTransaction) -> TransactionInfo:
     rights.caller.require(Role.WRITE, rights.named(call.target))
-    begun = rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
-    if not _may_use(rights.caller, begun):
-        raise InvalidRequest(f"there is a transaction {call.id} already; another one needs another id")
+    try:
+        begun = rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
+    except InvalidRequest:  # it may tell of one that has this id, and is not theirs
+        with suppress(TransactionNotFound):
+            _require_own(rights, rights.do(GetTransaction(id=call.id)))
+        raise
+    _require_own(rights, begun)
     return begun
+
+
+def _require_own(rights: Rights, found: TransactionInfo) -> None:
+    if not may_use(rights.caller, found):
+        raise InvalidRequest(
+            f"there is a transaction {found.id} already; another one needs another id"
+        ) from None
 
 
 def get_transaction(rights: Rights, call: GetTransaction) -> TransactionInfo:
@@ -66,7 +78,7 @@ def abort_transaction(rights: Rights, call: AbortTransaction) -> TransactionInfo
 
 def list_transactions(rights: Rights, call: ListTransactions) -> tuple[TransactionInfo, ...]:
     caller = rights.caller
-    return rights.pages(call, lambda one: one if _may_use(caller, one) else None, lambda one: one.id)
+    return rights.pages(call, lambda one: one if may_use(caller, one) else None, lambda one: one.id)
 
 
 def transactions_in(call: Call[Any]) -> frozenset[str]:
@@ -82,10 +94,34 @@ def admitted(catalogue: Catalogue, caller: Caller, transactions: Iterable[str]) 
     inside: dict[str, str] = {}
     for one in transactions:
         found = catalogue.do(GetTransaction(id=one))
-        if not _may_use(caller, found):
+        if not may_use(caller, found):
             raise no_transaction(one)
         inside[found.branch] = found.target
     return msgspec.structs.replace(caller, inside={**caller.inside, **inside}) if inside else caller
+
+
+class Entering:
+    """The rights of a caller on branches that their request does not name, and that may be transactions'."""
+
+    def __init__(self, rights: Rights) -> None:
+        self._rights = rights
+        self._known: dict[str, Rights | None] = {}
+
+    def at(self, branch: str) -> Rights | None:
+        """The rights that count on a branch; ``None`` if it is of a transaction that is not theirs."""
+        if not names_transaction(branch):
+            return self._rights
+        if branch not in self._known:
+            self._known[branch] = self._entered(branch)
+        return self._known[branch]
+
+    def _entered(self, branch: str) -> Rights | None:
+        caller = self._rights.caller
+        try:
+            found = self._rights.do(GetTransaction(id=branch.removeprefix(PREFIX)))
+        except TransactionNotFound:
+            return self._rights if caller.is_admin else None  # it ended long ago
+        return self._rights.within({found.branch: found.target}) if may_use(caller, found) else None
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -103,10 +139,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _found(rights: Rights, id: str) -> TransactionInfo:  # noqa: A002
     found = rights.do(GetTransaction(id=id))
-    if not _may_use(rights.caller, found):
+    if not may_use(rights.caller, found):
         raise no_transaction(id)
     return found
-
-
-def _may_use(caller: Caller, transaction: TransactionInfo) -> bool:
-    return caller.is_admin or (bool(caller.name) and caller.name == transaction.who)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, UnsupportedFeature
+from penstock.lake.lance.installed import INSTALL
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -20,7 +21,7 @@ Json = dict[str, Any]
 
 MISSING: Final = (
     "this server was installed without Lance, so that it cannot answer for Lance tables; whoever runs it "
-    "gets it by: pip install 'penstock[lance]'"
+    f"gets it by: {INSTALL}"
 )
 
 _encoder = msgspec.json.Encoder()

@@ -43,6 +43,7 @@ def handler(operation: Operation, base: str) -> Callable[[Ask], Any]:
             if is_detached:
                 request = {**request.model_dump(exclude_none=True), "version": version}
             namespace = _namespace(ask, base)
+            namespace.delimiter = ask.query.delimiter
             if operation.changes_table:
                 _require_right(ask, namespace, values["id"])
             asked = (request, ask.body or b"") if operation.has_rows else (request,)

@@ -22,11 +22,14 @@ from penstock.errors import (
     RequestError,
     RetriesExhausted,
     Throttled,
+    TransactionNotFound,
+    TransactionOver,
     TryAgainError,
     UnsupportedMediaType,
 )
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
+from penstock.model.transactions import PREFIX, TransactionState
 from penstock.server.nessie import shapes
 from penstock.server.nessie.keys import name_key
 from penstock.server.routes import Answer
@@ -65,6 +68,8 @@ _TEXTS: Final = {
     ),
     ConflictKind.NAMESPACE_NOT_EMPTY: "namespace '{}' is not empty",
 }
+
+_ENDED: Final = frozenset((TransactionState.COMMITTED.value, TransactionState.ABORTED.value))
 
 _encoder = msgspec.json.Encoder()
 
@@ -127,6 +132,8 @@ def _told(
         return "REFERENCE_NOT_FOUND", f"Named reference '{name}' not found" if name else message, None
     if isinstance(error, CommitNotFound):
         return "REFERENCE_NOT_FOUND", _commit_missing(error), None
+    if isinstance(error, TransactionNotFound):
+        return "REFERENCE_NOT_FOUND", f"Named reference '{PREFIX}{known.get('transaction')}' not found", None
     if isinstance(error, KeyNotFound) and isinstance(known.get("key"), Key):
         key: Key = known["key"]
         details = shapes.ContentKeyErrorDetails(content_key=shapes.ContentKey(elements=tuple(key)))
@@ -141,6 +148,8 @@ def _told(
 def _code(error: PenstockError) -> str:
     if isinstance(error, HistoryExpired):
         return "REFERENCE_NOT_FOUND"
+    if isinstance(error, TransactionOver) and error.details.get("state") in _ENDED:
+        return "REFERENCE_NOT_FOUND"  # its branch ended with it; the message tells how
     if isinstance(error, ConflictError | RetriesExhausted):
         return "REFERENCE_CONFLICT"
     if isinstance(error, Denied):

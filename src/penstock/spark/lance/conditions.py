@@ -6,8 +6,10 @@ whose meaning is the same to Spark, to Penstock and to Lance, on columns of type
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.formats.delta.protocol.partition_values import Value
 from penstock.formats.delta.protocol.predicate_text import parse_predicate
@@ -29,11 +31,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _ALIKE: Final = frozenset({"boolean", "byte", "short", "integer", "long", "string", "date"})
+_BITS: Final = re.compile(r"(u?)int(8|16|32|64)")
 _OPERATORS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
-def lance_condition(where: str | None, schema: StructType, time_zone: str | None) -> str | None:
-    """A condition on rows of a schema as Lance reads it; nothing if it is not sure what it means to all."""
+def lance_condition(where: str | None, schema: StructType, table: Any, time_zone: str | None) -> str | None:
+    """A condition on rows of a schema as Lance reads it; nothing if it is not sure what it means to all.
+
+    ``table`` is the schema that Arrow has of the same columns, whose numbers may be of fewer bits: Lance
+    compares them only with numbers that could be among them.
+    """
     if where is None:
         return None
     known = described(schema)
@@ -42,30 +49,43 @@ def lance_condition(where: str | None, schema: StructType, time_zone: str | None
     found = parse_predicate(where, known)
     if not all(len(one.fields) == 1 and one.kind in _ALIKE for one in columns_of(found)):
         return None
-    return _text(found)
+    return _text(found, {one.name: one.type for one in table})
 
 
-def _text(predicate: Predicate) -> str | None:
+def _text(predicate: Predicate, types: Mapping[str, Any]) -> str | None:
     """What Lance calls a condition; nothing if a part of it has no name there."""
     match predicate:
-        case Comparison() if predicate.operator in _OPERATORS:
+        case Comparison() if predicate.operator in _OPERATORS and _can_be(predicate, types):
             return f"({_name(predicate.column)} {predicate.operator} {_literal(predicate.value)})"
-        case OneOf() if predicate.values and None not in predicate.values:
+        case OneOf() if predicate.values and None not in predicate.values and _can_be(predicate, types):
             listed = ", ".join(map(_literal, predicate.values))
             return f"({_name(predicate.column)} IN ({listed}))"
         case IsNull():
             return f"({_name(predicate.column)} IS NULL)"
         case Not():
-            inner = _text(predicate.inner)
+            inner = _text(predicate.inner, types)
             return None if inner is None else f"(NOT {inner})"
         case And() | Or():
-            parts = [_text(one) for one in predicate.parts]
+            parts = [_text(one, types) for one in predicate.parts]
             told = [one for one in parts if one is not None]
             if not told or len(told) < len(parts):
                 return None
             return f"({(' AND ' if isinstance(predicate, And) else ' OR ').join(told)})"
         case _:
             return None
+
+
+def _can_be(predicate: Comparison | OneOf, types: Mapping[str, Any]) -> bool:
+    """Whether what a column is compared with could be one of its values."""
+    name = predicate.column.path[0]
+    bits = _BITS.fullmatch(str(types.get(name, "")))
+    if bits is None:
+        return True
+    end = 2 ** (int(bits[2]) - (0 if bits[1] else 1))
+    # Lance reads a sign and then a number, and has none as large as 2 ** 63.
+    least = 0 if bits[1] else max(-end, 1 - 2**63)
+    values = predicate.values if isinstance(predicate, OneOf) else (predicate.value,)
+    return all(isinstance(one, int) and least <= one < end for one in values)
 
 
 def _name(column: Column) -> str:

@@ -16,6 +16,7 @@ from penstock.errors import (
     TransactionOver,
 )
 from penstock.lake.call import Said
+from penstock.lake.calls import GetReference
 from penstock.lake.files.saving import check_new_key
 from penstock.lake.lance.answers import LanceAbout
 from penstock.lake.lance.calls import CommitLance, DeclareLance, DeregisterLance, GetLanceTable
@@ -71,7 +72,7 @@ def declared(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Iterator[N
                 lake.do(CommitLance(branch=branch, operations=(DeregisterLance(key=key),)))
             raise
         return
-    transaction = lake.transaction(branch, id=_next_id(lake, order), message=order.message or "")
+    transaction = lake.transaction(branch, id=_next_id(lake, key, branch, order), message=order.message or "")
     try:
         about = _declare(lake, key, transaction.branch)
     except CommitConflict:
@@ -95,13 +96,13 @@ def _declare(lake: Lake, key: Key, branch: str) -> LanceAbout:
 # -- attempts of a job -------------------------------------------------------------------------------------
 
 
-def landed_before(lake: Lake, order: LanceOrder) -> TransactionInfo | None:
-    """The transaction by which an earlier attempt of a job created its table, if one did.
+def landed_before(lake: Lake, key: Key, branch: str, order: LanceOrder) -> TransactionInfo | None:
+    """The transaction by which an earlier attempt of a job created its table on a branch, if one did.
 
     One that is on its way is waited for; one that still writes is aborted, for this attempt takes its place.
     """
-    for number in range(_ATTEMPTS_MAX):
-        info = _known(lake, _id(order, number))
+    for one in _ids(lake, key, branch, order):
+        info = _known(lake, one)
         if info is None:
             return None
         if info.state is TransactionState.OPEN:
@@ -119,18 +120,24 @@ def landed_before(lake: Lake, order: LanceOrder) -> TransactionInfo | None:
 _ATTEMPTS_MAX = 1000
 
 
-def _next_id(lake: Lake, order: LanceOrder) -> str:
+def _next_id(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
     """The id of a job's next transaction. Who names a job can find the ones before."""
     if not order.is_named:
         return uuid4().hex
-    for number in range(_ATTEMPTS_MAX):
-        if _known(lake, _id(order, number)) is None:
-            return _id(order, number)
+    for one in _ids(lake, key, branch, order):
+        if _known(lake, one) is None:
+            return one
     raise JobOver(f"job {order.job} was tried {_ATTEMPTS_MAX} times; give it another id", job=order.job)
 
 
-def _id(order: LanceOrder, number: int) -> str:
-    return digest("lance job", order.job, str(number)).hex()[:32]
+def _ids(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Iterator[str]:
+    """The ids of a job's transactions, one after the other.
+
+    A job is that of one table on one branch: a branch that was deleted and made anew is another one.
+    """
+    incarnation = lake.do(GetReference(name=branch)).incarnation.hex()
+    for number in range(_ATTEMPTS_MAX):
+        yield digest("lance job", order.job, str(key), branch, incarnation, str(number)).hex()[:32]
 
 
 def _known(lake: Lake, transaction: str) -> TransactionInfo | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import HistoryExpired, IdempotencyKeyReused, KeyNotFound
-from penstock.lake.calls import GetCommit, GetOutcome
+from penstock.errors import HistoryExpired
+from penstock.lake.calls import GetCommit
 from penstock.lake.lance.calls import GetLanceTable
+from penstock.lake.lance.jobs import landed, require_changed
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
@@ -22,12 +23,13 @@ def earlier(lake: Lake, key: Key, branch: str, order: LanceOrder) -> LanceWritte
 
     ``IdempotencyKeyReused`` if its id is that of something else, which did not write to the table.
     """
-    outcome = lake.do(GetOutcome(key=order.job, branch=branch))
-    if outcome is not None and outcome.commits:
-        return _written(lake, key, branch, order, outcome.head, outcome.commit)
-    created = None if branch.startswith(PREFIX) else landed_before(lake, order)
+    landing = landed(lake, order.job, key, branch)
+    if landing is not None:
+        return _written(lake, key, branch, order, landing.head, landing.commit)
+    created = None if branch.startswith(PREFIX) else landed_before(lake, key, branch, order)
     if created is None or not created.commit:
         return None
+    require_changed(lake, order.job, key, branch, created.commit)
     try:
         commit = lake.do(GetCommit(revision=created.commit, via=branch))
     except HistoryExpired:
@@ -38,11 +40,5 @@ def earlier(lake: Lake, key: Key, branch: str, order: LanceOrder) -> LanceWritte
 def _written(
     lake: Lake, key: Key, branch: str, order: LanceOrder, at: str, commit: Commit | None
 ) -> LanceWritten:
-    try:
-        about = lake.do(GetLanceTable(key=key, at=at, via=branch))
-    except KeyNotFound:
-        raise IdempotencyKeyReused(
-            f"'{order.job}' is the id of something else that was done on '{branch}': give this job another",
-            key=order.job,
-        ) from None
+    about = lake.do(GetLanceTable(key=key, at=at, via=branch))
     return LanceWritten(key=key, branch=branch, version=about.version or 0, commit=commit, job=order.job)

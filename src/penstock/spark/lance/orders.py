@@ -23,7 +23,8 @@ LANCE: Final = "lance"
 VECTOR: Final = "vector."
 """How options begin that say how many numbers the vectors of a column have."""
 _NUMBERS: Final = ("max_rows_per_file", "max_bytes_per_file")
-_TEXTS: Final = ("data_storage_version",)
+STORAGE_VERSION: Final = "data_storage_version"
+NOT_LANCE: Final = "does not go with format='lance'"
 
 
 class LanceOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,14 +62,56 @@ class LanceWritten(msgspec.Struct, frozen=True, kw_only=True):
     fragments: int | None = None
 
 
-def check(order: LanceOrder) -> None:
-    """``InvalidRequest`` for what does not go together, or is not the caller's to say."""
-    if order.overwrite_schema and order.mode is not SaveMode.OVERWRITE:
-        raise InvalidRequest(f"'overwrite_schema' goes with mode='overwrite', not with '{order.mode}'")
-    check_properties(order.properties)
+def order_of(
+    mode: SaveMode,
+    options: Mapping[str, str],
+    properties: dict[str, str],
+    job: str,
+    message: str | None,
+    author: str | None,
+    *,
+    is_named: bool,
+    create: bool,
+    overwrite_schema: bool,
+) -> LanceOrder:
+    """What a caller asks for; ``InvalidRequest`` for what does not go together, or is not the caller's to
+    say."""
+    if overwrite_schema and mode is not SaveMode.OVERWRITE:
+        raise InvalidRequest(f"'overwrite_schema' goes with mode='overwrite', not with '{mode}'")
+    check_properties(properties)
+    return LanceOrder(
+        mode=mode,
+        overwrite_schema=overwrite_schema,
+        vectors=_vectors_of(options),
+        options=dict(_writer_options(options)),
+        create=create,
+        job=job,
+        is_named=is_named,
+        message=message,
+        author=author,
+        properties=properties,
+    )
 
 
-def vectors_of(options: Mapping[str, str]) -> dict[str, int]:
+def check_storage_version(order: LanceOrder) -> None:
+    """``InvalidRequest`` for a version of the format of data files that Lance has not, by its own word."""
+    wanted = order.options.get(STORAGE_VERSION)
+    if wanted is None:
+        return
+    import lance
+
+    from penstock.formats.delta.rows.arrow_types import pa
+
+    none = pa.table({"id": pa.array([], pa.int64())})
+    try:
+        lance.write_dataset(none, "memory://", data_storage_version=wanted)
+    except (OSError, ValueError):
+        raise InvalidRequest(
+            f"the option '{STORAGE_VERSION}' is {wanted!r}, which is none that Lance {lance.__version__} has"
+        ) from None
+
+
+def _vectors_of(options: Mapping[str, str]) -> dict[str, int]:
     """Columns of vectors, as options name them; ``InvalidRequest`` for lengths that cannot be."""
     found = {}
     for name, value in options.items():
@@ -77,19 +120,15 @@ def vectors_of(options: Mapping[str, str]) -> dict[str, int]:
     return found
 
 
-def writer_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """The options for Lance's writer; ``InvalidRequest`` for those that it has not, or that are not given."""
-    return dict(_writer_options(options))
-
-
 def _writer_options(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """The options for Lance's writer; ``InvalidRequest`` for those that it has not."""
     for name, value in options.items():
         if name in _NUMBERS:
             yield name, _number(name, value)
-        elif name in _TEXTS:
+        elif name == STORAGE_VERSION:
             yield name, value
         elif not name.startswith(VECTOR):
-            known = ", ".join((*_NUMBERS, *_TEXTS, f"{VECTOR}<column>"))
+            known = ", ".join((*_NUMBERS, STORAGE_VERSION, f"{VECTOR}<column>"))
             raise InvalidRequest(f"'{name}' is no option of a write to a Lance table; there are {known}")
 
 

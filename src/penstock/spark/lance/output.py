@@ -61,7 +61,6 @@ class _Message(msgspec.Struct, frozen=True):
     """What one task wrote."""
 
     partition: int
-    attempt: int
     fragments: list[Any]
 
 

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.errors import Unavailable, VersionNotFound
+from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.delta.rows.arrow_types import pa
 from penstock.lake.lance.calls import ListLanceVersions
+from penstock.lake.lance.failures import gone
+from penstock.lake.lance.rows import newest, to_lance
 from penstock.model.clock import utc
 from penstock.model.names import parse_time_us
 from penstock.spark.lance import tasks
@@ -47,36 +49,22 @@ def rows(
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    if version is not None and timestamp is not None:
+        raise InvalidRequest("a table is read at a version or at a time, not at both")
     opened = _opened(table, version, timestamp)
     schema = readable(_needed(opened.schema, where, columns))
     shown = from_arrow_schema(schema)
     zone = spark.conf.get("spark.sql.session.timeZone", None)
     fragments = [one.fragment_id for one in opened.get_fragments()]
-    task = tasks.scanning(travelling(opened), fragments, schema, lance_condition(where, shown, zone))
+    condition = lance_condition(where, shown, opened.schema, zone)
+    task = tasks.scanning(travelling(opened), fragments, schema, condition, str(gone(table.key)))
     places = spark.range(0, len(fragments), 1, max(1, min(len(fragments), TASKS_MAX)))
     return mapped(places, task, shown)
 
 
 def _opened(table: Table, version: int | None, timestamp: str | datetime | None) -> Any:
-    import lance
-
-    number = _version_at(table, timestamp) if timestamp is not None else _version(table, version)
-    namespace = table.lake.lance(table.ref)
-    try:
-        return lance.dataset(namespace_client=namespace, table_id=[*table.key], version=number)
-    except (OSError, ValueError) as problem:
-        told = str(problem).partition("\n")[0]
-        raise Unavailable(f"version {number} of '{table.key}' could not be opened: {told}") from None
-
-
-def _version(table: Table, wanted: int | None) -> int:
-    """A version that the table has, the newest one if none is wanted."""
-    call = ListLanceVersions(key=table.key, at=table.ref, via=table.via, version=wanted, limit=1)
-    for found in table.lake.do(call):
-        return found.version
-    if wanted is None:
-        raise VersionNotFound(f"'{table.key}' has no version yet, and so no columns", table=str(table.key))
-    raise VersionNotFound(f"'{table.key}' has no version {wanted}", table=str(table.key), version=wanted)
+    number = _version_at(table, timestamp) if timestamp is not None else newest(table, version)
+    return to_lance(table, version=number)
 
 
 def _version_at(table: Table, timestamp: str | datetime) -> int:

@@ -6,7 +6,7 @@ what only a value tells (a vector of another length, a null where there may be n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 ZONE: Final = "UTC"
 """Of times in new tables. They are instants: a session's own zone says only how it shows them."""
+_RESERVED: Final = frozenset(
+    {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"}
+)
+"""What Lance itself calls columns that every table has."""
 _NO_COLUMNS: Final = "there are no columns"
 
 
@@ -50,9 +54,7 @@ def new_schema(given: Any, vectors: Mapping[str, int]) -> Any:
     """
     if not given.names:
         raise InvalidRequest(_NO_COLUMNS)
-    alike = sorted({one for one in given.names if [*map(str.lower, given.names)].count(one.lower()) > 1})
-    if alike:
-        raise _refused("columns differ in case alone", map(repr, alike))
+    _check_names(given.names, str.lower)
     absent = sorted(set(vectors) - set(given.names))
     if absent:
         there = ", ".join(given.names)
@@ -68,6 +70,7 @@ def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> Fit:
     ``InvalidRequest`` lists the columns that do not fit. Those that the rows lack become null.
     """
     folded = str if case_sensitive else str.lower
+    _check_names(given.names, folded)
     there = {folded(one): one for one in given.names}
     problems, columns = [], list[str | None]()
     for wanted in table:
@@ -91,13 +94,29 @@ def readable(table: Any) -> Any:
     problems, fields = [], []
     for one in table:
         kind = _readable(one.type)
-        if kind is None:
+        if not one.name or "`" in one.name:
+            problems.append(f"{one.name!r} is a name by which Lance finds no column")
+        elif kind is None:
             problems.append(f"'{one.name}' is of the type {one.type}")
         else:
             fields.append(pa.field(one.name, kind, one.nullable))
     if problems:
-        raise _refused("Spark has no such types; leave these out by 'columns'", problems)
+        raise _refused("Spark cannot read these columns; leave them out by 'columns'", problems)
     return pa.schema(fields)
+
+
+# -- names -------------------------------------------------------------------------------------------------
+
+
+def _check_names(names: Sequence[str], folded: Callable[[str], str]) -> None:
+    """``InvalidRequest`` for columns that Lance could not have, or not find, under their names."""
+    all_folded = [folded(one) for one in names]
+    alike = sorted({one for one in names if all_folded.count(folded(one)) > 1})
+    if alike:
+        raise _refused("columns are there twice, or differ in case alone", map(repr, alike))
+    impossible = [one for one in names if not one or "." in one or "`" in one or one in _RESERVED]
+    if impossible:
+        raise _refused("no column of a Lance table is called so; rename them", map(repr, impossible))
 
 
 # -- types -------------------------------------------------------------------------------------------------

@@ -66,7 +66,6 @@ def writing(
         assert context is not None
         message = {
             "partition": context.partitionId(),
-            "attempt": context.taskAttemptId(),
             "fragments": [one.to_json() for one in found],
         }
         if tell is not None:
@@ -77,27 +76,35 @@ def writing(
 
 
 def scanning(
-    dataset: bytes, fragments: list[int], schema: Any, condition: str | None
+    dataset: bytes, fragments: list[int], schema: Any, condition: str | None, gone: str
 ) -> Callable[[Batches], Batches]:
-    """A function that reads fragments of a table as it was opened: those whose places its rows name."""
+    """A function that reads fragments of a table as it was opened: those whose places its rows name.
+
+    ``gone`` is what to say if their files are not there any more.
+    """
 
     def scan(batches: Batches) -> Batches:
         import pickle
 
         import pyarrow as pa
 
+        def read(fragment: Any) -> Batches:
+            # A version that nobody else sees yet has its indices where only the lake's own clients look.
+            scanner = fragment.scanner(
+                columns=schema.names, filter=condition, use_scalar_index=False, blob_handling="all_binary"
+            )
+            try:
+                yield from scanner.to_batches()
+            except (OSError, ValueError) as problem:
+                if "not found: " not in str(problem).lower():
+                    raise
+                raise FileNotFoundError(gone) from None
+
         table: Any = None
         for batch in batches:
             for at in batch.column(0).to_pylist():
-                # A version that nobody else sees yet has its indices where only the lake's own clients look.
                 table = table if table is not None else pickle.loads(dataset)
-                scanner = table.get_fragment(fragments[at]).scanner(
-                    columns=schema.names,
-                    filter=condition,
-                    use_scalar_index=False,
-                    blob_handling="all_binary",
-                )
-                for rows in scanner.to_batches():
+                for rows in read(table.get_fragment(fragments[at])):
                     if rows.num_rows:
                         yield pa.RecordBatch.from_arrays(_readable(rows, schema), schema=schema)
 
@@ -118,12 +125,16 @@ def as_rows_of(batch: Any, schema: Any, refusal: str) -> Any:
         if array.null_count and not field.nullable:
             raise ValueError(_told(refusal, f"'{field.name}' is null in a row, and never is in the table"))
         try:
-            arrays.append(_aligned(_cast(array, field.type)))
+            found = _cast(array, field.type)
         except pa.ArrowInvalid as problem:
             why = str(problem).partition("\n")[0]
             if pa.types.is_fixed_size_list(field.type):
                 why = f"a vector of '{field.name}' has not {field.type.list_size} numbers"
             raise ValueError(_told(refusal, f"'{field.name}' is {field.type} in the table: {why}")) from None
+        if "halffloat" in str(field.type) and _infinite(found) > _infinite(array):
+            why = f"a number of '{field.name}' is too large for the 16 bits that it has in the table"
+            raise ValueError(_told(refusal, why))
+        arrays.append(_aligned(found))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -132,11 +143,47 @@ def _cast(array: Any, kind: Any) -> Any:
 
     if array.type == kind:
         return array
-    if pa.types.is_null(array.type):
-        return pa.nulls(len(array), kind)
+    if array.null_count == len(array):
+        return pa.nulls(len(array), kind)  # of vectors that are all null, Arrow's cast ends the process
     if pa.types.is_dictionary(kind):
         return array.cast(kind.value_type).dictionary_encode().cast(kind)
+    if "fixed_size_list" in str(kind) and not pa.types.is_fixed_size_list(kind):
+        return _cast_inside(array, kind)
     return array.cast(kind)
+
+
+def _cast_inside(array: Any, kind: Any) -> Any:
+    """Values that have vectors somewhere inside."""
+    import pyarrow as pa
+
+    array = pa.concat_arrays([array, array.slice(0, 0)])  # what is a slice has its parts elsewhere
+    nothing = array.is_null()
+    if pa.types.is_struct(kind):
+        parts = [_cast(array.field(at), one.type) for at, one in enumerate(kind)]
+        return pa.StructArray.from_arrays(parts, fields=[*kind], mask=nothing)
+    if pa.types.is_map(kind):
+        keys, items = _cast(array.keys, kind.key_type), _cast(array.items, kind.item_type)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=kind, mask=nothing)
+    values, made = _cast(array.values, kind.value_type), pa.ListArray
+    offsets = array.offsets
+    if pa.types.is_large_list(kind):
+        made, offsets = pa.LargeListArray, offsets.cast(pa.int64())
+    return made.from_arrays(offsets, values, type=kind, mask=nothing)
+
+
+def _infinite(array: Any) -> int:
+    """How many numbers are infinite, at every depth."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return sum(map(_infinite, array.flatten()))
+    if pa.types.is_map(kind):
+        return _infinite(array.items)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _infinite(array.flatten())
+    return int(pc.sum(pc.is_inf(array)).as_py() or 0) if pa.types.is_floating(kind) else 0
 
 
 def _aligned(array: Any) -> Any:

@@ -7,14 +7,9 @@ that only a transaction sees is not there, and tasks need no indices: they trave
 from __future__ import annotations
 
 import pickle
-from typing import Any, Final
+from typing import Any
 
-from penstock.formats.lance.wire import Message
-
-_INDICES: Final = 6
-"""The field of a manifest that says where in its file the indices are."""
-_TRANSACTION: Final = 21
-"""The same, of the transaction that made the version."""
+from penstock.formats.lance.manifests import without_sections
 
 
 def travelling(opened: Any) -> bytes:
@@ -22,8 +17,7 @@ def travelling(opened: Any) -> bytes:
     import lance
 
     uri, storage_options, version, manifest, *_ = opened.__getstate__()
-    plain = Message.read(manifest).having(_INDICES).having(_TRANSACTION)
     found = lance.LanceDataset(
-        uri, version, storage_options=storage_options, serialized_manifest=plain.pack()
+        uri, version, storage_options=storage_options, serialized_manifest=without_sections(manifest)
     )
     return pickle.dumps(found)

@@ -18,12 +18,20 @@ from penstock.lake.delta_jobs import Began, is_refusal
 from penstock.lake.files.saving import SaveMode
 from penstock.lake.lance.answers import LanceAbout
 from penstock.lake.lance.calls import GetLanceTable
+from penstock.lake.lance.failures import conflict, told
+from penstock.lake.lance.jobs import Committed
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.spark.lance import committing, creating, output
-from penstock.spark.lance.committing import Committed, Proposal
+from penstock.spark.lance.committing import Proposal
 from penstock.spark.lance.earlier import earlier
-from penstock.spark.lance.orders import LanceOrder, LanceWritten, said, told_to_lance
+from penstock.spark.lance.orders import (
+    LanceOrder,
+    LanceWritten,
+    check_storage_version,
+    said,
+    told_to_lance,
+)
 from penstock.spark.lance.output import Output, Target
 from penstock.spark.lance.schemas import Fit, arrow_of, fit, new_schema
 from penstock.spark.lance.travelling import travelling
@@ -35,7 +43,9 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 TRIES_MAX: Final = 5
-"""How often a job is run because the table came, went or moved while it ran; and its commit sent anew."""
+"""How often a job is run because the table came, went or moved while it ran."""
+SENDS_MAX: Final = 20
+"""How often its commit is made anew, for the table as it is then."""
 
 
 def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder) -> LanceWritten | None:
@@ -48,6 +58,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceO
     """
     where = branch if branch is not None else lake.default_branch
     given = arrow_of(df.schema)
+    check_storage_version(order)
     for left in reversed(range(TRIES_MAX)):
         if order.is_named and (known := earlier(lake, key, where, order)) is not None:
             return known
@@ -134,13 +145,17 @@ def _filled(
     if not done.fragments and not is_overwrite:
         return None
     proposal = _proposal(df, about, branch, order, done, fitting.schema if is_overwrite else None)
+    if is_overwrite and not order.overwrite_schema:
+        # A column that somebody else adds meanwhile is not dropped by that.
+        proposal = msgspec.structs.replace(proposal, keeps_columns=True)
     return _written(key, branch, order, done, _committed(lake, about, opened, proposal))
 
 
 def _opened(lake: Lake, key: Key, branch: str) -> Any:
     import lance
 
-    return lance.dataset(namespace_client=lake.lance(branch), table_id=[*key])
+    with told(lake.lance(branch), key) as client:
+        return lance.dataset(namespace_client=client, table_id=[*key])
 
 
 def _run(
@@ -190,7 +205,7 @@ def _proposal(
 def _committed(lake: Lake, about: LanceAbout, base: Any, proposal: Proposal) -> Committed:
     """Commit what was written. What a refused commit has left is removed, for nobody else can name it."""
     with _removed_if_refused(lake, about, proposal.output):
-        for left in reversed(range(TRIES_MAX)):
+        for left in reversed(range(SENDS_MAX)):
             try:
                 return committing.commit(lake, base, proposal)
             except CommitConflict:
@@ -213,13 +228,21 @@ def _removed_if_refused(lake: Lake, about: LanceAbout, done: Output) -> Iterator
 
 
 def _again(lake: Lake, about: LanceAbout, base: Any, proposal: Proposal) -> Any:
-    """The table as it is now, if fragments that were written for it as it was are still some of its own."""
+    """The table as it is now, if fragments that were written for it as it was are still some of its own.
+
+    ``CommitConflict`` if they are to have the columns that it had, and it has others by now.
+    """
     now = found(lake, about.key, proposal.branch)
     if now is None or (now.id, now.folder) != (about.id, about.folder) or now.version is None:
         return None
     opened = _opened(lake, about.key, proposal.branch)
-    is_same = str(opened.lance_schema) == str(base.lance_schema)
-    return opened if is_same or proposal.schema is not None else None
+    if proposal.keeps_columns:
+        is_same = opened.schema == base.schema
+    else:
+        is_same = proposal.schema is not None or str(opened.lance_schema) == str(base.lance_schema)
+    if not is_same:
+        raise conflict(about.key, "it has other columns by now")
+    return opened
 
 
 def _written(key: Key, branch: str, order: LanceOrder, done: Output, committed: Committed) -> LanceWritten:

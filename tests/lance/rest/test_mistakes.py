@@ -1,0 +1,202 @@
+"""Mistakes that people make: each is told for what it is, with a way out, and none is the server's fault."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+from lance.namespace import RestNamespace
+
+from penstock.lake.lake import Lake
+from penstock.server.access import TokenGate
+from penstock.server.lance.api import LANCE
+from tests.lance.rest.talking import Said, Talk, lance_at, some_rows
+from tests.server.running import local
+
+STATE, INVALID, BRANCH, VERSION, DENIED = 19, 13, 22, 11, 15
+
+
+@pytest.fixture
+def table(talk: Talk) -> Talk:
+    """A table ``ws$t`` of one version, and one that is only declared."""
+    talk("/namespace/ws/create", {})
+    assert talk("/table/ws$t/create", some_rows(1, 2, 3)).status == 200
+    assert talk("/table/ws$bare/declare", {}).status == 200
+    return talk
+
+
+def told(said: Said) -> tuple[int, int]:
+    return said.status, said.code
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("alter_columns", {"alterations": [{"path": "id", "rename": "text"}]}),
+        (
+            "alter_columns",
+            {"alterations": [{"path": "id", "rename": "x"}, {"path": "text", "rename": "x"}]},
+        ),
+        ("add_columns", {"new_columns": [{"name": "id", "expression": "1"}]}),
+        ("add_columns", {"new_columns": [{"name": "q", "expression": "id / 0"}]}),
+        ("update", {"updates": [["id", "id / 0"]]}),
+        ("delete", {"predicate": "id / 0 = 1"}),
+        ("count_rows", {"predicate": "id / 0 = 1"}),
+        ("query", {"k": 1, "vector": {}, "filter": "id / 0 = 1"}),
+    ],
+)
+def test_an_expression_or_a_name_that_cannot_be_is_the_clients_mistake(
+    table: Talk, path: str, body: Any
+) -> None:
+    said = table(f"/table/ws$t/{path}", body)
+    assert told(said) == (400, INVALID)
+    assert "Schema {" not in said.error
+    assert len(said.error) < 150
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("restore", {"version": 1, "branch": "nope"}),
+        ("insert?branch=nope", some_rows(1)),
+        ("query", {"k": 1, "vector": {}, "branch": "nope"}),
+        ("stats", {"branch": "nope"}),
+        ("update", {"updates": [["id", "1"]], "branch": "nope"}),
+        ("branches/create", {"name": "x", "from_branch": "nope"}),
+        ("tags/create", {"tag": "x", "branch": "nope", "version": 1}),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_branch_that_the_table_does_not_have_is_named(table: Talk, path: str, body: Any) -> None:
+    said = table(f"/table/ws$t/{path}", body)
+    assert told(said) == (404, BRANCH)
+    assert "no branch 'nope'" in said.error
+    assert "/" not in said.error.replace("ws.t", "")
+
+
+def test_a_table_that_is_only_declared_says_so_and_how_it_gets_rows(table: Talk) -> None:
+    asked: list[tuple[str, Any]] = [("count_rows", {}), ("stats", {}), ("delete", {"predicate": "id = 1"})]
+    for path, body in asked:
+        said = table(f"/table/ws$bare/{path}", body)
+        assert told(said) == (409, STATE)
+        assert "only declared" in said.error
+        assert "create_table" in said.error
+    asked = [("branches/create", {"name": "x"}), ("tags/create", {"tag": "x", "version": 1})]
+    for path, body in asked:
+        said = table(f"/table/ws$bare/{path}", body)
+        assert told(said) == (404, VERSION)
+        assert "only declared" in said.error
+
+
+def test_a_table_whose_files_somebody_removed_is_not_said_to_be_declared(table: Talk) -> None:
+    place = Path(table("/table/ws$t/describe", {}).body["location"])
+    shutil.rmtree(place / "data")
+    for path, body in (("count_rows", {"predicate": "id = 1"}), ("query", {"k": 1, "vector": {}})):
+        said = table(f"/table/ws$t/{path}", body)
+        assert told(said) == (409, STATE)
+        assert "has lost a file that it needs, data/" in said.error
+        assert "restore" in said.error
+        assert str(place) not in said.error
+    shutil.rmtree(place)
+    said = table("/table/ws$t/count_rows", {})
+    assert said.status in (404, 409)
+    assert "declared" not in said.error
+
+
+def test_what_cannot_be_deleted_or_named_says_what_can(table: Talk) -> None:
+    said = table("/table/ws$t/version/delete", {"ranges": [{"start_version": 0, "end_version": -1}]})
+    assert told(said) == (409, STATE)
+    assert "newest" in said.error
+    assert "up to 1" in said.error
+    said = table("/table/ws$t/tags/create", {"tag": "x" * 300, "version": 1})
+    assert told(said) == (400, INVALID)
+    assert "at most" in said.error
+    assert len(said.error) < 200
+
+
+def test_a_new_table_needs_its_namespace_and_the_answer_says_how_to_make_it(table: Talk) -> None:
+    for path, body in (("declare", {}), ("create", some_rows(1))):
+        said = table(f"/table/nope$t/{path}", body)
+        assert told(said) == (404, 1)
+        assert "there is no namespace 'nope'" in said.error
+        assert "create" in said.error
+
+
+def test_an_ended_transaction_cannot_be_cancelled_nor_run_on(table: Talk, lake: Lake) -> None:
+    transaction = lake.transaction()
+    table.client.ask("POST", f"/lance/tx/{transaction.id}/v1/namespace/more/create", {})
+
+    def become(status: str) -> Said:
+        action = {"actions": [{"setStatusAction": {"status": status}}]}
+        return table(f"/transaction/{transaction.id}/alter", action)
+
+    assert become("Succeeded").body["status"] == "Succeeded"
+    assert become("Succeeded").body["status"] == "Succeeded"
+    for status in ("Canceled", "Failed", "Running"):
+        said = become(status)
+        assert told(said) == (409, STATE)
+    assert "revert" in become("Canceled").error
+    other = lake.transaction()
+    transaction = other
+    assert become("Canceled").body["status"] == "Canceled"
+    assert become("Canceled").body["status"] == "Canceled"
+    assert told(become("Succeeded")) == (409, STATE)
+
+
+def test_all_tables_are_listed_with_the_delimiter_that_was_asked_for(table: Talk) -> None:
+    assert table("/table?delimiter=.", method="GET").body["tables"] == ["ws.bare", "ws.t"]
+    first = table("/table?delimiter=::&limit=1", method="GET").body
+    assert first["tables"] == ["ws::bare"]
+    rest = table(f"/table?delimiter=::&page_token={first['page_token']}", method="GET").body
+    assert rest == {"tables": ["ws::t"]}
+    assert table("/table", method="GET").body["tables"] == ["ws$bare", "ws$t"]
+
+
+def test_in_a_batch_a_refused_place_and_a_denied_table_name_their_operation(table: Talk, lake: Lake) -> None:
+    ops: list[Any] = [
+        {"declare_table": {"id": ["ws", "q"]}},
+        {"declare_table": {"id": ["ws", "r"], "location": "/etc/x"}},
+    ]
+    said = table("/table/batch-commit", {"operations": ops})
+    assert told(said) == (400, INVALID)
+    assert said.error.startswith("operation 1: ")
+    token = lake.create_token("part", "write:main:ws.q*", "read")
+    with local(lake.catalogue, [LANCE], gate=TokenGate(lake.catalogue)) as server:
+        guarded = Talk(server, "/lance")
+        ops = [{"declare_table": {"id": ["ws", "q"]}}, {"declare_table": {"id": ["ws", "r"]}}]
+        said = guarded("/table/batch-commit", {"operations": ops}, authorization=f"Bearer {token}")
+        assert told(said) == (403, DENIED)
+        assert said.error.startswith("operation 1: ")
+        ops[1]["declare_table"] = {"id": ["ws", "q2"], "location": "/etc/x"}
+        said = guarded("/table/batch-commit", {"operations": ops}, authorization=f"Bearer {token}")
+        assert told(said) == (403, DENIED)
+        assert said.error.startswith("operation 1: ")
+
+
+def test_a_token_is_also_taken_as_an_api_key(table: Talk, lake: Lake) -> None:
+    token = lake.create_token("reader", "read")
+    with local(lake.catalogue, [LANCE], gate=TokenGate(lake.catalogue)) as server:
+        far = lance_at(f"{server.url}/lance", **{"headers.x-api-key": token})
+        assert lance.dataset(namespace_client=far, table_id=["ws", "t"]).count_rows() == 3
+        guarded = Talk(server, "/lance")
+        assert guarded("/table/ws$t/count_rows", {}, x_api_key=token).body == 3
+        assert guarded("/table/ws$t/count_rows", {}, x_api_key="penstock_x_y").status == 401
+        assert guarded("/table/ws$t/count_rows", {}).status == 401
+        both = guarded("/table/ws$t/count_rows", {}, authorization="Basic eDp5", x_api_key=token)
+        assert both.status == 401
+
+
+@pytest.mark.parametrize("name", ["ü", "per%20cent", "a.b", "a/b"])
+def test_lances_own_client_uses_names_of_all_kinds(namespace: RestNamespace, name: str) -> None:
+    lance.write_dataset(some_rows(1), namespace_client=namespace, table_id=["ws", name])
+    assert lance.dataset(namespace_client=namespace, table_id=["ws", name]).count_rows() == 1
+
+
+def test_a_delimiter_of_ones_own_makes_room_for_lances_in_names(namespace: RestNamespace, talk: Talk) -> None:
+    other = lance_at(namespace.namespace_id().split('"')[1], delimiter="::")
+    lance.write_dataset(some_rows(1), namespace_client=other, table_id=["ws", "a$b"])
+    assert lance.dataset(namespace_client=other, table_id=["ws", "a$b"]).count_rows() == 1
+    assert talk("/table?delimiter=::", method="GET").body["tables"] == ["ws::a$b"]
