@@ -111,7 +111,7 @@ class Workshop:
         try:
             yield place
         finally:
-            shutil.rmtree(place)
+            shutil.rmtree(place, ignore_errors=True)  # threads of a closed lake may still tidy up
 
     @contextmanager
     def kernel(
