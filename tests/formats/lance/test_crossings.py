@@ -168,3 +168,58 @@ def test_a_branch_that_was_moved_back_and_gets_a_merge_goes_on_in_another_line(f
     assert keys_of(forked, "dev") == [*START, 10, 20]
     write(forked, "dev", 12)
     assert keys_of(forked, "dev") == [*START, 10, 12, 20]
+
+
+def crossed(lake: Lake) -> None:
+    """Two branches that took in one another at the same time."""
+    lake.branch("main-then").create("main")
+    lake.branch("dev-then").create("dev")
+    lake.merge("dev-then", "main")
+    lake.merge("main-then", "dev")
+
+
+def test_branches_whose_merges_crossed_merge_on_both_ways(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    write(forked, "main", 20)
+    crossed(forked)
+    assert keys_of(forked) == keys_of(forked, "dev") == [*START, 10, 20]
+    forked.merge("dev", "main")
+    forked.merge("main", "dev")
+    write(forked, "dev", 11)
+    forked.merge("dev", "main")
+    forked.merge("main", "dev")
+    assert keys_seen(forked) == keys_of(forked, "dev") == [*START, 10, 11, 20]
+
+
+@pytest.mark.parametrize("key", [1, 4, 10, 12, 20])
+@pytest.mark.parametrize(("one", "other"), [("main", "dev"), ("dev", "main")])
+def test_rows_that_were_deleted_after_merges_crossed_do_not_come_back(
+    forked: Lake, one: str, other: str, key: int
+) -> None:
+    """Whichever of the states that both come from is taken for the one where they parted."""
+    write(forked, "dev", 10)
+    write(forked, "main", 20)
+    forked.branch("main-then").create("main")
+    forked.branch("dev-then").create("dev")
+    write(forked, "dev", 12)
+    forked.merge("dev-then", "main")
+    forked.merge("main-then", "dev")
+    if key == 12 and one == "main":
+        forked.merge("dev", "main")
+    delete(forked, one, key)
+    write(forked, other, 30)
+    forked.merge(other, one)
+    forked.merge(one, other)
+    left = sorted({*START, 10, 12, 20, 30} - {key})
+    assert keys_of(forked, one) == keys_of(forked, other) == left
+    assert keys_seen(forked) == left
+
+
+def test_a_deletion_that_both_sides_have_by_crossed_merges_is_no_clash(forked: Lake) -> None:
+    delete(forked, "dev", 1)
+    delete(forked, "main", 4, 5)
+    crossed(forked)
+    delete(forked, "dev", 2)
+    forked.merge("dev", "main")
+    forked.merge("main", "dev")
+    assert keys_seen(forked) == keys_of(forked, "dev") == [3]

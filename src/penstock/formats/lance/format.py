@@ -85,7 +85,8 @@ class LanceFormat(Format):
     def tell(self, content: AnyContent) -> str:
         if not isinstance(content, LanceTable) or not content.state:
             return ""
-        return f"version {state_of(content).newest}"
+        newest = state_of(content).newest
+        return f"version {newest}" if newest else "declared"
 
     def _means(self) -> merging.Means:
         return merging.Means(self._manifests, self._places, self._clock(), self.check)

@@ -12,7 +12,7 @@ deleted rows is named by the number of its fragment: where that becomes another 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.formats.lance.manifests import Base, Flag, Manifest, Operation
@@ -97,6 +97,9 @@ class _Fragment(NamedTuple):
         """Whether both have the same rows and columns."""
         return self.files == other.files and self.deletions == other.deletions
 
+    def is_among(self, others: Iterable[_Fragment]) -> bool:
+        return any(self.is_as(one) for one in others)
+
 
 _Fragments: TypeAlias = dict[str, _Fragment]
 """By their first data file, wherever that lies."""
@@ -120,23 +123,29 @@ def check_operations(grafted: Iterable[Operation], ground: Iterable[Operation]) 
         )
 
 
-def graft(base: Side, source: Side, target: Side, *, only_grafted: bool = False) -> Grafted:
-    """What became of ``base`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not.
+def graft(bases: Sequence[Side], source: Side, target: Side, *, only_grafted: bool = False) -> Grafted:
+    """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not.
 
+    Both sides come from every base: what one of them has is not new, and what is as in one of them has not
+    changed, since rows that were deleted do not come back.
     ``only_grafted`` tells that nothing else was done to ``target`` either: a fragment that is gone there was
     deleted, and not rewritten. Merges that crossed bring the same deletions to both sides.
     """
-    for side in (base, source, target):
+    for side in (*bases, source, target):
         check_movable(side.manifest)
         if side.manifest.flags & Flag.STABLE_ROW_IDS:
             raise Ungraftable("was changed on both sides, and its rows have numbers of their own on each")
-    _check_alike(base.manifest, source.manifest, target.manifest)
-    before, after, there = _located(base), _located(source), _located(target)
-    gone = {name for name in before if name not in after and (name in there or not only_grafted)}
-    changed = {name for name in before if name in after and not after[name].is_as(before[name])}
+    _check_alike(bases[0].manifest, source.manifest, target.manifest)
+    before: dict[str, list[_Fragment]] = {}
+    for name, one in (each for base in bases for each in _located(base).items()):
+        before.setdefault(name, []).append(one)
+    after, there = _located(source), _located(target)
+    lost = {name for name, ones in before.items() if len(ones) == len(bases) and not only_grafted}
+    gone = {name for name in before if name not in after and (name in there or name in lost)}
+    changed = {name for name in before if name in after and not after[name].is_among(before[name])}
     changed -= {name for name in changed & there.keys() if there[name].is_as(after[name])}
     twice = {name for name in after if name not in before and name in there}
-    clashes = [name for name in changed | gone if name not in there or not there[name].is_as(before[name])]
+    clashes = [name for name in changed | gone if name not in there or not there[name].is_among(before[name])]
     clashes += [name for name in twice if not there[name].is_as(after[name])]
     if clashes:
         raise Ungraftable("had rows of the same fragments deleted or rewritten on both sides", clashes)

@@ -13,7 +13,15 @@ import msgspec
 from penstock.formats.lance.grafting import Ungraftable, can_be_grafted, check_operations
 from penstock.formats.lance.landing import WAY_OUT, Landing, refusal
 from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.sides import Numbered, TableSide, includes, is_same, operations_since, parted_at
+from penstock.formats.lance.sides import (
+    Numbered,
+    TableSide,
+    beside,
+    includes,
+    is_same,
+    operations_since,
+    parted_at,
+)
 from penstock.formats.lance.standing import Chain
 from penstock.formats.lance.state import (
     Arrived,
@@ -100,16 +108,19 @@ class Joining:
             return
         if was is None or now is None:
             raise Refused(f"got its first version on both sides; {WAY_OUT}")
+        bases = [was, *beside(base, self._here, source, branch)]
         mine = operations_since(self._here, base, branch)
         try:
             if self._chain.owner and not source.state.owner and not can_be_grafted(done):
                 # A branch that takes in the default one puts its own changes on top of that, whatever it was.
                 check_operations(mine, done)
-                landed = self._landing.grafted(was, now, wanted, now, arrived, branch)
+                landed = self._landing.grafted(bases, now, wanted, now, arrived, branch)
             else:
                 check_operations(done, mine)
                 is_plain = can_be_grafted(mine)
-                landed = self._landing.grafted(was, wanted, now, now, arrived, branch, only_grafted=is_plain)
+                landed = self._landing.grafted(
+                    bases, wanted, now, now, arrived, branch, only_grafted=is_plain
+                )
         except Ungraftable as problem:
             raise refusal(problem, self._here.content.location) from None
         self._add(landed, branch)

@@ -8,7 +8,7 @@ for in the new place by the number of a fragment, or would write to as if it wer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -17,6 +17,7 @@ from penstock.formats.lance.dating import dated
 from penstock.formats.lance.grafting import Copy, Side, Ungraftable, graft
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import LINES, MAIN, staged_name
+from penstock.formats.lance.pinning import pin
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.rehoming import (
     BASE_OF_INDEX,
@@ -90,11 +91,12 @@ class Landing:
             )
         else:
             said = transaction(Operation.OVERWRITE, 0, str(uuid4()), manifest.as_overwrite(), {})
+        self._pin(source, branch)
         return self._stage(manifest, newest, branch, said, arrived, source.state)
 
     def grafted(
         self,
-        base: Numbered,
+        bases: Sequence[Numbered],
         source: Numbered,
         onto: Numbered,
         newest: Numbered,
@@ -103,7 +105,7 @@ class Landing:
         *,
         only_grafted: bool = False,
     ) -> Numbered:
-        """What became of a version on one side, on top of the other, as the next version here.
+        """What became of versions that both have on one side, on top of the other, as the next version here.
 
         That is the newest one here, or it is the other side's: then what was done here comes on top of that.
         ``Refused`` if it cannot be.
@@ -112,12 +114,13 @@ class Landing:
         ground = self._side(onto, branch)
         try:
             ground = Side(rehome(ground.manifest, ground.folder, folder), folder)
-            sides = self._base(base, branch), self._side(source, branch), ground
-            found = graft(*sides, only_grafted=only_grafted)
+            parted = [self._base(one, branch) for one in bases]
+            found = graft(parted, self._side(source, branch), ground, only_grafted=only_grafted)
         except Immovable as problem:
             raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
         except Ungraftable as problem:
             raise refusal(problem, self._location) from None
+        self._pin(source, branch)
         self._copy(found.copies, folder)
         manifest, operation, what = found.manifest, found.operation, found.what
         if onto is not newest:
@@ -125,6 +128,11 @@ class Landing:
             operation, what = Operation.RESTORE, Message.of((1, newest.number))
         said = transaction(operation, newest.number, str(uuid4()), what, {})
         return self._stage(manifest, newest, branch, said, arrived, b"")
+
+    def _pin(self, one: Numbered, branch: str) -> None:
+        """See that the files of a line which the new version names are not cleaned up there."""
+        if one.version.chain and one.version.chain != self._chain.folder and not self._is_dry:
+            pin(self._place, one, branch, self._now_us)
 
     def _side(self, one: Numbered, branch: str) -> Side:
         manifest = self._manifests.manifest(self._location, branch, one.number, one.version)

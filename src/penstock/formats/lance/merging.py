@@ -161,7 +161,8 @@ def _goes_on(here: TableSide, there: TableSide) -> bool:
 def _check_same(target: LanceTable, source: LanceTable) -> None:
     if target.id != source.id:
         raise Refused(
-            "is another table on the other side; rename one of them, or take one with 'force' or 'drop'"
+            "is another table on the other side; rename one of them, or keep this one with the mode 'drop'."
+            " To have the other one, drop this one first, and merge then"
         )
 
 

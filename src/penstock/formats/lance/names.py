@@ -24,6 +24,8 @@ VERSION_MAX: Final = 2**63 - 1
 """Above are versions that belong to no chain: Lance calls them detached."""
 MAIN: Final = ""
 """How Lance's own main branch is written here."""
+PINS: Final = "penstock-"
+"""How tags begin that the lake itself has put into a line, and that are no tags of the table."""
 NAME_MAX_CHARS: Final = 200
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
@@ -74,6 +76,10 @@ def check_ref_name(name: str, what: str) -> str:
         )
     if name == "main":
         raise InvalidRequest(f"'main' is Lance's own name, and no name of a {what}", name=name)
+    if what == "tag" and name.startswith(PINS):
+        raise InvalidRequest(
+            f"{name!r} is no name of a tag: those that begin so are the lake's own", name=name
+        )
     return name
 
 

@@ -74,6 +74,22 @@ def includes(side: TableSide, other: TableSide, one: Numbered, branch: str = MAI
     return side.has(one, branch) or (one.number, one.id) in _arrived(side, other, branch)
 
 
+def beside(base: TableSide, one: TableSide, other: TableSide, branch: str = MAIN) -> list[Numbered]:
+    """The newest version of each of two sides that the other one has, too, and that is no part of a base.
+
+    Where merges crossed there are several states that both sides come from, and a base is only one of them.
+    """
+    found: list[Numbered] = []
+    for side, there in ((one, other), (other, one)):
+        known = _arrived(there, side, branch)
+        for each in side.all(branch):
+            if there.has(each, branch) or (each.number, each.id) in known:
+                if not includes(base, side, each, branch) and each not in found:
+                    found.append(each)
+                break
+    return found
+
+
 def operations_since(side: TableSide, base: TableSide, branch: str = MAIN) -> list[Operation]:
     """What was done on a side that is no part of a base, newest first."""
     found: list[Operation] = []
