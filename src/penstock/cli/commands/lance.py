@@ -72,7 +72,15 @@ def lance(ctx: click.Context) -> None:
 # -- looking -----------------------------------------------------------------------------------------------
 
 
-@lance.command("list", prints="LanceTables", examples="$ penstock lance list")
+@lance.command(
+    "list",
+    prints="LanceTables",
+    examples="""
+$ python -c "import lance; lance.write_dataset([{'id': 1}], 'lake/warehouse/old/a.lance')"
+$ penstock lance import ./lake/warehouse/old --into archive
+$ penstock lance list
+""",
+)
 @ref_option
 @pass_call
 def lance_list(call: Call, ref: str | None) -> None:
@@ -111,7 +119,7 @@ def _number(one: LanceAbout) -> str:
     return "declared" if one.version is None else f"v{one.version}"
 
 
-@lance.command("show", prints="LanceWhole", examples="$ penstock lance show search.vectors")
+@lance.command("show", prints="LanceWhole", examples="$ penstock lance show archive.a")
 @key_argument
 @ref_option
 @pass_call
@@ -153,7 +161,7 @@ def lance_show(call: Call, key: str, ref: str | None) -> None:
 @lance.command(
     "versions",
     prints="LanceVersions",
-    examples="$ penstock lance versions search.vectors -n 10",
+    examples="$ penstock lance versions archive.a -n 10",
 )
 @key_argument
 @ref_option
@@ -200,7 +208,7 @@ def _version(screen: Screen, one: LanceVersion) -> Row:
 # -- where every reader of Lance looks ---------------------------------------------------------------------
 
 
-@lance.command("promote", prints="LanceTables", examples="$ penstock lance promote search.vectors")
+@lance.command("promote", prints="LanceTables", examples="$ penstock lance promote archive.a")
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @branch_option
 @pass_call
@@ -235,7 +243,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what wou
 @lance.command(
     "import",
     prints="LanceImport",
-    examples="$ penstock lance import ./lake/warehouse/vectors --into search --dry-run",
+    examples="$ penstock lance import ./lake/warehouse/old --into again --dry-run",
 )
 @click.argument("root", metavar="ROOT")
 @click.option("--into", "namespace", metavar="NAMESPACE", help="Put the tables below this one. [none]")

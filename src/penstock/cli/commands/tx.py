@@ -73,7 +73,14 @@ def _ids(lake: Lake, start: str) -> list[str]:
     return [one.id for one in lake.transactions() if one.id.startswith(start)]
 
 
-@tx.command("show", prints="Transaction", examples="$ penstock tx show 3f2a9c10")
+@tx.command(
+    "show",
+    prints="Transaction",
+    examples="""
+$ python -c "import penstock; penstock.open('lake').transaction(id='3f2a9c10' * 4)"
+$ penstock tx show 3f2a9c10
+""",
+)
 @click.argument("id", metavar="ID", shell_complete=offering(_ids))
 @pass_call
 def tx_show(call: Call, id: str) -> None:  # noqa: A002

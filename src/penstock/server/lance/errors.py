@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock import errors
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, RequestError
 from penstock.server.routes import Answer
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ErrorResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """The request, as the server's log names it."""
 
 
-class Refusal(PenstockError):
+class Refusal(RequestError):
     """What an operation of the namespace refused."""
 
     code = "lance_refusal"
