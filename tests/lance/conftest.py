@@ -1,45 +1,7 @@
-"""Lakes with a place for Lance tables: one in this process, and the same one behind a server."""
+"""Lakes with a place for tables: those of the tests of files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from tests.files.conftest import far, lake, own, server, switch
 
-import pytest
-
-import penstock
-from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
-from tests.remote.conftest import QUICK, Switch
-from tests.remote.serving import Served, serving
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", author="tester") as lake:
-        yield lake
-
-
-@pytest.fixture(scope="session")
-def switch() -> Switch:
-    """What the server serves: the lake of the test that runs."""
-    return Switch()
-
-
-@pytest.fixture(scope="session")
-def server(switch: Switch) -> Iterator[Served]:
-    with serving(switch) as server:
-        yield server
-
-
-@pytest.fixture
-def far(own: Lake, server: Served, switch: Switch) -> Iterator[Lake]:
-    switch.lake, switch.afterwards = own, lambda _: None
-    with Lake(Remote(server.url, patience=QUICK), author="tester") as lake:
-        yield lake
-
-
-@pytest.fixture(params=["here", "behind a server"])
-def lake(request: pytest.FixtureRequest) -> Lake:
-    found: Lake = request.getfixturevalue("own" if request.param == "here" else "far")
-    return found
+__all__ = ["far", "lake", "own", "server", "switch"]
