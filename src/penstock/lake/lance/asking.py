@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import copy
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -37,10 +36,6 @@ KEY_CONTEXT: Final = "idempotency_key"
 """The entry of a request's context under which it is done once."""
 
 
-def _nothing(_: LanceCommitted) -> None:
-    pass
-
-
 class Asking:
     """A lake at a branch, in a transaction, or at a commit, which is for reading only."""
 
@@ -53,8 +48,6 @@ class Asking:
         self._at: str | None = ref
         self._via: str | None = via
         self._said = Said()
-        self._told: Callable[[LanceCommitted], None] = _nothing
-        self._key: str | None = None
         if via is not None:
             return  # a commit, and what led to it
         if not is_read_only and _is_branch(lake, ref):
@@ -63,20 +56,6 @@ class Asking:
         else:
             found = lake.do(calls.Resolve(revision=ref))
             self._at, self._via = found.commit, found.name
-
-    def saying(
-        self,
-        said: Said,
-        idempotency_key: str | None = None,
-        told: Callable[[LanceCommitted], None] = _nothing,
-    ) -> Self:
-        """The same, of which each commit says something; ``told`` hears of those to Lance tables.
-
-        Under an ``idempotency_key`` only one can be made.
-        """
-        other = copy(self)
-        other._said, other._key, other._told = said, idempotency_key, told
-        return other
 
     def do(self, call: Call[R]) -> R:
         return self.lake.do(call)
@@ -148,18 +127,16 @@ class Asking:
         key: str | None = None,
     ) -> LanceCommitted:
         """Change Lance tables in one commit."""
-        committed = self.do(
+        return self.do(
             CommitLance(
                 branch=self.writable(),
                 operations=tuple(operations),
                 create=False,
                 said=self._said,
                 who=self.lake.author,
-                idempotency_key=key_of(context) or self._key or key,
+                idempotency_key=key_of(context) or key,
             )
         )
-        self._told(committed)
-        return committed
 
     def put(
         self,
