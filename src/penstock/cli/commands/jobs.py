@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import click
@@ -11,18 +10,16 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_key, offering
 from penstock.cli.declaration import group
 from penstock.cli.files_shapes import Job, Jobs
+from penstock.cli.ids import ID_CHARS, whole_id
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
-from penstock.errors import InvalidRequest, JobNotFound
+from penstock.errors import JobNotFound
 from penstock.lake.files.answers import JobInfo
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 
-ID_CHARS = 8
-"""So much of an id is shown, and is enough to name a job."""
-_ID = re.compile(r"[0-9a-f]{32}")
 _STYLES = {JobState.COMMITTED: "good", JobState.ABORTED: "bad"}
 
 
@@ -93,17 +90,12 @@ def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
 
 
 def _job(lake: Lake, start: str) -> str:
-    """The id that begins so; an error if none does, or several."""
-    if _ID.fullmatch(start):
-        return start
-    if len(start) < ID_CHARS:
-        raise click.UsageError(f"'{start}' is too short: give at least the first {ID_CHARS} digits of an ID")
-    found = [job.id for job in lake.jobs(all=True) if job.id.startswith(start)]
-    if len(found) > 1:
-        raise InvalidRequest(f"several jobs begin with '{start}': {', '.join(found[:5])}")
-    if not found:
-        raise JobNotFound(f"there is no job '{start}'", job=start)
-    return found[0]
+    return whole_id(
+        start,
+        "jobs",
+        lambda: (job.id for job in lake.jobs(all=True)),
+        lambda: JobNotFound(f"there is no job '{start}'", job=start),
+    )
 
 
 def _say(call: Call, found: Sequence[JobInfo]) -> None:

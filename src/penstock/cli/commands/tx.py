@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import click
@@ -10,6 +9,7 @@ import click
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, offering
 from penstock.cli.declaration import group
+from penstock.cli.ids import ID_CHARS, whole_id
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
@@ -17,7 +17,6 @@ from penstock.cli.rendering.times import ago
 from penstock.cli.shapes import Transaction, Transactions
 from penstock.errors import (
     ConflictError,
-    InvalidRequest,
     RequestError,
     TransactionNotFound,
     TransactionOver,
@@ -26,12 +25,9 @@ from penstock.lake.lake import Lake
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.model.transactions import PREFIX, TransactionState
 
-ID_CHARS = 8
-"""So much of an id is shown, and is enough to name a transaction."""
 ABORTED = (
     "Transaction {id} is aborted by that, for good, and nothing of it has landed: run again what wrote in it."
 )
-_ID = re.compile(r"[0-9a-f]{32}")
 _STYLES = {TransactionState.COMMITTED: "good", TransactionState.ABORTED: "bad"}
 
 
@@ -154,18 +150,12 @@ def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
 
 
 def _transaction(lake: Lake, text: str) -> str:
-    """The id that begins so; an error if none does, or several."""
-    start = text.lower().removeprefix(PREFIX)
-    if _ID.fullmatch(start):
-        return start
-    if len(start) < ID_CHARS:
-        raise click.UsageError(f"'{text}' is too short: give at least the first {ID_CHARS} digits of an ID")
-    found = [one.id for one in lake.transactions(all=True) if one.id.startswith(start)]
-    if len(found) > 1:
-        raise InvalidRequest(f"several transactions begin with '{start}': {', '.join(found[:5])}")
-    if not found:
-        raise TransactionNotFound(f"there is no transaction '{text}'", transaction=text)
-    return found[0]
+    return whole_id(
+        text.lower().removeprefix(PREFIX),
+        "transactions",
+        lambda: (one.id for one in lake.transactions(all=True)),
+        lambda: TransactionNotFound(f"there is no transaction '{text}'", transaction=text),
+    )
 
 
 def _say(call: Call, found: Sequence[TransactionInfo]) -> None:

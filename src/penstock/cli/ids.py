@@ -1,0 +1,31 @@
+"""Ids of jobs and transactions as people type them: whole, or their first digits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import click
+
+from penstock.errors import InvalidRequest, NotFound
+
+ID_CHARS: Final = 8
+"""So many digits are shown, and enough."""
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def whole_id(
+    start: str, what: str, known: Callable[[], Iterable[str]], missing: Callable[[], NotFound]
+) -> str:
+    """The id that begins so; an error if none does, or several. A whole one is not looked up."""
+    if _ID.fullmatch(start):
+        return start
+    if len(start) < ID_CHARS:
+        raise click.UsageError(f"'{start}' is too short: give at least the first {ID_CHARS} digits of an ID")
+    found = [one for one in known() if one.startswith(start)]
+    if len(found) > 1:
+        raise InvalidRequest(f"several {what} begin with '{start}': {', '.join(found[:5])}")
+    if not found:
+        raise missing()
+    return found[0]
