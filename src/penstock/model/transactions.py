@@ -39,6 +39,15 @@ class Policy(StrEnum):
     """What can be done again on top of the other change is: appends, deletions of other rows."""
 
 
+class Isolation(StrEnum):
+    """Which of the things that a transaction has read must be as they were when it lands."""
+
+    SNAPSHOT = "snapshot"
+    """Those of tables that it changed too: nobody's change is lost because it was not seen."""
+    SERIALIZABLE = "serializable"
+    """All of them: it could have run alone, at the instant at which it lands."""
+
+
 class Transaction(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The note of a transaction's row. It is swapped with the row, so that no write comes in between."""
 
@@ -77,6 +86,7 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The names of all checks that those had who sent its merge: nobody lands it without one of them."""
     sent_us: int = 0
     """When its merge was first sent."""
+    isolation: Isolation = Isolation.SNAPSHOT
 
     @property
     def branch(self) -> str:

@@ -37,6 +37,7 @@ from penstock.formats.lance.standing import Chain, Standing, chains, new_line
 from penstock.formats.lance.state import (
     Entry,
     LanceState,
+    Mark,
     OwnBranch,
     OwnTag,
     Version,
@@ -63,7 +64,7 @@ class Made(NamedTuple):
     """The chain that its manifest was written for."""
     parent: OwnBranch | None = None
     """Where one of Lance's own branches forks, if the version is the first of one."""
-    follows: ObjectId | None = None
+    follows: Mark | None = None
     """The version that it was seen to go on from; ``None`` if that is not for the turn to ask."""
 
 
@@ -183,7 +184,7 @@ class _Doing:
             raise InvalidManifest(f"version {step.version} of '{self._key}' was not looked at")
         versions = self._versions()
         there = versions.get(step.branch, step.version)
-        if there is not None and (there.staged, there.sha256) == (made.version.staged, made.version.sha256):
+        if there is not None and there.mark == made.version.mark:
             return  # it is asked once more, because the answer was lost
         self._check_chain(content, state, versions, made)
         newest = versions.newest(step.branch)
@@ -198,7 +199,7 @@ class _Doing:
                     version=step.version,
                     newest=wanted - 1,
                 )
-            if newest is not None and made.follows not in (None, newest[1].id(newest[0])):
+            if newest is not None and made.follows not in (None, newest[1].mark):
                 raise VersionTaken(
                     f"version {step.version} of '{self._key}' goes on from another version {newest[0]}\n"
                     "  The branch was moved. Open the table again, and write on top of that.",

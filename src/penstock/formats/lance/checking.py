@@ -174,9 +174,11 @@ class _Looking:
             e_tag=step.e_tag,
             metadata=step.metadata,
         )
-        self._manifests.keep(content.location, step.version, version, data)
+        self._manifests.keep(
+            content.location, step.version, version, data, manifest if mended is manifest else None
+        )
         self._coming[step.branch, step.version] = version
-        follows = None if before is None else before[1].id(before[0])
+        follows = None if before is None else before[1].mark
         return Made(version, chain, _fork(manifest) if step.branch else None, follows)
 
     def _chain(self, step: Create, content: LanceTable, state: LanceState, versions: Versions) -> Chain:

@@ -125,9 +125,9 @@ def _lacking(said: _Said, why: str) -> Gap:
 
 def _of_table(before: Manifest, after: Manifest) -> Gap | None:
     operation = after.operation
-    if operation not in _RESHAPING and before.schema != after.schema:
+    if operation not in _RESHAPING and not after.has_schema_of(before):
         return Gap("has other columns", is_sure=False)
-    if operation is not Operation.CONFIG and before.settings != after.settings:
+    if operation is not Operation.CONFIG and not after.has_settings_of(before):
         return Gap("has other settings", is_sure=False)
     if after.max_fragment_id < before.max_fragment_id:
         return Gap("numbers fragments anew", is_sure=False)

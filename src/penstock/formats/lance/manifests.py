@@ -213,6 +213,19 @@ class Manifest(NamedTuple):
         body = self.body
         return sorted(body.all(_Manifest.CONFIG)), sorted(body.all(_Manifest.TABLE_METADATA))
 
+    def has_schema_of(self, other: Manifest) -> bool:
+        """Whether its columns are those of another one. Most often they are so byte for byte."""
+        fields = _Manifest.SCHEMA, _Manifest.SCHEMA_METADATA
+        return self._has_bytes_of(other, fields) or self.schema == other.schema
+
+    def has_settings_of(self, other: Manifest) -> bool:
+        """Whether it says of the table as a whole what another one does."""
+        fields = _Manifest.CONFIG, _Manifest.TABLE_METADATA
+        return self._has_bytes_of(other, fields) or self.settings == other.settings
+
+    def _has_bytes_of(self, other: Manifest, fields: tuple[int, int]) -> bool:
+        return all(self.body.all(field) == other.body.all(field) for field in fields)
+
     def with_parts(
         self,
         *,

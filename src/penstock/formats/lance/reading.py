@@ -9,17 +9,30 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.errors import Damaged
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.state import Version
 from penstock.formats.lance.wire import Malformed
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import digest
 from penstock.storage.places import Places
 
 KEPT_MAX_BYTES: Final = 64 * 1024 * 1024
 """How much of what was read is remembered."""
+PARSED_MAX_BYTES: Final = 64 * 1024
+"""Up to this size a manifest is remembered as it was parsed, too: whoever writes often writes small ones, and
+each is the next one's predecessor."""
+
+
+class _Kept(NamedTuple):
+    data: bytes
+    manifest: Manifest | None
+
+    @property
+    def size(self) -> int:
+        """About what it takes of memory."""
+        return len(self.data) if self.manifest is None else 8 * len(self.data)
 
 
 class Manifests:
@@ -27,13 +40,13 @@ class Manifests:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._kept: OrderedDict[tuple[str, ObjectId], bytes] = OrderedDict()
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._size, self._lock = 0, Lock()
 
     def known(self, location: str, number: int, version: Version) -> bytes | None:
         """The bytes of a version's manifest, if they are in memory."""
-        with self._lock:
-            return self._kept.get((location, version.id(number)))
+        kept = self._look(location, number, version)
+        return None if kept is None else kept.data
 
     def read(self, location: str, branch: str, number: int, version: Version) -> bytes:
         """The bytes of a version's manifest. ``Damaged`` if it is not there, or is another one."""
@@ -54,6 +67,9 @@ class Manifests:
 
     def manifest(self, location: str, branch: str, number: int, version: Version) -> Manifest:
         """A version's manifest. ``Damaged`` as for its bytes."""
+        kept = self._look(location, number, version)
+        if kept is not None and kept.manifest is not None:
+            return kept.manifest
         try:
             return Manifest.read(self.read(location, branch, number, version))
         except Malformed as problem:
@@ -61,14 +77,26 @@ class Manifests:
                 f"the manifest of version {number} of the Lance table at {location} cannot be read: {problem}"
             ) from None
 
-    def keep(self, location: str, number: int, version: Version, data: bytes) -> None:
-        """Remember the bytes of a version that somebody has read or written."""
+    def keep(
+        self, location: str, number: int, version: Version, data: bytes, manifest: Manifest | None = None
+    ) -> None:
+        """Remember the bytes of a version that somebody has read or written, and what they say."""
+        kept = _Kept(data, manifest if len(data) <= PARSED_MAX_BYTES else None)
         with self._lock:
-            if (key := (location, version.id(number))) in self._kept:
+            if (key := _key(location, number, version)) in self._kept:
                 return
-            self._kept[key], self._size = data, self._size + len(data)
+            self._kept[key], self._size = kept, self._size + kept.size
             while self._size > KEPT_MAX_BYTES and len(self._kept) > 1:
-                self._size -= len(self._kept.popitem(last=False)[1])
+                self._size -= self._kept.popitem(last=False)[1].size
+
+    def _look(self, location: str, number: int, version: Version) -> _Kept | None:
+        with self._lock:
+            return self._kept.get(_key(location, number, version))
+
+
+def _key(location: str, number: int, version: Version) -> bytes:
+    """By which a manifest is known: its own hash, or where it is as long as nobody has read it."""
+    return version.sha256 or digest(location, version.id(number))
 
 
 def is_of(version: Version, data: bytes) -> bool:

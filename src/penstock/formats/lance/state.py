@@ -41,6 +41,9 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What had been done there."""
 
 
+Mark: TypeAlias = tuple[str, bytes]
+
+
 class Version(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True, tag="lance-version"):
     """A version of a table."""
 
@@ -68,6 +71,11 @@ class Version(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=Tr
     def place(self, branch: str, version: int) -> str:
         """Where its manifest is once everybody may see it, below the table's folder."""
         return manifest_name(self.chain, branch, version, is_v1=self.is_v1)
+
+    @property
+    def mark(self) -> Mark:
+        """By which it is told from every other version of its number."""
+        return self.staged, self.sha256
 
     def id(self, version: int) -> ObjectId:
         """By which it is told from every other version of the table."""

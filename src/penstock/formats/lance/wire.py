@@ -59,7 +59,7 @@ class Message(tuple[Field, ...]):
 
     def number(self, number: int) -> int | None:
         """The integer of a field, the last one if it is there several times; ``None`` if it is not."""
-        found = [field.value for field in self if field.number == number and field.kind == VARINT]
+        found = [value for which, kind, value in self if which == number and kind == VARINT]
         return found[-1] if found and isinstance(found[-1], int) else None
 
     def text(self, number: int) -> str | None:
@@ -72,7 +72,7 @@ class Message(tuple[Field, ...]):
 
     def all(self, number: int) -> list[bytes]:
         """The bytes of a field, as often as it is there."""
-        return [field.value for field in self if field.number == number and isinstance(field.value, bytes)]
+        return [value for which, _, value in self if which == number and isinstance(value, bytes)]
 
     def message(self, number: int) -> Message | None:
         """The message in a field. ``Malformed`` if there is something else."""
@@ -94,13 +94,14 @@ def _field(number: int, value: Value | str) -> Field:
 
 
 def _fields(data: bytes) -> Iterator[Field]:
-    at, end = 0, len(data)
+    # A commit reads two manifests of each of its tables, of which most numbers are a single byte.
+    at, end, made = 0, len(data), tuple.__new__
     while at < end:
-        tag, at = _read_varint(data, at)
-        number, kind = tag >> 3, tag & 7
+        tag, at = (data[at], at + 1) if data[at] < 0x80 else _read_varint(data, at)
+        kind = tag & 7
         if kind == VARINT:
             value, at = _read_varint(data, at)
-            yield Field(number, kind, value)
+            yield made(Field, (tag >> 3, kind, value))
             continue
         if kind == BYTES:
             size, at = _read_varint(data, at)
@@ -108,13 +109,16 @@ def _fields(data: bytes) -> Iterator[Field]:
             size = 4 if kind == FIXED32 else 8
         else:
             raise Malformed(f"there is no field of kind {kind}")
-        if at + size > end:
+        stop = at + size
+        if stop > end:
             raise Malformed("a field ends after its message")
-        yield Field(number, kind, data[at : at + size])
-        at += size
+        yield made(Field, (tag >> 3, kind, data[at:stop]))
+        at = stop
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1
     value = 0
     for shift, byte in enumerate(data[at : at + _VARINT_MAX_BYTES]):
         value |= (byte & 0x7F) << (7 * shift)
