@@ -35,6 +35,7 @@ NAMES = (
     "start",
     "stores",
     "sweep",
+    "transactions",
 )
 """One module each, with a ``QUESTION`` and a function ``ask``."""
 

@@ -19,7 +19,7 @@ import click
 
 from docs.generate_api import api_page
 from penstock import errors
-from penstock.cli import environment, files_shapes, lance_shapes, shapes
+from penstock.cli import audit_shapes, environment, files_shapes, lance_shapes, shapes
 from penstock.cli.contents import SHORT_NAMES
 from penstock.cli.declaration import Declared, shared_options
 from penstock.cli.rendering.times import size
@@ -181,12 +181,15 @@ def _objects() -> Iterator[str]:
     )
     yield ""
     yield from _contents()
-    described = attribute_docs(shapes) | attribute_docs(files_shapes) | attribute_docs(lance_shapes)
+    modules = (shapes, files_shapes, lance_shapes, audit_shapes)
+    described: dict[str, dict[str, tuple[str, str]]] = {}
+    for module in modules:
+        described |= attribute_docs(module)
     known = {name for name, attributes in described.items() if attributes}
     for name, attributes in described.items():
         if not attributes:
             continue
-        shape = next(filter(None, (getattr(one, name, None) for one in (shapes, files_shapes, lance_shapes))))
+        shape = next(filter(None, (getattr(one, name, None) for one in modules)))
         yield f"### {name}"
         yield ""
         parents = [parent.__name__ for parent in shape.__bases__ if parent.__name__ in known]

@@ -14,7 +14,7 @@ from benchmarks.report import Goal, at_least, at_most, read_report, shown
 
 MACHINE = {"date", "cores", "python", "sqlite", "system", "sync_ms", "others_busy_percent"}
 
-OF_SPARK = {"committer", "spark"}
+OF_SPARK = {"committer", "spark", "transactions"}
 """Those that start a Spark as they need it. A process has one only, and here it is the tests'."""
 
 

@@ -18,6 +18,8 @@
     │   ├── UnsupportedFeature      a table uses something that Penstock does not read, or not write
     │   ├── MalformedAction         a line of a Delta commit is no action
     │   ├── InvalidManifest         a version of a Lance table that cannot be one
+    │   ├── CheckFailed             a program's own check does not hold in its transaction
+    │   ├── ChecksFailed            a branch is not published: some of the checks do not hold
     │   ├── NotManaged              a table whose commits this lake does not decide
     │   │   └── ManagedElsewhere    a table whose commits another owner decides
     │   └── NotFound
@@ -69,7 +71,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -202,6 +204,19 @@ class InvalidManifest(RequestError):
     code = "invalid_manifest"
 
 
+class CheckFailed(RequestError):
+    """A check that a program made in its transaction (``details["check"]``) failed: ``details["reason"]``."""
+
+    code = "check_failed"
+
+
+class ChecksFailed(RequestError):
+    """A branch was audited, and is not published: ``details["failed"]`` has every check that does not hold,
+    with its reason and rows that it found."""
+
+    code = "checks_failed"
+
+
 class NotManaged(RequestError):
     """The lake does not decide the commits of that table: whoever writes its log does."""
 
@@ -311,7 +326,8 @@ class CommitConflict(ConflictError):
     code = "commit_conflict"
 
     def __init__(self, conflicts: Sequence[Conflict], message: str | None = None) -> None:
-        super().__init__(message or _describe("cannot commit", conflicts), conflicts=tuple(conflicts))
+        lines = [[str(one)] for one in conflicts[:_SHOWN]]
+        super().__init__(message or _describe("cannot commit", conflicts, lines), conflicts=tuple(conflicts))
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
@@ -325,7 +341,8 @@ class MergeConflict(CommitConflict):
     code = "merge_conflict"
 
     def __init__(self, conflicts: Sequence[Conflict], message: str | None = None) -> None:
-        super().__init__(conflicts, message or _describe("cannot merge", conflicts))
+        lines = [one.in_merge() for one in conflicts[:_SHOWN]]
+        super().__init__(conflicts, message or _describe("cannot merge", conflicts, lines))
 
 
 class TableConflict(CommitConflict):
@@ -508,9 +525,17 @@ class UnsupportedFormat(AdministratorError):
     code = "unsupported_format"
 
 
-def _describe(what: str, conflicts: Sequence[Conflict]) -> str:
+def _describe(what: str, conflicts: Sequence[Conflict], told: Sequence[Sequence[str]]) -> str:
+    """All conflicts as one text. The first line of each tells what is in the way; what follows is told once
+    where it is the same for several."""
     lines = [f"{what}: {len(conflicts)} conflict{'s' if len(conflicts) != 1 else ''}"]
-    lines += [f"  {conflict}" for conflict in conflicts[:20]]
-    if len(conflicts) > 20:
-        lines.append(f"  … and {len(conflicts) - 20} more")
+    for number, (first, *more) in enumerate(told):
+        following = told[number + 1][1:] if number + 1 < len(told) else None
+        lines += [f"  {first}", *(f"    {one}" for one in more if more != following)]
+    if len(conflicts) > len(told):
+        lines.append(f"  … and {len(conflicts) - len(told)} more")
     return "\n".join(lines)
+
+
+_SHOWN: Final = 20
+"""How many conflicts the text of an error tells; ``conflicts`` has all."""

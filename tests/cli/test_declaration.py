@@ -9,7 +9,7 @@ import click
 import msgspec
 import pytest
 
-from penstock.cli import files_shapes, lance_shapes, shapes
+from penstock.cli import audit_shapes, files_shapes, lance_shapes, shapes
 from penstock.cli.declaration import SHARED, Declared
 from penstock.cli.root import COMMANDS, SECTIONS, penstock
 from tests.cli.conftest import Terminal
@@ -62,7 +62,7 @@ def test_a_command_has_help_with_examples(path: tuple[str, ...], command: Declar
     ], "all but the log, whose --author is a filter, share these"
 
 
-SHAPES = (shapes, files_shapes, lance_shapes)
+SHAPES = (shapes, files_shapes, lance_shapes, audit_shapes)
 
 
 @each_command

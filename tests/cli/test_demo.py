@@ -21,7 +21,7 @@ def test_the_demo_tells_its_story_and_leaves_a_sound_lake(tmp_path: Path) -> Non
     assert told.err == ""
     for part in ("FILES_TABLE", "conflict", "To take one side", "merged as", "●─╮", "reverted", "catalogue"):
         assert part in told.out
-    for part in ("shop.payments  v0 → v1  clean", "shop.payments: version 1, 3 rows"):
+    for part in ("shop.payments  v0 → v1  1 file added  clean", "shop.payments: version 1, 3 rows"):
         assert part in told.out
     commands = [line.strip() for line in told.lines if line.startswith("  penstock --lake")]
     assert len(commands) == 3

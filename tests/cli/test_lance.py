@@ -79,7 +79,7 @@ def test_versions_are_promoted_by_hand(terminal: Terminal, items: str) -> None:
     with penstock.open(terminal.place, catch_up=False) as lake:
         content = lake.table(items).content
         assert isinstance(content, LanceTable)
-        found = Versions(lake.kernel.objects, state_of(content).root).newest()
+        found = Versions(lake.kernel.objects, state_of(content)).newest()
     assert found is not None
     newest.rename(location / found[1].staged)  # as if nobody had come to promote it
     assert terminal("lance", "promote", items).lines[0].split()[:2] == ["items", "v2"]

@@ -9,14 +9,18 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.cli.rendering.merges import Sides, merge_page
+from penstock.cli.rendering.screen import Screen
 from tests.cli.conftest import Terminal, anywhere
 from tests.cli.test_history import blurred
+from tests.formats.delta.sides import Side, create, rows
 from tests.formats.files.lakes import address, paths, write
 
 MERGE_FIELDS = ["applied", "base", "commits", "dry_run", "head", "keys", "source", "target"]
 DRY_RUN = [
     "dev → main   2 commits, 2 tables",
     "  ~ sales.orders   both sides changed it                conflict",
+    "      Iceberg tables and views are not merged by the lake: take one side, or write it again.",
     "      main  IDIDIDID  hourly load  etl  just now",
     "      dev   IDIDIDID  mend orders  ada  just now",
     "      To take one side: --take main=sales.orders or --take dev=sales.orders.",
@@ -122,7 +126,7 @@ def test_several_conflicts_get_their_ways_out_once(forked: Terminal) -> None:
     forked.put("sales.returns", "returns-main", "-m", "returns too")
     lines = forked("merge", "dev", "--dry-run", status=3).lines
     assert lines[0] == "dev → main   2 commits, 2 tables"
-    assert "both sides created it" in lines[4]
+    assert "both sides created it" in lines[5]
     assert lines[-2] == (
         "To take one side: --take main=sales.orders or --take dev=sales.orders, and so on for the others."
     )
@@ -275,7 +279,7 @@ def test_reverting_what_changed_again_is_a_conflict(forked: Terminal) -> None:
     ran = forked("revert", "main~1", status=3)
     assert ran.lines[0] == f"undo {wrong[:8]} on main   1 table"
     assert "      To take one side: --take main=sales.orders or --take main~1=sales.orders." in ran.lines
-    assert [line.split()[:2] for line in ran.lines[2:4]] == [
+    assert [line.split()[:2] for line in ran.lines[3:5]] == [
         ["main", forked.json("show")["id"][:8]],
         ["main~1", wrong[:8]],
     ]
@@ -341,6 +345,93 @@ def test_a_revert_is_known_again_by_its_key_though_its_revision_names_another_co
     assert forked.json("revert", "main", "--key", "undo")["commits"] == first
 
 
+# -- Delta tables ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forked_delta(terminal: Terminal) -> Terminal:
+    """Two branches of which both deleted rows of one file, and one appended to another table."""
+    with penstock.open(terminal.place, author="etl") as lake:
+        main = create(lake, properties={"delta.enableDeletionVectors": "true"})
+        lake.create_table("sales.returns", schema=rows(0).schema, partition_by="day")
+        lake.branch("fix").create()
+        fix = Side(lake, "fix")
+        main.mask(1)
+        fix.mask(2)
+        for number in (7, 8):
+            lake.table("sales.returns", "fix").append(rows(number), message="returns", author="ada")
+    return terminal
+
+
+@anywhere
+def test_a_preview_tells_versions_files_and_what_each_side_did(forked_delta: Terminal) -> None:
+    before = forked_delta.json("branch")
+    lines = blurred(forked_delta("merge", "fix", "--into", "main", "--dry-run", status=3).lines)
+    assert forked_delta.json("branch") == before
+    assert lines[0] == "fix → main   3 commits, 2 tables"
+    assert lines[1] == "  ~ sales.orders   v4       both sides changed it  conflict"
+    assert re.fullmatch(
+        r" {6}version 4 \(DELETE\) removed day=mon/\S+ in day=mon,"
+        r" which fix has read or adds again \(rule 11\)",
+        lines[2],
+    )
+    assert lines[3:] == [
+        "      main  IDIDIDID  delete  v4 deleted rows in 1 file of day=mon  etl  just now",
+        "      fix   IDIDIDID  delete  v4 deleted rows in 1 file of day=mon  etl  just now",
+        "      To take one side: --take main=sales.orders or --take fix=sales.orders.",
+        "      To redo it: penstock rebase fix --onto main --take main=sales.orders, then run the job again.",
+        "  ~ sales.returns  v0 → v1  2 files added          clean",
+    ]
+
+
+@anywhere
+def test_a_preview_in_json_has_the_reason_whole(forked_delta: Terminal) -> None:
+    orders, returns = forked_delta.json("merge", "fix", "--dry-run", status=3)["keys"]
+    assert sorted(orders) == sorted(returns) == ["after", "before", "conflicts", "key", "mode"]
+    (conflict,) = orders["conflicts"]
+    assert (conflict["kind"], conflict["expected"], conflict["found"]) == ("FORMAT", "version 3", "version 4")
+    clash, both, take, redo = conflict["why"].split("; ")
+    assert clash.startswith("was changed on both sides: version 4 (DELETE) removed day=mon/")
+    assert both == (
+        "version 4 deleted rows in 1 file of day=mon,"
+        " and since version 3 the other side deleted rows in 1 file of day=mon"
+    )
+    assert take.startswith("to take one side")
+    assert redo.startswith("to redo the work")
+
+
+@anywhere
+def test_a_preview_does_not_count_what_an_overwrite_will_find(terminal: Terminal) -> None:
+    with penstock.open(terminal.place) as lake:
+        main = create(lake, "fix")
+        Side(lake, "fix").overwrite(7, day="mon")
+    assert "  1 file added, 2 removed  clean" in terminal("merge", "fix", "--dry-run").lines[1]
+    with penstock.open(terminal.place) as lake:
+        Side(lake, main.branch).append(8)
+    line = terminal("merge", "fix", "--dry-run").lines[1]
+    assert line == "  ~ sales.orders  v4 → v5  1 file added, in the place of what is there  clean"
+    assert "  1 file added, 3 removed  clean" in terminal("merge", "fix").lines[1]
+
+
+def test_a_reason_is_told_whole_on_a_narrow_screen(forked_delta: Terminal) -> None:
+    with penstock.open(forked_delta.place) as lake:
+        result = lake.merge("fix", dry_run=True)
+    sides = Sides("fix", "main", changes=lambda *_: [], brings=lambda _: "")
+    lines = list(merge_page(Screen(width=60), "fix → main", sides, result))
+    clash = lines[2 : next(at for at, line in enumerate(lines) if "sales.returns" in line)]
+    assert len(clash) > 1
+    told = " ".join(line.strip() for line in clash)
+    assert told.startswith("version 4 (DELETE) removed day=mon/part-")
+    assert told.endswith(" in day=mon, which fix has read or adds again (rule 11)")
+
+
+@anywhere
+def test_a_merge_tells_what_it_brought(forked_delta: Terminal) -> None:
+    lines = forked_delta("merge", "fix", "--take", "main=sales.orders").lines
+    assert lines[1].startswith("  = sales.orders ")
+    assert re.fullmatch(r"  ~ sales\.returns  v0 → v1 +2 files added  clean", lines[2])
+
+
 # -- tables of files ---------------------------------------------------------------------------------------
 
 
@@ -358,12 +449,10 @@ def forked_files(terminal: Terminal) -> Terminal:
 @anywhere
 def test_a_conflict_is_told_by_path(forked_files: Terminal) -> None:
     lines = forked_files("merge", "dev", status=3).lines
-    assert lines[1].split("  ")[1:] == [
-        "~ raw.events",
-        "was changed on both sides at day=1/a",
-        "conflict",
-    ]
-    assert lines[2] == "      and was changed on both sides at day=2/a"
+    assert lines[1] == "  ~ raw.events  3 files  both sides changed it  conflict"
+    assert lines[2:4] == ["      at day=1/a", "      at day=2/a"]
+    assert [line.split()[0] for line in lines[4:6]] == ["main", "dev"]
+    assert all("2 files → 3 files" in line for line in lines[4:6])
     folder = "raw.events/day=1/"
     assert f"      To take one side of a folder: --ours {folder} or --theirs {folder}." in lines
     (found,) = forked_files.json("merge", "dev", "--dry-run", status=3)["keys"]
@@ -384,7 +473,7 @@ def test_many_conflicts_of_a_table_are_cut_short_for_people(terminal: Terminal) 
         write(lake, *names, branch="dev")
         write(lake, *names)
     lines = terminal("merge", "dev", status=3).lines
-    assert sum("was changed on both sides at day=1/" in line for line in lines) == 10
+    assert sum(line.startswith("      at day=1/") for line in lines) == 10
     assert "      and 5 more; --json tells them all" in lines
 
 

@@ -58,9 +58,9 @@ def test_an_entry_that_leads_nowhere_is_told(lake: Lake, changes: Changes, said:
     content = content_of(lake)
     objects = Pending(lake.kernel.objects)
     state = state_of(content)
-    root, blobs = changed(objects, state.root, changes)
+    wrong, blobs = changed(objects, state, changes)
     objects.fresh.update(blobs)
-    bad = with_state(content, msgspec.structs.replace(state, root=root))
+    bad = with_state(content, wrong)
     assert [what for _, what in LanceCheck(objects).flaws("a", bad) if said in what]
 
 
@@ -68,5 +68,5 @@ def test_a_state_that_cannot_be_read_or_holds_another_tree_is_told(lake: Lake) -
     content, check = content_of(lake), LanceCheck(lake.kernel.objects)
     torn = msgspec.structs.replace(content, state=b"?")
     assert [name for name, what in check.flaws("a", torn) if "cannot be read" in what] == ["a"]
-    alone = msgspec.structs.replace(content, held=())
+    alone = msgspec.structs.replace(content, held=(bytes(32),))
     assert [what for _, what in check.flaws("a", alone)] == ["does not hold the tree that its state names"]

@@ -134,7 +134,7 @@ class History:
             self.happened["aborted"] += 1
             return
         try:
-            transaction.commit()
+            transaction.land()
         except CommitConflict:
             self.happened[f"refused, {policy}"] += 1
         else:

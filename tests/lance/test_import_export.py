@@ -13,7 +13,8 @@ import pytest
 from lance.namespace import DirectoryNamespace
 
 import penstock
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, Unavailable
+from penstock.formats.lance.chains import Chains
 from penstock.lake.lake import Lake
 from penstock.server.access import OpenGate
 from penstock.server.native import NATIVE
@@ -156,6 +157,49 @@ def test_another_branch_is_listed_as_it_is_there(lake: Lake, tmp_path: Path) -> 
     assert ids(plain, "a") == [1, 2]
     lake.export_lance(warehouse)
     assert ids(plain, "a") == [1, 3]
+
+
+def test_a_table_whose_newest_version_is_not_where_readers_look_is_not_listed_as_if_it_were(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.write_dataset(rows(1), namespace_client=lake.lance(), table_id=["a"])
+    warehouse = tmp_path / "lake" / "warehouse"
+    with monkeypatch.context() as now:
+
+        def put(*_: Any) -> Any:
+            raise Unavailable("storage is away")
+
+        now.setattr(Chains, "put", put)
+        lance.write_dataset(rows(2), namespace_client=lake.lance(), table_id=["a"], mode="append")
+        with pytest.raises(Unavailable, match="version 2 of 'a' is not where every reader of Lance looks"):
+            lake.export_lance(warehouse)
+    assert [one.version for one in lake.export_lance(warehouse).tables] == [2]
+    plain: Any = DirectoryNamespace(root=str(warehouse), dir_listing_enabled="false")  # type: ignore[no-untyped-call]
+    assert ids(plain, "a") == [1, 2]
+
+
+def test_tables_that_were_dropped_or_renamed_go_from_the_list_and_others_stay(
+    lake: Lake, root: Path, tmp_path: Path
+) -> None:
+    namespace, warehouse = lake.lance(), tmp_path / "lake" / "warehouse"
+    namespace.create_namespace(spec.CreateNamespaceRequest(id=["search"]))
+    for number, table in enumerate((["plain"], ["search", "one"], ["search", "two"])):
+        lance.write_dataset(rows(number), namespace_client=namespace, table_id=table)
+    lake.export_lance(warehouse)
+    lance.write_dataset(rows(9), str(root / "own.lance"))
+    plain: Any = DirectoryNamespace(root=str(warehouse), dir_listing_enabled="false")  # type: ignore[no-untyped-call]
+    plain.register_table(spec.RegisterTableRequest(id=["own"], location="vectors/own.lance"))
+    namespace.drop_table(spec.DropTableRequest(id=["plain"]))
+    namespace.rename_table(spec.RenameTableRequest(id=["search", "one"], new_table_name="first"))
+    done = lake.export_lance(warehouse)
+    assert (len(done.tables), done.unchanged, done.removed) == (2, 1, 2)
+    assert plain.list_tables(spec.ListTablesRequest(id=[])).tables == ["own"]
+    assert sorted(plain.list_tables(spec.ListTablesRequest(id=["search"])).tables) == ["first", "two"]
+    assert (ids(plain, "search", "first"), ids(plain, "own")) == ([1], [9])
+    for name in ("first", "two"):
+        namespace.drop_table(spec.DropTableRequest(id=["search", name]))
+    assert lake.export_lance(warehouse).removed == 2
+    assert plain.list_tables(spec.ListTablesRequest(id=["search"])).tables == []
 
 
 def test_tables_that_cannot_be_listed_are_named(lake: Lake, tmp_path: Path) -> None:

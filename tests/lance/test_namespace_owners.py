@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import lance
 import pytest
@@ -16,7 +19,10 @@ from penstock.formats.lance.owning import OWNER
 from penstock.lake.copy import copy_lake
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
+from penstock.lake.lance.notes import Stays, note_intended, stays
 from tests.lance.tables import ids_at, rows, written
+
+WAIT_S = 30
 
 
 def files(folder: str) -> set[str]:
@@ -60,6 +66,14 @@ def test_a_fork_may_drop_what_it_does_not_own(fork: tuple[Lake, str]) -> None:
     lake.branch("less").drop("items")
     lake.merge("less")
     assert (lake.tables(), files(folder)) == ([], before)
+
+
+def test_a_fork_that_drops_a_table_leaves_what_its_owner_noted(fork: tuple[Lake, str]) -> None:
+    lake, folder = fork
+    note_intended(lake.places.at(folder))
+    for branch in ("dev", "main"):
+        lake.branch(branch).drop("items")
+    assert stays(lake.places.at(folder)) is Stays.INTENDED
 
 
 # -- letting go --------------------------------------------------------------------------------------------
@@ -189,6 +203,18 @@ def test_a_deregistration_that_is_asked_again_lets_go(lakes: tuple[Lake, Lake], 
     register(two, place)
 
 
+def test_a_registration_that_is_repeated_after_the_table_was_let_go_does_not_take_it(
+    lakes: tuple[Lake, Lake], place: str
+) -> None:
+    one, two = lakes
+    request = RegisterTableRequest(id=["items"], location=place, context={"idempotency_key": "once"})
+    one.lance().register_table(request)
+    deregister(one)
+    one.lance().register_table(request)
+    assert one.tables() == []
+    register(two, place)
+
+
 def test_a_registration_that_is_refused_leaves_the_table_to_others(
     lakes: tuple[Lake, Lake], place: str
 ) -> None:
@@ -197,6 +223,57 @@ def test_a_registration_that_is_refused_leaves_the_table_to_others(
     with pytest.raises(TableAlreadyExistsError):
         register(one, place)
     register(two, place)
+
+
+def test_a_registration_that_is_refused_keeps_the_note_of_a_table_that_came_meanwhile(
+    lakes: tuple[Lake, Lake], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = lakes
+    original = one.kernel.commit
+
+    def commit(*given: Any, **named: Any) -> Any:
+        register(same, place)  # the place is checked and noted by now
+        return original(*given, **named)
+
+    with penstock.open(tmp_path / "one") as same:
+        monkeypatch.setattr(one.kernel, "commit", commit)
+        with pytest.raises(TableAlreadyExistsError):
+            register(one, place)
+    assert Path(place, OWNER).exists()
+    with pytest.raises(InvalidTableStateError, match="belongs to lake"):
+        register(two, place)
+
+
+def test_a_table_is_noted_that_comes_right_after_another_registration_of_it_was_refused(
+    lakes: tuple[Lake, Lake], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went by the note that the other one has put there, and takes away."""
+    one, two = lakes
+    written(one.lance(), "taken", ids=[7], mode="create")
+    checked, refused = Event(), Event()
+    with penstock.open(tmp_path / "one") as same, ThreadPoolExecutor(1) as threads:
+        first, second = one.kernel.commit, same.kernel.commit
+
+        def commit(*given: Any, **named: Any) -> Any:
+            later.append(threads.submit(register, same, place))
+            assert checked.wait(WAIT_S)
+            return first(*given, **named)
+
+        def commit_later(*given: Any, **named: Any) -> Any:
+            checked.set()
+            assert refused.wait(WAIT_S)
+            return second(*given, **named)
+
+        later = list[Future[None]]()
+        monkeypatch.setattr(one.kernel, "commit", commit)
+        monkeypatch.setattr(same.kernel, "commit", commit_later)
+        with pytest.raises(TableAlreadyExistsError):
+            register(one, place, "taken")
+        assert not Path(place, OWNER).exists()
+        refused.set()
+        later[0].result()
+    with pytest.raises(InvalidTableStateError, match="belongs to lake"):
+        register(two, place)
 
 
 def test_what_is_let_go_has_all_of_its_versions_where_everybody_looks(

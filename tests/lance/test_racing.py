@@ -127,7 +127,7 @@ def test_a_merge_in_a_transaction_is_never_put_on_top_of_what_it_did_not_read(
     other(lake, table)
     before, head = keys(lake, table), lake.branch().head
     with pytest.raises(CommitConflict):
-        transaction.commit()
+        transaction.land()
     assert transaction.info.state == TransactionState.ABORTED
     assert (keys(lake, table), lake.branch().head) == (before, head)
 
@@ -149,7 +149,7 @@ def test_a_transaction_that_may_not_rebase_is_refused_even_for_rows_beside_those
     append(lake, table, transaction.branch, 2)
     append(lake, table, None, 3)
     with pytest.raises(CommitConflict):
-        transaction.commit()
+        transaction.land()
     assert keys(lake, table) == [1, 3]
 
 
@@ -281,10 +281,10 @@ def test_a_transaction_whose_landing_was_not_answered_has_landed_once(
         append(lake, table, transaction.branch, 5)
     store.lose_answer(name=lake.default_branch)
     try:
-        transaction.commit()
+        transaction.land()
     except OutcomeUnknown:
-        transaction.commit()
+        transaction.land()
     head = lake.branch().head
-    assert transaction.commit().head == head
+    assert transaction.land().head == head
     assert [keys(lake, table) for table in tables] == [[1, 5], [1, 5]]
     assert transaction.info.state == TransactionState.COMMITTED

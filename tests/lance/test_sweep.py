@@ -423,7 +423,7 @@ def test_an_old_file_that_a_transaction_takes_meanwhile_stays(
     transaction = lake.transaction()
     stepping(lambda: None, lambda: commit_old(lake, transaction.branch, late))
     assert swept(lake).data_files == 1
-    transaction.commit()
+    transaction.land()
     assert ids_at(lake.lance(), "a") == [1, 2]
 
 
@@ -513,7 +513,7 @@ class Story:
         self.write(transaction.branch)
         if self.drawn.random() < 0.3:
             self.sweep()
-        transaction.commit() if self.drawn.random() < 0.7 else transaction.abort()
+        transaction.land() if self.drawn.random() < 0.7 else transaction.abort()
 
     def drop(self) -> None:
         self.lake.branch(self.any_branch()).commit([Delete(Key(self.drawn.choice(KEYS)))])

@@ -149,7 +149,7 @@ class Tables:
         return found
 
     def newest(self, name: str = "t", branch: str = "main") -> int:
-        found = Versions(self.kernel.objects, state_of(self.content(name, branch)).root).newest()
+        found = Versions(self.kernel.objects, state_of(self.content(name, branch))).newest()
         return 0 if found is None else found[0]
 
     def settle(self, name: str = "t", timeout_s: float = 30.0) -> bool:

@@ -29,6 +29,7 @@ from penstock.lake.lance.calls import (
     PutLanceTag,
     RegisterLance,
 )
+from penstock.lake.transactions.calls import GetTransaction, NoteReads
 from penstock.model.content import (
     TYPE_NAMES,
     AnyContent,
@@ -43,6 +44,7 @@ from penstock.model.content import (
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
 from penstock.model.operations import Delete, Put, Unchanged
+from penstock.model.reads import Read
 from penstock.testing.journal import append, edit, replace
 
 Scenario = Callable[[Lake], Any]
@@ -416,7 +418,9 @@ def transacting(lake: Lake) -> list[Any]:
     with lake.transaction(message="two tables", properties={"x": "1"}) as tx:
         tx.writes.put("a.b", table(2))
         tx.writes.put("a.c", table(3))
-        inside = [tx.table("a.c").content, tx.info, tx.renew(60.0, x=None, y="2"), lake.branches()]
+        inside: list[Any] = [tx.table("a.c").content, tx.info, tx.renew(60.0, x=None, y="2"), lake.branches()]
+        inside += [[one.key for one in tx.tables("a")], tx.table("a.d").exists]
+        inside.append(sorted(map(str, lake.do(GetTransaction(id=tx.id, reads=True)).reads)))
         refused = [
             told(lambda: lake.branch("copy").create(at=tx.branch)),
             told(lambda: lake.merge(tx.branch)),
@@ -425,6 +429,8 @@ def transacting(lake: Lake) -> list[Any]:
             told(lambda: lake.transaction("nobody")),
             told(lambda: lake.transaction(lease_s=1e9)),
             told(lambda: lake.transaction(policy="chaos")),
+            told(lambda: lake.transaction(isolation="chaos")),
+            told(lambda: lake.do(NoteReads(id=tx.id, reads=(Read(),)))),
             told(lambda: lake.transaction(id="nobody")),
         ]
     other = lake.transaction()
@@ -433,15 +439,18 @@ def transacting(lake: Lake) -> list[Any]:
     return [
         *inside,
         *refused,
-        tx.commit(),
+        tx.land(),
         told(lambda: tx.writes.put("a.d", table(9))),
         told(tx.renew),
         told(lambda: lake.at(tx.branch)),
         told(lambda: lake.transaction(id=tx.id)),
-        told(other.commit),
-        told(other.commit),
+        told(lambda: lake.do(NoteReads(id=tx.id, reads=(Read(key=Key("a", "b")),)))),
+        told(lambda: lake.run(lambda one: one.check("sound", lambda _: "it is not"))),
+        lake.run(lambda one: one.writes.put("a.e", table(6)).message, isolation="serializable")[::2],
+        told(other.land),
+        told(other.land),
         other.abort("late"),
-        lake.transaction().commit(),
+        lake.transaction().land(),
         lake.transaction().abort("not needed"),
         sorted(one.state for one in lake.transactions(all=True)),
         lake.transactions(),
@@ -474,11 +483,42 @@ def keeping_lance(lake: Lake) -> list[Any]:
     ]
 
 
+def expecting(lake: Lake) -> list[Any]:
+    """With tables whose rows nobody reads; ``tests/audits`` has others."""
+    main = lake.branch()
+    main.put("a.b", table(1))
+    lake.branch("dev").create()
+    return [
+        lake.expectations(),
+        told(lambda: lake.expect("none", "select * from a.c")),
+        told(lambda: lake.expect("none", "select * from a.c")),
+        told(lambda: lake.expect("none", "select * from a.d")),
+        told(lambda: lake.expect("rows", "select * from a.b")),
+        told(lambda: lake.expect("bad", "selec")),
+        told(lambda: lake.expect("away", "select * from a.c", "nobody")),
+        told(lambda: main.put("a.c", table(2))),
+        told(lambda: main.put("a.d", table(2))),
+        lake.expectations("dev"),
+        told(lambda: lake.unexpect("none", "dev")),
+        told(lambda: lake.unexpect("none")),
+        told(lambda: lake.unexpect("none")),
+        told(lambda: main.put("a.c", table(2))),
+        told(lambda: lake.branch("dev").put("a.e", table(3))),
+        told(lambda: lake.publish("dev", checks={"no rows": "select * from a.e", "some": lambda _: False})),
+        told(lambda: lake.publish("dev", checks={"e": lambda audited: audited.get("a.e") is not None})),
+        told(lambda: lake.publish("dev")),
+        told(lambda: lake.publish("main")),
+        told(lambda: lake.publish("dev", checks={"no": lambda _: "it is late"}, otherwise="drop")),
+        told(lambda: lake.publish("dev")),
+        lake.log(),
+    ]
+
+
 WRITES: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         committing, repeating, referring, merging, moving, changing, caring, letting_in, keeping_files,
-        keeping_lance, transacting,
+        keeping_lance, transacting, expecting,
     )
 }  # fmt: skip
 

@@ -77,10 +77,12 @@ ELSEWHERE: dict[type, tuple[str, ...]] = {
     Table: (
         *("snapshot", "to_arrow", "append", "overwrite", "commit", "append_actions", "get_commits"),
         *("backfill_to_version", "location", "version", "schema", "properties", "history"),
+        *("write", "unnoted"),
     ),
 }
 """What is tried by other tests: above, and what is of Delta tables, which takes files, by ``test_delta``.
-Checks are only for the process that the lake is in. Lance tables come and go by ``tests/lance``."""
+Checks are only for the process that the lake is in. Lance tables come and go by ``tests/lance``, and rows of
+any table in a transaction by ``tests/transactions``."""
 
 
 def test_the_scenarios_use_everything_that_there_is() -> None:

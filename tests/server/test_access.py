@@ -11,6 +11,7 @@ import pytest
 
 from penstock.errors import CommitNotFound, Denied, PenstockError, ReferenceChanged
 from penstock.lake import calls, delta_calls
+from penstock.lake.audits import calls as audit_calls
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files import care_calls as files_care_calls
@@ -54,6 +55,16 @@ def at_id(make: Callable[[str], calls.Call[Any]], revision: str = "secret") -> M
     return lambda lake: make(lake.resolve(revision))
 
 
+def expected(call: audit_calls.RemoveExpectation) -> Make:
+    """A call about something that its branch expects."""
+
+    def make(lake: Lake) -> calls.Call[Any]:
+        lake.expect(call.name, "select * from a.b", call.branch)
+        return call
+
+    return make
+
+
 TOKEN: dict[str, Any] = {
     "id": "0" * 12,
     "name": "new",
@@ -91,6 +102,11 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(calls.ListTokens()), {"admin"}),
     (always(calls.PutToken(**TOKEN)), {"admin"}),
     (lambda lake: calls.RevokeToken(id=lake.create_token("x", "read").split("_")[1]), {"admin"}),
+    # what a branch expects
+    (always(audit_calls.ListExpectations(branch="main")), ALL_READERS | {"dev_writer"}),
+    (always(audit_calls.ListExpectations(branch="secret")), ALL_READERS),
+    (always(audit_calls.AddExpectation(branch="main", name="x", sql="select * from a.b")), {"admin"}),
+    (expected(audit_calls.RemoveExpectation(branch="dev/etl", name="x")), {"admin"}),
     # references
     (always(calls.ListReferences()), EVERYBODY),
     (always(calls.GetReference(name="main")), MAIN_READERS),
@@ -253,6 +269,7 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(transaction_calls.BeginTransaction(id="0" * 32, target="dev/etl")), DEV_WRITERS),
     (always(transaction_calls.GetTransaction(id="0" * 32)), EVERYBODY),
     (always(transaction_calls.RenewTransaction(id="0" * 32)), EVERYBODY),
+    (always(transaction_calls.NoteReads(id="0" * 32, reads=())), EVERYBODY),
     (always(transaction_calls.CommitTransaction(id="0" * 32)), EVERYBODY),
     (always(transaction_calls.AbortTransaction(id="0" * 32)), EVERYBODY),
     (always(transaction_calls.ListTransactions()), EVERYBODY),

@@ -144,7 +144,7 @@ def test_a_table_that_was_created_where_nothing_is_left_of_it_goes(
     if end == "deleted":
         lake.branch("dev").delete()
     elif end == "landed":
-        tx.commit()
+        tx.land()
     elif end == "aborted":
         tx.abort()
     later.days = 40

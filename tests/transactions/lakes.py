@@ -16,7 +16,7 @@ from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
 from penstock.model.references import Kind
-from penstock.model.transactions import Policy
+from penstock.model.transactions import Isolation, Policy
 from penstock.stores.port import Store
 from penstock.testing.journal import JournalFormat
 
@@ -49,8 +49,16 @@ class Process:
         except (ReferenceExists, LakeExists):
             pass
 
-    def begin(self, *, policy: Policy = Policy.SNAPSHOT, target: str = "main") -> Known:
-        return self.transactions.begin(uuid4().hex, target, policy=policy, who="ann", message="nightly")
+    def begin(
+        self,
+        *,
+        policy: Policy = Policy.SNAPSHOT,
+        isolation: Isolation = Isolation.SNAPSHOT,
+        target: str = "main",
+    ) -> Known:
+        return self.transactions.begin(
+            uuid4().hex, target, policy=policy, isolation=isolation, who="ann", message="nightly"
+        )
 
     def put(self, branch: str, key: str, number: int) -> ObjectId:
         before = self.get(branch, key)

@@ -214,7 +214,7 @@ def test_no_file_is_copied_out_of_it(tmp_path: Path) -> None:
             )
         )
         assert [one.path for one in lake.table("f").files.list()] == ["x"]
-        tx.commit()
+        tx.land()
         assert [one.path for one in lake.table("f").files.list()] == ["x", "y", "z"]
 
 

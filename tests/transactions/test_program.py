@@ -63,7 +63,11 @@ def test_a_block_lands_as_one_commit(lake: Lake) -> None:
     landed, was = lake.log(limit=2)
     assert (landed.message, landed.properties, was.id) == ("nightly", {"run": ("7",)}, before)
     assert {str(change.key) for change in lake.changes()} == {"a.y", "a.z"}
-    assert [step.message for step in lake.log(landed.parents[1], limit=2)] == ["put a.z", "put a.y"]
+    assert [step.message for step in lake.log(landed.parents[1], limit=3)] == [
+        "read a.y",
+        "put a.z",
+        "put a.y",
+    ]
     info = tx.info
     assert (info.state, info.commit, info.who) == (TransactionState.COMMITTED, landed.id, "ann")
     assert lake.transactions() == []
@@ -101,10 +105,10 @@ def test_a_conflict_is_raised_at_the_end_of_the_block(lake: Lake) -> None:
 def test_a_block_that_ended_by_itself_is_left_alone(lake: Lake) -> None:
     with lake.transaction() as tx:
         tx.writes.put("a.y", table(2))
-        landed = tx.commit("by hand")
+        landed = tx.land("by hand")
     assert landed.commit is not None
     assert (lake.show().message, lake.resolve()) == ("by hand", landed.head)
-    assert tx.commit().commit == landed.commit
+    assert tx.land().commit == landed.commit
     with lake.transaction() as tx:
         tx.abort()
     assert tx.info.state is TransactionState.ABORTED
@@ -112,7 +116,7 @@ def test_a_block_that_ended_by_itself_is_left_alone(lake: Lake) -> None:
 
 def test_nothing_written_is_no_commit(lake: Lake) -> None:
     before = lake.resolve()
-    landed = lake.transaction().commit()
+    landed = lake.transaction().land()
     assert (landed.commit, landed.head, lake.resolve()) == (None, before, before)
 
 
@@ -158,7 +162,7 @@ def test_what_is_renewed_or_committed_with_another_type_is_told(lake: Lake) -> N
     wrong: tuple[Callable[[], object], ...] = (
         lambda: tx.renew(run=5),  # type: ignore[arg-type]
         lambda: tx.renew(lease_s="5"),  # type: ignore[arg-type]
-        lambda: tx.commit(5),  # type: ignore[arg-type]
+        lambda: tx.land(5),  # type: ignore[arg-type]
     )
     for step in wrong:
         with pytest.raises(InvalidRequest, match=r"is a (text|number)"):
@@ -170,13 +174,13 @@ def test_a_commit_that_is_refused_before_it_is_sent_leaves_it_open_and_alive(lak
     tx = lake.transaction(lease_s=1.5)
     tx.writes.put("a.y", table(2))
     with pytest.raises(InvalidRequest, match="16384 bytes"):
-        tx.commit("m" * 16_300)
+        tx.land("m" * 16_300)
     assert tx.info.state is TransactionState.OPEN
     first = tx.info.expires
     deadline_s = time.monotonic() + 5
     while tx.info.expires == first and time.monotonic() < deadline_s:
         time.sleep(0.05)  # its heart goes on beating
-    assert tx.commit("shorter").commit is not None
+    assert tx.land("shorter").commit is not None
 
 
 class Untold(Exception):
@@ -250,9 +254,9 @@ def test_an_end_that_stays_unknown_says_how_to_find_out(
     tx = lake.transaction()
     tx.writes.put("a.y", table(2))
     with pytest.raises(OutcomeUnknown, match=f"penstock tx commit {tx.id}"):
-        tx.commit()
+        tx.land()
     catalogue.losing.clear()
-    assert lake.find_transaction(tx.id).commit().head == lake.resolve()
+    assert lake.find_transaction(tx.id).land().head == lake.resolve()
 
 
 def test_the_exception_of_a_block_is_raised_though_it_cannot_be_aborted(

@@ -105,7 +105,7 @@ def test_it_is_nobody_elses(others: dict[str, Lake], name: str) -> None:
             raise AssertionError(f"step {number} was answered: {step()}")
     with pytest.raises((InvalidRequest, Denied)):
         other.transaction(id=tx.id)
-    assert tx.commit().commit is not None
+    assert tx.land().commit is not None
 
 
 def test_an_administrator_ends_what_others_left(others: dict[str, Lake]) -> None:
@@ -142,7 +142,7 @@ def test_a_commit_of_it_is_not_read_by_its_id(others: dict[str, Lake], name: str
         with pytest.raises((CommitNotFound, Denied)):
             raise AssertionError(f"step {number} was answered: {step()}")
     assert boss.do(calls.GetCommit(revision=inside)).id == inside
-    tx.commit()
+    tx.land()
     if name in ("everywhere", "reader"):
         assert other.do(calls.GetCommit(revision=inside)).id == inside  # by now it is in the history of all
 
@@ -191,7 +191,7 @@ def test_its_jobs_are_shown_to_whom_it_is_there_for(jobs: dict[str, Lake], end: 
     tx = jobs["etl"].transaction()
     inside, beside = begin_job(jobs["etl"], tx.branch), begin_job(jobs["etl"], "main")
     if end == "committed":
-        tx.commit()
+        tx.land()
     for name in GRANTS:
         seen = {inside, beside} if name in ("etl", "boss") else set() if name == "dev" else {beside}
         found = jobs[name].do(ListJobs(all=True))

@@ -115,7 +115,7 @@ def test_the_first_end_is_the_only_one(process: Process, clock: Clock, first: st
 def test_one_that_has_begun_is_not_begun_again(process: Process) -> None:
     known = process.begin()
     process.put(known.transaction.branch, "a", 1)
-    again = process.transactions.begin(known.transaction.id, "main")
+    again = process.transactions.begin(known.transaction.id, "main", policy=Policy.SNAPSHOT)
     assert again.head != known.head
     assert again.transaction == known.transaction
     with pytest.raises(InvalidRequest, match="another id"):
@@ -279,7 +279,7 @@ def test_another_one_of_an_id_is_never_taken_for_the_first(process: Process, clo
     ended = process.commit(known)
     clock.us += 8 * 24 * 60 * MINUTE_US
     process.transactions.forget(ended)
-    again = process.transactions.begin(known.transaction.id, "main")
+    again = process.transactions.begin(known.transaction.id, "main", policy=Policy.SNAPSHOT)
     process.put(again.transaction.branch, "b", 1)
     with pytest.raises(TransactionOver, match=re.escape("used before")):
         process.commit(again)

@@ -71,9 +71,9 @@ def test_two_appends_meet_by_the_policy(lake: Lake, policy: str) -> None:
     lake.table("a").append(rows(3))
     if policy == "snapshot":
         with pytest.raises(MergeConflict, match="'a'"):
-            tx.commit()
+            tx.land()
     else:
-        tx.commit()
+        tx.land()
     found = sorted(lake.table("a").to_arrow()["id"].to_pylist())
     assert found == ([1, 3] if policy == "snapshot" else [1, 2, 3])
 

@@ -5,21 +5,28 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import Final
 
 import click
 
 from penstock.cli import shapes
 from penstock.cli.call import Call
-from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, Sides, merge_page
+from penstock.cli.deeds import Deeds
+from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, Done, Sides, merge_page
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.via import commit_of, if_readable, reference_in
 from penstock.errors import ConflictError, MergeConflict
 from penstock.lake.lake import Lake
-from penstock.model.commits import EMPTY_COMMIT_ID, Commit
+from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.conflicts import ConflictKind
 from penstock.model.content import FilesTable
 from penstock.model.keys import Key
-from penstock.model.merges import MergeResult
+from penstock.model.merges import MergedKey, MergeResult
+
+COMMITS_MAX: Final = 3
+"""How many commits of each side are told beside a conflict."""
+TOLD_MAX: Final = 50
+"""Of how many clean tables it is told what comes to them, which is read from their logs."""
 
 
 class Bringing:
@@ -42,6 +49,7 @@ class Bringing:
         self.source, self.target = source, target
         self._heading = heading or f"{source} → {target}"
         self._revisions = {source: revision or source, target: target}
+        self._deeds = Deeds(lake)
 
     def run(
         self,
@@ -77,10 +85,17 @@ class Bringing:
         base = result.base or if_readable(self._base)
         since = if_readable(lambda: self._time(base))
 
-        def last_change(side: str, key: Key) -> Commit | None:
-            return if_readable(lambda: self._last_change(side, key, base, since))
+        def changes(side: str, key: Key) -> list[Done]:
+            return if_readable(lambda: self._changes(side, key, base, since)) or []
 
-        return Sides(self.source, self.target, last_change)
+        told = {one.key for one in result.keys[:TOLD_MAX]}
+
+        def brings(one: MergedKey) -> str:
+            if one.key not in told:
+                return ""
+            return self._deeds.of_merge(result, one, self._revisions[self.source], self.target)
+
+        return Sides(self.source, self.target, changes, brings)
 
     def _time(self, base: str | None) -> datetime | None:
         """When a commit was made that both sides have in their history."""
@@ -88,10 +103,15 @@ class Bringing:
             return None
         return commit_of(self._lake, base, reference_in(self._revisions[self.source])).time
 
-    def _last_change(self, side: str, key: Key, base: str | None, since: datetime | None) -> Commit | None:
-        """The newest commit of one side that changed a key since the common ancestor."""
-        found = self._lake.log(self._revisions[side], table=key, since=since, limit=1)
-        return found[0] if found and found[0].id != base else None
+    def _changes(self, side: str, key: Key, base: str | None, since: datetime | None) -> list[Done]:
+        """The newest commits of one side that changed a key since the common ancestor."""
+        revision = self._revisions[side]
+        found = self._lake.log(revision, table=key, since=since, limit=COMMITS_MAX)
+        return [
+            Done(commit, self._deeds.of_commit(commit, key, revision))
+            for commit in found
+            if commit.id != base
+        ]
 
     def ways_out(self, result: MergeResult) -> list[str]:
         """What to do about conflicts, each as a command or an option that can be copied."""

@@ -43,6 +43,8 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "tag": ("references", "List, create, assign and delete tags."),
         "reflog": ("references", "Show what happened to a branch or tag."),
         "merge": ("merges", "Bring what a branch has and another has not."),
+        "publish": ("publish", "Merge a branch if all checks hold."),
+        "expect": ("expect", "List, add and remove what a branch expects."),
         "transplant": ("merges", "Repeat commits on another branch."),
         "rebase": ("merges", "Repeat a branch's own commits on a new base."),
         "revert": ("merges", "Undo what a commit did."),

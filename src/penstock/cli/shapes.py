@@ -29,6 +29,7 @@ from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey as ModelMergedKey
 from penstock.model.merges import MergeResult
+from penstock.model.reads import Read
 from penstock.model.references import Reference as ModelReference
 from penstock.model.tokens import Token as ModelToken
 
@@ -981,7 +982,9 @@ class Transaction(Shape, frozen=True, kw_only=True):
     base: str
     """The commit that it sees, beside its own writes."""
     policy: str
-    """`snapshot` or `rebase`: what becomes of it if others changed the same tables."""
+    """`rebase` or `snapshot`: what becomes of it if others changed the same tables."""
+    isolation: str
+    """`snapshot` or `serializable`: what of that which it read must be as it was when it lands."""
     begun: datetime
     """When it began."""
     expires: datetime | None
@@ -1010,6 +1013,7 @@ class Transaction(Shape, frozen=True, kw_only=True):
             branch=one.branch,
             base=one.base,
             policy=one.policy.value,
+            isolation=one.isolation.value,
             begun=one.begun,
             expires=one.expires,
             ended=one.ended,
@@ -1019,6 +1023,43 @@ class Transaction(Shape, frozen=True, kw_only=True):
             why=one.why,
             properties=one.properties,
             late=one.is_late,
+        )
+
+
+class ReadKey(Shape, frozen=True, kw_only=True):
+    """What a transaction has read."""
+
+    key: str | None
+    """Of the table or namespace; nothing for the lake as a whole."""
+    part: str | None
+    """Which part of the table: a condition on its rows, or a path; nothing for all of it."""
+    names: bool
+    """Whether only the names at and below the key were looked at."""
+
+    @classmethod
+    def of(cls, one: Read) -> ReadKey:
+        return cls(key=None if one.key is None else str(one.key), part=one.part, names=one.is_listing)
+
+
+class TransactionDetails(Transaction, frozen=True, kw_only=True):
+    """A transaction, with what it has read and done."""
+
+    reads: tuple[ReadKey, ...]
+    """What it has read."""
+    steps: tuple[Commit, ...]
+    """The commits that were made in it, newest first; none of one that was aborted."""
+    changes: tuple[Change, ...]
+    """What it changes, or has changed where it landed."""
+
+    @classmethod
+    def build(
+        cls, one: TransactionInfo, steps: Iterable[ModelCommit], changes: Iterable[Difference]
+    ) -> TransactionDetails:
+        return cls(
+            **msgspec.structs.asdict(Transaction.of(one)),
+            reads=tuple(map(ReadKey.of, one.reads)),
+            steps=tuple(map(Commit.of, steps)),
+            changes=tuple(map(Change.of, changes)),
         )
 
 

@@ -10,7 +10,7 @@ they answer does not count, but what they read from table storage is noted for t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -25,6 +25,7 @@ from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.ledger import find_table, ledger_key
 from penstock.kernel.objects import Objects
+from penstock.kernel.reads import Reads
 from penstock.kernel.request import Request
 from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
 from penstock.model.commits import CommitMeta
@@ -48,6 +49,8 @@ class MergeOptions(NamedTuple):
     default: MergeMode = MergeMode.NORMAL
     is_snapshot: bool = False
     """Whether a key that both sides changed is a conflict, whatever its format could make of that."""
+    reads: Reads | None = None
+    """What the source has read, if it is a transaction: that must be so still on the target."""
 
     def check(self) -> MergeOptions:
         """Return ``self`` if it can be carried out."""
@@ -66,7 +69,13 @@ class MergeOptions(NamedTuple):
     def wish(self) -> list[object]:
         """The options in a form that can be hashed."""
         keys = sorted((key.encode(), _key_wish(how)) for key, how in self.keys.items())
-        return [self.default.value, keys, *(["snapshot"] if self.is_snapshot else [])]
+        return [self.default.value, keys, *(["snapshot"] if self.is_snapshot else []), *self._reads_wish()]
+
+    def _reads_wish(self) -> list[object]:
+        if self.reads is None:
+            return []
+        base, isolation, entries = self.reads
+        return ["reads", base, isolation.value, sorted(entries.items())]
 
 
 def _key_wish(how: KeyMerge) -> list[object]:
@@ -139,6 +148,8 @@ class Meeting(NamedTuple):
     is_ambiguous: bool
     """The common ancestors do not agree on where the sides parted."""
     crossed: Crossed | None = None
+    bases: tuple[Value, ...] = ()
+    """What the table is in each of several common ancestors."""
 
 
 class Renamed(NamedTuple):
@@ -167,6 +178,7 @@ class Bringing:
         ambiguous: frozenset[bytes] = frozenset(),
         crossed: Mapping[bytes, Crossed] = MappingProxyType({}),
         renamed: Mapping[bytes, Renamed] = MappingProxyType({}),
+        bases: Mapping[bytes, tuple[Value, ...]] = MappingProxyType({}),
     ) -> None:
         """Bring every key of a difference; conflicts are collected in the edit."""
         for stored, (was, wanted) in changes.items():
@@ -174,8 +186,8 @@ class Bringing:
             replayed = intents.get(stored, [])
             if stored in renamed and self._is_one_table(wanted, now):
                 was, replayed = renamed[stored]
-            is_ambiguous, met = stored in ambiguous, crossed.get(stored)
-            self._bring(Meeting(Key.decode(stored), stored, was, wanted, now, replayed, is_ambiguous, met))
+            sides = stored, was, wanted, now, replayed, stored in ambiguous
+            self._bring(Meeting(Key.decode(stored), *sides, crossed.get(stored), bases.get(stored, ())))
 
     def _bring(self, meeting: Meeting) -> None:
         met = len(self._edit.conflicts)
@@ -264,7 +276,9 @@ class Bringing:
         managing = self._formats.managing(source or target or base)
         if self._options.of(meeting.key).paths and (managing is None or not managing.has_paths):
             raise InvalidRequest(f"'{meeting.key}' is no table of files, and has no paths to merge")
-        if managing is not None and (managing.takes_any_base or not meeting.is_ambiguous):
+        if self._is_replaced(meeting):
+            self._replace(meeting)
+        elif managing is not None and (managing.takes_any_base or not meeting.is_ambiguous):
             self._merge_managed(managing, meeting)
         elif meeting.now == meeting.was and not meeting.is_ambiguous:
             self._edit.put_value(meeting.stored, meeting.wanted)
@@ -274,6 +288,25 @@ class Bringing:
         else:
             self._edit.conflicts.append(compare(meeting.key, base, target))
 
+    def _is_replaced(self, meeting: Meeting) -> bool:
+        """Whether the source has another table where both had one that the target has not changed since."""
+        if (
+            meeting.was is None
+            or meeting.wanted is None
+            or meeting.now != meeting.was
+            or meeting.is_ambiguous
+        ):
+            return False
+        is_managed = self._formats.managing(self._content(meeting.was)) is not None
+        return is_managed and not self._is_one_table(meeting.was, meeting.wanted)
+
+    def _replace(self, meeting: Meeting) -> None:
+        """Let the table go that both had, and then the source's come to the key that is free."""
+        met = len(self._edit.conflicts)
+        for gone_or_come in (meeting._replace(wanted=None), meeting._replace(was=None, now=None)):
+            if len(self._edit.conflicts) == met:
+                self._merge(gone_or_come)
+
     def _merge_managed(self, managing: Format, meeting: Meeting) -> None:
         """The table's format decides how the two sides meet."""
         base, source, target = map(self._content, (meeting.was, meeting.wanted, meeting.now))
@@ -282,6 +315,7 @@ class Bringing:
             paths=self._options.of(meeting.key).paths,
             crossed=meeting.crossed,
             is_strange=is_other and source is not None and self._edit.is_strange(source.id),
+            bases=tuple(one for one in map(self._content, meeting.bases) if one is not None),
         )
         try:
             applied = managing.merge(table, base, source, meeting.intents)
@@ -350,6 +384,30 @@ def old_places(
             if value is not None:
                 found[stored] = value, identity
     return found
+
+
+def in_each(
+    history: History, formats: Formats, changes: Difference, bases: Sequence[ObjectId]
+) -> dict[bytes, tuple[Value, ...]]:
+    """What the managed tables that change are in each of some commits, under whatever key, where they are."""
+    objects, views = history.objects, [state_of(history.objects, history.commit(one)) for one in bases]
+    found: dict[bytes, tuple[Value, ...]] = {}
+    for stored, (_, wanted) in changes.items():
+        content = content_of(objects, wanted)
+        if content is None or content.id is None or formats.managing(content) is None:
+            continue
+        values = [_value_of(objects, view, stored, content.id) for view in views]
+        found[stored] = tuple(one for one in values if one is not None)
+    return found
+
+
+def _value_of(objects: Objects, view: View, stored: bytes, table: UUID) -> Value | None:
+    """A table in a state: at a key, or at another one that it has there."""
+    value = view.get(stored)
+    if (content := content_of(objects, value)) is not None and content.id == table:
+        return value
+    key = find_table(lambda at: content_of(objects, view.get(at)), table)
+    return None if key is None else view.get(key.encode())
 
 
 def _merge_namespaces(base: AnyContent | None, source: Namespace, target: Namespace) -> Namespace:

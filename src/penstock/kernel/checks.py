@@ -5,7 +5,9 @@ on the head as it is then, and at its turn the request may only go by what was c
 moved by then, the result is worked out and checked anew, up to ``Settings.tries_max`` times. Writers of a
 branch with checks take turns in this process: none of them makes another one's check run in vain.
 
-Without a check for its branch, a request takes no notice of any of this.
+Some are functions of this process. Others are expectations, which are kept in the branch's own row: a request
+that comes to its turn without having been asked about them is sent back here (``Unchecked``), whichever
+process added them, and whenever that was. Without either, a request takes no notice of any of this.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypedDict, TypeVar, Unpack
 
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, TryAgainError
 from penstock.kernel.chain import Chain, Draft
@@ -23,11 +25,14 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects
 from penstock.kernel.request import Checked, Request
+from penstock.kernel.rows import live
 from penstock.kernel.state import Overlay
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
+from penstock.model.expectations import Expectation, expectations_of
 from penstock.model.keys import RESERVED, Key
+from penstock.model.names import check_name
 from penstock.model.references import Kind, Reference
 from penstock.model.transactions import is_transaction
 
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock")
 
 NO_REASON: Final = "it gave no reason"
+NOBODY_ASKS: Final = "nobody here can ask for it: this process has the lake's kernel and nothing else"
 
 
 class Vetoed(Exception):
@@ -64,6 +70,7 @@ class Proposal(NamedTuple):
 
 
 Function = Callable[[Proposal], Any]
+S = TypeVar("S")
 
 
 class Check(NamedTuple):
@@ -73,6 +80,16 @@ class Check(NamedTuple):
     branch: str
     """The branch, or a pattern such as ``release/*``."""
     function: Function
+
+
+class Engine(Protocol):
+    """Asks what branches expect."""
+
+    def require(self) -> None:
+        """``InvalidRequest`` if it cannot be asked in this process, with the way out."""
+
+    def broken(self, proposal: Proposal, expectation: Expectation) -> str | None:
+        """Why a proposal is not as expected; ``None`` if it is."""
 
 
 class Assigning(TypedDict, total=False):
@@ -93,6 +110,9 @@ class Checks:
         self._lock = Lock()
         self._turns: dict[str, Lock] = {}
         self._whose: dict[str, int] = {}
+        self._expecting: frozenset[str] = frozenset()
+        self.engine: Engine | None = None
+        """Set by the lake, whose tables it reads."""
 
     def add(self, check: Check) -> None:
         """``InvalidRequest`` if there is one of its name."""
@@ -117,10 +137,31 @@ class Checks:
         known = {} if is_transaction(branch) else self._checks
         return [one for one in known.values() if fnmatchcase(branch, one.branch)] if known else []
 
+    def looking_at(self, reference: Reference) -> list[Check]:
+        """The same for a branch as it is, together with what it expects."""
+        expected = expectations_of(reference)
+        if bool(expected) != (reference.name in self._expecting):
+            with self._lock:
+                known = self._expecting - {reference.name}
+                self._expecting = known | {reference.name} if expected else known
+        return [*self.of(reference.name), *map(self._expected, expected)]
+
+    def may_be_for(self, branch: str) -> bool:
+        """Whether something looks at what is published on a branch, as far as is known without its row."""
+        return branch in self._expecting or bool(self.of(branch))
+
+    def _expected(self, expectation: Expectation) -> Check:
+        def ask(proposal: Proposal) -> str | None:
+            if expectation.keys.isdisjoint(proposal.changed):
+                return None
+            return NOBODY_ASKS if self.engine is None else self.engine.broken(proposal, expectation)
+
+        return Check(expectation.name, "", ask)
+
     @contextmanager
     def turn(self, branch: str) -> Iterator[None]:
         """Wait for the turn of a writer of a branch that has checks; any other goes on at once."""
-        if not self.of(branch):
+        if not self.may_be_for(branch):
             yield
             return
         if self._whose.get(branch) == get_ident():
@@ -134,30 +175,37 @@ class Checks:
             finally:
                 del self._whose[branch]
 
-    def run(self, proposal: Proposal) -> None:
-        """Show a proposal to all checks of its branch; ``CommitVetoed`` by the first that is against it."""
-        for check in self.of(proposal.branch):
-            why = _verdict(check, proposal)
-            if why is not None:
-                raise CommitVetoed(
-                    f"check '{check.name}' keeps this from being published on '{proposal.branch}': {why}",
-                    check=check.name,
-                    name=proposal.branch,
-                    reason=why,
-                )
+
+def run(checks: Sequence[Check], proposal: Proposal) -> None:
+    """Show a proposal to checks of its branch; ``CommitVetoed`` by the first that is against it."""
+    for check in checks:
+        why = verdict(check.name, check.function, proposal)
+        if why is not None:
+            raise CommitVetoed(
+                f"check '{check.name}' keeps this from being published on '{proposal.branch}': {why}",
+                check=check.name,
+                name=proposal.branch,
+                reason=why,
+            )
 
 
-def _verdict(check: Check, proposal: Proposal) -> str | None:
-    """Why a check vetoes, if it does. One that fails does so too: nothing is published unchecked."""
+def verdict(name: str, function: Callable[[S], Any], shown: S) -> str | None:
+    """Why a check vetoes what it is shown, if it does. One that fails does so too: nothing is published
+    unchecked."""
     try:
-        said = check.function(proposal)
+        said = function(shown)
     except Vetoed as vetoed:
         return str(vetoed) or NO_REASON
     except TryAgainError:
         raise  # of the store: the same request may work later
     except Exception as problem:
-        logger.exception("check '%s' failed", check.name)
+        logger.exception("check '%s' failed", name)
         return f"it failed with {type(problem).__name__}: {problem}"
+    return said_no(said)
+
+
+def said_no(said: object) -> str | None:
+    """Why what a check answered is a no; ``None`` if it is a yes."""
     if said is None:
         return None
     if isinstance(said, str):
@@ -178,8 +226,10 @@ def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
             try:
                 if request.needs_preparation:
                     request.prepare(reference)
-                drafts = _checked(kernel, reference, request)
-                request.checked = Checked(reference.head, reference.incarnation, drafts)
+                if checks := kernel.checks.looking_at(reference):
+                    drafts = _checked(kernel, reference, request, checks)
+                    parts = reference.head, reference.incarnation, reference.note
+                    request.checked = Checked(*parts, drafts)
                 return kernel.enqueue(branch, request)
             except PrepareAgain:
                 continue
@@ -196,20 +246,33 @@ def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[Assign
     references = kernel.references
     with kernel.checks.turn(name):
         for _ in range(kernel.settings.tries_max):
-            if not kernel.checks.of(name) or (found := references.get(name)).kind is not Kind.BRANCH:
-                return references.assign(name, to, **how)
-            key, asked, expected = how.get("key"), how.get("asked"), how.get("expected")
-            is_done = bool(key) and kernel.outcome(name, key or "", asked, about_itself=True) is not None
-            if not is_done and found.head != to and expected in (None, found.head):
-                _check_move(kernel, found, to)
+            found = live(kernel.store.reference(check_name(name)))
+            checks = [] if found is None or found.kind is not Kind.BRANCH else kernel.checks.looking_at(found)
+            if found is not None and checks:
+                key, asked, expected = how.get("key"), how.get("asked"), how.get("expected")
+                is_done = bool(key) and kernel.outcome(name, key or "", asked, about_itself=True) is not None
+                if not is_done and found.head != to and expected in (None, found.head):
+                    _check_move(kernel, found, to, checks)
             try:
-                return references.assign(name, to, checked=(found.incarnation, found.head), **how)
+                return references.assign(name, to, checked=found if checks else None, **how)
             except PrepareAgain:
                 continue
     raise _moves_on(kernel, name)
 
 
-def _check_move(kernel: Kernel, reference: Reference, to: ObjectId) -> None:
+def require_able(kernel: Kernel, branch: Reference, before: ObjectId, after: ObjectId) -> None:
+    """``InvalidRequest`` if a branch expects something of a change that cannot be asked in this process."""
+    keys: set[Key] = set().union(*(one.keys for one in expectations_of(branch)))
+    if not keys:
+        return
+    named = {key.encode() for key in keys}
+    if any(key in named for key, _, _ in kernel.differing(before, after)):
+        if kernel.checks.engine is None:
+            raise InvalidRequest(f"'{branch.name}' has expectations, and {NOBODY_ASKS}", name=branch.name)
+        kernel.checks.engine.require()
+
+
+def _check_move(kernel: Kernel, reference: Reference, to: ObjectId, checks: Sequence[Check]) -> None:
     commit = kernel.history.commit(to)
     meta = CommitMeta(
         message=commit.message,
@@ -220,7 +283,7 @@ def _check_move(kernel: Kernel, reference: Reference, to: ObjectId) -> None:
         committer=commit.committer,
     )
     changed = [key for key, _, _ in kernel.differing(reference.head, to)]
-    kernel.checks.run(proposal_of(reference, Chain(kernel.objects, to), meta, changed))
+    run(checks, proposal_of(reference, Chain(kernel.objects, to), meta, changed))
 
 
 def _moves_on(kernel: Kernel, branch: str) -> RetriesExhausted:
@@ -231,7 +294,9 @@ def _moves_on(kernel: Kernel, branch: str) -> RetriesExhausted:
     )
 
 
-def _checked(kernel: Kernel, reference: Reference, request: Request) -> tuple[Draft, ...]:
+def _checked(
+    kernel: Kernel, reference: Reference, request: Request, checks: Sequence[Check]
+) -> tuple[Draft, ...]:
     chain = Chain(kernel.objects, reference.head)
     request.check_reference(reference, chain)
     drafts = tuple(request.apply(chain, reference))
@@ -239,7 +304,7 @@ def _checked(kernel: Kernel, reference: Reference, request: Request) -> tuple[Dr
         for draft in drafts:
             chain.add(draft)
         changed = {key for draft in drafts for key in draft.changes}
-        kernel.checks.run(proposal_of(reference, chain, drafts[-1].meta, sorted(changed)))
+        run(checks, proposal_of(reference, chain, drafts[-1].meta, sorted(changed)))
     return drafts
 
 

@@ -15,7 +15,7 @@ def content_of(objects: Objects, value: Value | None) -> AnyContent | None:
 
 
 def describe(content: AnyContent | None) -> str:
-    """A content in a few words: its type, where it is, and the beginning of its id."""
+    """A content in a few words: its type, always first, where it is, and the beginning of its id."""
     if content is None:
         return ""
     place = getattr(content, "metadata_location", "") or getattr(content, "location", "")

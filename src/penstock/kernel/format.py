@@ -8,8 +8,8 @@ A format decides; the kernel calls it at the right moments:
    several times for one request and must do no I/O but read kernel objects.
 3. ``landed``, in the writer's thread after the swap: publish. Anyone may repeat it; it cannot fail a commit.
 
-A merge asks ``merge`` and ``restore`` at the same two moments: once before the queue, where they may read
-table storage and what they answer does not count, and then at its turn, where they may not.
+A merge asks ``merge``, ``restore`` and ``check_read`` at the same two moments: once before the queue, where
+they may read table storage and what they answer does not count, and then at its turn, where they may not.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from penstock.model.operations import Change
 
 DRY_RUN: Final = "dry run"
 """Among a request's notes: that it is only asked what would come of it, so that nothing is to be written."""
+READ_AND_CHANGED: Final = "was read by this transaction, and changed meanwhile"
+"""Why a transaction cannot land, where it is told of a table."""
 CLASHES_MAX: Final = 100
 """How many paths a refusal names."""
 
@@ -110,6 +112,7 @@ class _Facts(NamedTuple):
     crossed: Crossed | None
     is_strange: bool
     transaction: Transacting | None
+    bases: tuple[AnyContent, ...]
 
 
 class Table(_Facts):
@@ -125,7 +128,8 @@ class Table(_Facts):
     a format that keeps a tree of its own. ``paths`` tell ``merge`` how to treat what is below a path inside
     the table. ``crossed`` is there if the sides of a merge met before. ``is_strange`` tells ``merge`` that
     the source has a table of another id, which this branch never had. ``transaction`` is there on the branch
-    of one.
+    of one. ``bases`` tell ``merge`` what the table is in each of the states that both sides come from, where
+    there are several because merges crossed.
     """
 
     __slots__ = ()
@@ -147,6 +151,7 @@ class Table(_Facts):
         crossed: Crossed | None = None,
         is_strange: bool = False,
         transaction: Transacting | None = None,
+        bases: tuple[AnyContent, ...] = (),
     ) -> Table:
         notes = {} if notes is None else notes  # never one that is shared by all that give none
         return super().__new__(
@@ -166,6 +171,7 @@ class Table(_Facts):
             crossed,
             is_strange,
             transaction,
+            bases,
         )
 
 
@@ -203,7 +209,8 @@ class Format:
     has_paths: bool = False
     """Whether a merge can treat paths inside its tables differently."""
     takes_any_base: bool = False
-    """Whether any common ancestor will do where merges crossed: what both sides have is known as the same."""
+    """Whether it can merge where merges crossed, and the common ancestors do not agree on a table: it goes by
+    all of them."""
     merges_objects_only: bool = False
     """Whether what ``merge`` answers follows from kernel objects alone, so that a merge of long ago can be
     worked out again."""
@@ -250,6 +257,14 @@ class Format:
             step = self.apply(table._replace(content=applied.content, read=read), change, None)
             applied = Applied(step.content, {**applied.blobs, **step.blobs})
         return applied
+
+    def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:  # noqa: ARG002
+        """``Refused`` if what a transaction has read of a table, when it was so, may be different now.
+
+        ``parts`` are those that it has read, in this format's own words; ``None`` if it was all of it. Asked
+        at the same two moments as ``merge``, of a table that is the same but has another state.
+        """
+        raise Refused(READ_AND_CHANGED, expected=self.tell(was), found=self.tell(table.content or was))
 
     def tell(self, content: AnyContent) -> str:  # noqa: ARG002
         """A state of a table, for people, where two states of it differ; nothing if it cannot be said."""

@@ -22,7 +22,7 @@ class History:
 
     def commit(self, one: ObjectId) -> CommitObject:
         """A commit that somebody names; ``CommitNotFound`` or ``HistoryExpired`` if it is not there."""
-        found = self.objects.find((one,)).get(one)
+        found = self.objects.cached(one) or self.objects.find((one,)).get(one)
         if isinstance(found, CommitObject):
             return found
         if found is None and one in self._expired():

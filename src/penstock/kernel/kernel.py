@@ -47,7 +47,7 @@ from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import Rebase
 from penstock.kernel.references import References
 from penstock.kernel.reflog import RefLog, made_before
-from penstock.kernel.request import MadeKey, Request, request_key
+from penstock.kernel.request import MadeKey, Request, Unchecked, request_key
 from penstock.kernel.retry import Tries
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.rows import decoded_reference, require_writable
@@ -263,7 +263,7 @@ class Kernel:
             return known
 
     def _submit(self, branch: str, request: Request) -> Outcome:
-        if self.checks.of(branch):
+        if self.checks.may_be_for(branch):
             return submit_checked(self, branch, request)
         tries = Tries(self.settings)
         while True:
@@ -271,8 +271,11 @@ class Kernel:
                 request.prepare(self.branch(branch))
             try:
                 return self.enqueue(branch, request)
+            except Unchecked:
+                break
             except PrepareAgain:
                 tries.again(f"too much landed on '{branch}' since the request was prepared")
+        return submit_checked(self, branch, request)
 
     def enqueue(self, branch: str, request: Request) -> Outcome:
         """Queue a request that is prepared; ``PrepareAgain`` if that is not enough any more."""

@@ -15,6 +15,7 @@ from penstock.kernel.bring import (
     MergeOptions,
     Renamed,
     changes_between,
+    in_each,
     intents_between,
     old_places,
 )
@@ -23,6 +24,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.edit import Edit, Occasion
 from penstock.kernel.format import Crossed, Formats, PrepareAgain
 from penstock.kernel.history import History
+from penstock.kernel.isolation import check_reads
 from penstock.kernel.landing import Landing
 from penstock.kernel.request import NextBatch
 from penstock.kernel.state import Difference, state_of
@@ -62,11 +64,15 @@ class MergeRequest(BringRequest):
 
     def prepare(self, reference: Reference) -> None:
         plan = self._plan = plan_merge(self._history, self._formats, self._source, reference.head)
-        managed = self._managed(plan.changes or {})
-        if managed and not self.may_read:
-            view = state_of(self._history.objects, self._history.commit(reference.head))
+        if plan.changes is None or self.may_read:
+            return
+        managed = self._managed(plan.changes)
+        if managed or self._options.reads is not None:
+            head = self._history.commit(reference.head)
+            view = state_of(self._history.objects, head)
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
+                self._check_reads(edit, plan.changes, head)
                 plan.bring(self._bringing(edit), managed)
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
@@ -84,6 +90,9 @@ class MergeRequest(BringRequest):
         parents = {parent.encode() for key in plan.changes for parent in Key.decode(key).parents}
         chain.view.get_many(parents | plan.changes.keys())  # with one request a level
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
+        if chain.has_drafts and self._options.reads is not None and self._options.reads.lists:
+            raise NextBatch  # what came and went is told by commits, and some have no id yet
+        self._check_reads(edit, plan.changes, chain.commit)
         bringing = self._bringing(edit)
         plan.bring(bringing, plan.changes)
         bringing.finish()
@@ -93,6 +102,11 @@ class MergeRequest(BringRequest):
         self._landing = Landing(self._formats, reference.name)
         self._landing.add(edit.tables)
         return [edit.draft(self._meta, self.key, (self._source,))]
+
+    def _check_reads(self, edit: Edit, changes: Difference, head: CommitObject) -> None:
+        """Note in an edit, before anything is brought, what the source has read and is not so any more."""
+        if self._options.reads is not None:
+            check_reads(self._history, self._formats, edit, self._options.reads, changes, head)
 
     def _bringing(self, edit: Edit) -> Bringing:
         return Bringing(edit, self._formats, self._options)
@@ -110,10 +124,12 @@ class MergePlan(NamedTuple):
     ambiguous: frozenset[bytes]
     crossed: dict[bytes, Crossed]
     renamed: dict[bytes, Renamed]
+    bases: dict[bytes, tuple[Value, ...]]
+    """What the tables are in each of the common ancestors, if there are several."""
 
     def bring(self, bringing: Bringing, changes: Difference) -> None:
         """Bring some of the changes."""
-        bringing.bring(changes, self.intents, self.ambiguous, self.crossed, self.renamed)
+        bringing.bring(changes, self.intents, self.ambiguous, self.crossed, self.renamed, self.bases)
 
     def holds_at(self, chain: Chain) -> bool:
         """Whether the plan still fits: the branch only grew since, and nothing was merged into it."""
@@ -127,7 +143,7 @@ def plan_merge(history: History, formats: Formats, source: ObjectId, head: Objec
     commit, target = history.commit(source), history.commit(head)
     bases = history.merge_bases(head, source)
     if source in bases:
-        return MergePlan(head, target.merges, source, None, {}, frozenset(), {}, {})
+        return MergePlan(head, target.merges, source, None, {}, frozenset(), {}, {}, {})
     changes, ambiguous = _changes_since(history, bases, commit)
     intents = intents_between(history, source, head) if formats else {}
     crossed = _crossed(history, bases, source, head) if intents else {}
@@ -136,7 +152,8 @@ def plan_merge(history: History, formats: Formats, source: ObjectId, head: Objec
         stored: Renamed(was, None if crossed or len(bases) > 1 else _intents_of(history, source, head, one))
         for stored, (was, one) in places.items()
     }
-    return MergePlan(head, target.merges, bases[0], changes, intents, ambiguous, crossed, renamed)
+    each = in_each(history, formats, changes, bases) if formats and len(bases) > 1 else {}
+    return MergePlan(head, target.merges, bases[0], changes, intents, ambiguous, crossed, renamed, each)
 
 
 def _intents_of(history: History, source: ObjectId, head: ObjectId, table: UUID) -> list[bytes] | None:

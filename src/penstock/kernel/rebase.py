@@ -15,7 +15,7 @@ from penstock.errors import CommitVetoed, MergeConflict
 from penstock.kernel.batch import outcome_of
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain
-from penstock.kernel.checks import proposal_of
+from penstock.kernel.checks import proposal_of, run
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.moves import check_move
 from penstock.kernel.references import Move
@@ -62,8 +62,8 @@ class Rebase:
         self._commits: list[ObjectId] = []
         self._request: TransplantRequest | None = None
         self._built: tuple[ObjectId, Chain] | None = None
-        self._checked: ObjectId | None = None
-        """The head for which checks have agreed to what was built."""
+        self._checked: tuple[ObjectId, bytes] | None = None
+        """The head, and the note of the row, for which checks have agreed to what was built."""
 
     def run(self, request: bytes | None) -> MergeResult:
         """Move the branch; ``request`` is a hash of what is asked for, if the caller gave a key for it."""
@@ -131,7 +131,7 @@ class Rebase:
         if self._is_done(reference):
             raise NotMoved(reference)
         chain = self._build(reference, may_read=False)
-        if self._kernel.checks.of(self._branch) and self._checked != reference.head:
+        if self._kernel.checks.looking_at(reference) and self._checked != (reference.head, reference.note):
             raise PrepareAgain
         check_move(self._kernel.formats, chain.objects, reference, chain.tip)
         landed: tuple[Landed, ...] = ()
@@ -143,12 +143,12 @@ class Rebase:
 
     def _check(self, reference: Reference, chain: Chain) -> None:
         """Show the checks of the branch, if it has any, what it is about to become."""
-        checks, objects = self._kernel.checks, chain.objects
-        if not checks.of(self._branch) or self._is_done(reference):
+        checks, objects = self._kernel.checks.looking_at(reference), chain.objects
+        if not checks or self._is_done(reference):
             return
         changed = differing(objects, objects.commit(reference.head), chain.commit)
-        checks.run(proposal_of(reference, chain, self._meta, [key for key, _, _ in changed]))
-        self._checked = reference.head
+        run(checks, proposal_of(reference, chain, self._meta, [key for key, _, _ in changed]))
+        self._checked = reference.head, reference.note
 
     def _build(self, reference: Reference, *, may_read: bool) -> Chain:
         """The new chain, sealed. It is built once for a head."""

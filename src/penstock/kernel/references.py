@@ -35,6 +35,7 @@ from penstock.kernel.settings import DAY_US, Settings
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest
+from penstock.model.expectations import has_expectations
 from penstock.model.names import check_name
 from penstock.model.objects import CommitObject, Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference
@@ -174,18 +175,19 @@ class References:
         who: str = "",
         key: str = "",
         asked: bytes | None = None,
-        checked: tuple[bytes, ObjectId] | None = None,
+        checked: Reference | None = None,
     ) -> Reference:
         """Let a branch or tag name another commit, which must be reachable (see ``require_reachable``).
 
         ``InvalidRequest`` if it is the default branch and has a managed table that cannot follow.
-        ``PrepareAgain`` if it is not any more as it was when checks agreed to this.
+        ``PrepareAgain`` if it is not any more as it was when checks agreed to this, or if it expects
+        something that nobody was asked about.
         """
         self.require_kept(to)
 
         def decide(before: Row | None) -> Move:
             found = self.expected(name, before, expected, kind)
-            if checked is not None and checked != (found.incarnation, found.head):
+            if has_expectations(found) if checked is None else _parts(checked) != _parts(found):
                 raise PrepareAgain
             self._check_move(found, to)
             return Move(msgspec.structs.replace(found, head=to), Event.ASSIGN)
@@ -505,6 +507,11 @@ def check_new_name(name: str) -> str:
     if is_transaction(check_name(name)):
         raise InvalidName(f"{name!r} cannot name a branch or tag: '{PREFIX}' is kept for transactions")
     return name
+
+
+def _parts(reference: Reference) -> tuple[bytes, ObjectId, bytes]:
+    """What checks go by."""
+    return reference.incarnation, reference.head, reference.note
 
 
 def _check_note(note: bytes) -> None:

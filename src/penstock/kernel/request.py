@@ -13,6 +13,7 @@ from penstock.errors import InvalidRequest, ReferenceChanged
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.format import PrepareAgain
 from penstock.model.encoding import ObjectId
+from penstock.model.expectations import has_expectations
 from penstock.model.references import Event, Reference
 
 KEY_MAX_CHARS = 200
@@ -26,7 +27,17 @@ class Checked(NamedTuple):
 
     head: ObjectId
     incarnation: bytes
+    note: bytes
+    """Of the branch's row, which says what is expected of it."""
     drafts: tuple[Draft, ...]
+
+    def is_of(self, reference: Reference) -> bool:
+        """Whether the branch is still as it was then."""
+        return self[:3] == (reference.head, reference.incarnation, reference.note)
+
+
+class Unchecked(PrepareAgain):
+    """The branch expects something, and the request comes without having been asked about that."""
 
 
 class Request(ABC):
@@ -85,8 +96,10 @@ class Request(ABC):
         """As ``apply``; where checks looked at that before, it is just what they agreed to."""
         checked = self.checked
         if checked is None:
+            if has_expectations(reference):
+                raise Unchecked
             return self.apply(chain, reference)
-        if chain.has_drafts or checked[:2] != (reference.head, reference.incarnation):
+        if chain.has_drafts or not checked.is_of(reference):
             raise PrepareAgain
         return [draft._replace(key=self.key) for draft in checked.drafts]
 

@@ -19,6 +19,7 @@ from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
 from penstock.lake import delta_calls
 from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved, SweptTable
+from penstock.lake.audits import calls as audit_calls
 from penstock.lake.call import PAGE_MAX, Call, ReadAt, Said, Write, said
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files import care_calls as files_care_calls
@@ -542,5 +543,6 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     *files_care_calls.CALLS,
     *lance_calls.CALLS,
     *transaction_calls.CALLS,
+    *audit_calls.CALLS,
 )
 """All of them."""

@@ -14,6 +14,7 @@ from penstock.errors import FileNotFound, InvalidRequest, KeyNotFound, NotManage
 from penstock.formats.files import trees
 from penstock.formats.files.files import is_managed, state_of
 from penstock.kernel import checks
+from penstock.lake.audits.rows import TableRows, rows_proposed
 from penstock.lake.embedded import Embedded
 from penstock.lake.files.answers import FileEntry
 from penstock.lake.files.paths import as_folder
@@ -74,6 +75,13 @@ class Proposed:
     def get(self, key: str | Key) -> AnyContent | None:
         """What a key would hold; ``None`` if nothing."""
         return self._proposal.get(Key.parse(key))
+
+    def table(self, key: str | Key) -> TableRows:
+        """The rows that a table would have, as Arrow's: of a Delta, Lance or file table that the lake keeps.
+
+        ``KeyNotFound`` if there would be none, ``NotManaged`` if it is something else.
+        """
+        return rows_proposed(self._lake, self._proposal, Key.parse(key))
 
     def files(self, key: str | Key) -> ProposedFiles:
         """The files that a table would have; ``KeyNotFound`` if there would be none."""

@@ -227,7 +227,7 @@ def done_before(
 
 def require_managed(table: Table) -> DeltaTable:
     """What a Delta table is whose commits the lake decides; ``NotManaged`` for any other."""
-    content = table.content
+    content = table.unnoted.content
     if isinstance(content, FilesTable) and is_managed_files(content):
         raise NotManaged(
             f"'{table.key}' is a table of files, which has no rows of its own: its files are in .files",

@@ -16,9 +16,10 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from penstock.errors import ConflictError, InvalidRequest, PenstockError, RequestError
+from penstock.errors import ConflictError, InvalidRequest, PenstockError, RequestError, TransactionOver
 from penstock.formats.delta.protocol.actions import Add, Cdc, decode_path
 from penstock.lake.asked import AFTER_DOUBT
+from penstock.model.transactions import TransactionState
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -78,8 +79,11 @@ def is_refusal(error: BaseException) -> bool:
 
     Whatever else it raises, it may have been done, or may be done yet if somebody sends it again. A refusal
     that came after a lost answer is not trusted with files: what is asked of a branch tells nothing of one
-    that had its name before, on which the first try may have landed.
+    that had its name before, on which the first try may have landed. And who is told that a transaction is
+    over because it is being committed has only lost it to somebody else, who may land it.
     """
+    if isinstance(error, TransactionOver) and error.details.get("state") == TransactionState.COMMITTING:
+        return False
     return isinstance(error, RequestError | ConflictError) and AFTER_DOUBT not in error.details
 
 

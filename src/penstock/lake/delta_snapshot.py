@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.errors import InvalidRequest, VersionNotFound
+from penstock.errors import InvalidRequest, RequestError, VersionNotFound
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.log.snapshot import Snapshot, replay
@@ -52,15 +52,52 @@ class CommitFile(msgspec.Struct, frozen=True):
 
 
 class TableSnapshot:
-    """A Delta table at a version. It never changes; its files are read when they are asked for."""
+    """A Delta table at a version. It never changes; its files are read when they are asked for.
 
-    def __init__(self, snapshot: Snapshot, place: Place, log: TableVersions) -> None:
-        self._snapshot, self._log = snapshot, log
+    Of the newest version in a transaction it is remembered what is looked at: all, or what a condition holds
+    for.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        place: Place,
+        log: TableVersions,
+        note: Callable[[str | None], None] | None = None,
+    ) -> None:
+        self._read, self._log, self._note = snapshot, log, note
         self.place = place
         """Where its files are."""
 
     def __repr__(self) -> str:
-        return f"<TableSnapshot {self._log.key} version {self.version}>"
+        return f"<TableSnapshot {self._log.key} version {self._read.version}>"
+
+    @property
+    def unnoted(self) -> TableSnapshot:
+        """The same, for who notes by themselves what they read of it."""
+        return TableSnapshot(self._read, self.place, self._log)
+
+    def note_read(self, where: str | None = None) -> None:
+        """In a transaction, remember that it is read, or what a condition holds for is."""
+        self._noted(where)
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        """What it is, for whoever asks for that: it is read as a whole by that."""
+        return self._noted(None)
+
+    def _noted(self, where: str | None) -> Snapshot:
+        """The same, where only the rows are looked at that a condition holds for, if there is one.
+
+        ``InvalidRequest`` if it cannot be understood: then nothing is read.
+        """
+        if self._note is not None:
+            if where is not None:
+                from penstock.formats.delta.protocol.predicate_text import parse_predicate
+
+                parse_predicate(where, self._read.schema)
+            self._note(where)
+        return self._read
 
     @property
     def version(self) -> int:
@@ -105,19 +142,19 @@ class TableSnapshot:
         """The files of the table; with a condition, those that may hold rows for which it is true."""
         from penstock.formats.delta.rows.scan import files
 
-        return files(self._snapshot, where)
+        return files(self._noted(where), where)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
         """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true."""
         from penstock.formats.delta.rows.scan import to_arrow
 
-        return to_arrow(self._snapshot, self.place, columns=columns, where=where)
+        return to_arrow(self._noted(where), self.place, columns=columns, where=where)
 
     def to_batches(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``, which never holds all of them in memory."""
         from penstock.formats.delta.rows.scan import batches
 
-        return batches(self._snapshot, self.place, columns=columns, where=where)
+        return batches(self._noted(where), self.place, columns=columns, where=where)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows for whoever takes Arrow's stream: DuckDB, Polars, pandas."""
@@ -141,7 +178,11 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
     """
     if version is not None and timestamp is not None:
         raise InvalidRequest("a snapshot is of a version or of a time, not of both")
-    log = pages(table)
+    try:
+        log = pages(table)
+    except RequestError:
+        table.note_read()  # that there is none, or another kind of table
+        raise
     place = table.lake.places.at(log.location)
     files = PlaceFiles(place)
     if timestamp is not None:
@@ -149,7 +190,9 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
 
         times = {one.version: one.timestamp_ms for one in log.commits}
         version = version_at(files, replay(files, _segment(files, log)), _ms(timestamp), times)
-    return TableSnapshot(replay(files, _segment(files, log, version)), place, log)
+    is_noted = table.is_noted and version is None  # what a named version is, nobody changes
+    note = table.note_read if is_noted else None
+    return TableSnapshot(replay(files, _segment(files, log, version)), place, log, note)
 
 
 def pages(table: Table, start: int | None = None, end: int | None = None) -> TableVersions:

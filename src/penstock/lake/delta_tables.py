@@ -106,6 +106,13 @@ class DeltaTables:
             made = create_with(self._lake, call, rows)
         return self._lake.table(made.key, branch)
 
+    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[Wanted]) -> TableMade:
+        """Create a table with rows in it, and tell which commit did; takes what ``create`` takes."""
+        rows = rows_of(data)
+        text = schema_text(rows)
+        check_fit(rows, text)
+        return create_with(self._lake, self._creation(key, text, **wanted), rows)
+
     def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[Wanted]) -> TableMade:
         """Create a table with nothing in it, and tell which commit did; takes what ``create`` takes.
 

@@ -56,6 +56,8 @@ from penstock.lake.answers import (
     SweptTable,
 )
 from penstock.lake.asked import asked
+from penstock.lake.audits import calls as audit_calls
+from penstock.lake.audits.engine import LakeEngine
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.lance import calls as lance_calls
@@ -112,6 +114,7 @@ class Embedded:
         self._files_ways: FilesAnswers | None = None
         self._lance_ways: LanceAnswers | None = None
         self._transaction_ways: TransactionAnswers | None = None
+        kernel.checks.engine = LakeEngine(self)
         self._making = RLock()
         self._states = lru_cache(STATES_KEPT)(kernel.state)
         self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
@@ -174,6 +177,10 @@ class Embedded:
             return self._lance_answers.ways[type(call)]
         if type(call) in transaction_calls.ANSWERED:
             return self.transactions.ways[type(call)]
+        if type(call) in audit_calls.CALLS:
+            from penstock.lake.audits.embedded import ExpectationAnswers
+
+            return ExpectationAnswers(self.kernel).ways[type(call)]
         return self._delta_answers.ways[type(call)]
 
     # -- tables that formats manage ------------------------------------------------------------------------

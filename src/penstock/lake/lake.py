@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
@@ -20,6 +20,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import Swept
 from penstock.lake import calls
 from penstock.lake.answers import About, Comparison, Difference, LogLine, SweptFiles, SweptTable
+from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
@@ -31,9 +32,11 @@ from penstock.lake.lance.installed import require_lance
 from penstock.lake.table import Table
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
+from penstock.lake.transactions.reading import Noted
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import utc
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
+from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 from penstock.model.merges import HowToMerge, KeyMerge, MergeMode, MergeResult
 from penstock.model.names import parse_time_us
@@ -43,16 +46,20 @@ from penstock.model.tokens import Token
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
+    from penstock.lake.audits.publishing import Published, Publishing
     from penstock.lake.checks import CheckInfo, Proposed
     from penstock.lake.delta_tables import DeltaTables
     from penstock.lake.files.system import FilesSystem
     from penstock.lake.lance.exporting import Exported
     from penstock.lake.lance.importing import Imported
     from penstock.lake.lance.namespace import PenstockNamespace
+    from penstock.lake.transactions.running import Ran
     from penstock.lake.transactions.transaction import Transaction
     from penstock.storage.places import Places
 
 LOG_LIMIT = 100
+RETRIES = 5
+"""How often a function is run again that others kept from landing."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -67,6 +74,8 @@ class Lake:
         self._about = catalogue.do(calls.GetAbout())
         self._places: Places | None = None
         self._opening_places = Lock()
+        self.noted = Noted()
+        """What was read in transactions, and is remembered with them already."""
 
     def __repr__(self) -> str:
         return f"<Lake {self.url} default branch {self.default_branch!r}>"
@@ -553,23 +562,53 @@ class Lake:
         target: str | None = None,
         *,
         message: str = "",
-        policy: str = "snapshot",
+        isolation: str = "snapshot",
+        policy: str = "rebase",
         lease_s: float | None = None,
         id: str | None = None,  # noqa: A002
         properties: Mapping[str, str] | None = None,
     ) -> Transaction:
         """Begin a transaction on a branch, the default one if none is given.
 
-        Used as ``with lake.transaction() as tx:``, all that is written to ``tx.branch`` lands at the end of
-        the block, as one commit, and nothing does if an exception leaves it. ``policy`` says what becomes of
-        it if others changed the same tables meanwhile: ``snapshot`` refuses it, ``rebase`` merges. It may be
-        idle for ``lease_s``, while this process renews it. With the ``id`` of an open one, that goes on.
+        Used as ``with lake.transaction() as tx:``, all that is written by ``tx`` lands at the end of the
+        block, as one commit, and nothing does if an exception leaves it. ``policy`` says what becomes of it
+        if others changed the same tables meanwhile: ``rebase`` merges, ``snapshot`` refuses it. So does
+        ``isolation`` of what it has read: in tables that it changed too that must be as it was, and with
+        ``serializable`` everywhere. It may be idle for ``lease_s``, while this process renews it. With the
+        ``id`` of an open one, that goes on.
         """
         from penstock.lake.transactions.transaction import begin_transaction
 
         return begin_transaction(
-            self, target, message=message, policy=policy, lease_s=lease_s, id=id, properties=properties
+            self,
+            target,
+            message=message,
+            isolation=isolation,
+            policy=policy,
+            lease_s=lease_s,
+            id=id,
+            properties=properties,
         )
+
+    def run(
+        self,
+        function: Callable[[Transaction], R],
+        target: str | None = None,
+        *,
+        retries: int = RETRIES,
+        **transaction: Any,
+    ) -> Ran[R]:
+        """Run a function in a transaction, and let that land; anew if what others did meanwhile refuses it.
+
+        The function is given the transaction, and may be called ``retries`` times more, each time in a new
+        one: so what it does outside of it must bear that. ``transaction`` is what ``transaction`` takes,
+        but for an id. A conflict, or a lake that does not answer for now, is tried again after a while, and
+        raised after the last time, with the number of ``tries`` in its details. What a check refuses, or
+        whose outcome is unknown, is raised at once: ``OutcomeUnknown`` says how to find out.
+        """
+        from penstock.lake.transactions.running import run
+
+        return run(self, function, target, retries, transaction)
 
     def transactions(
         self,
@@ -618,6 +657,36 @@ class Lake:
         from penstock.lake.checks import checks_of
 
         return checks_of(self)
+
+    def expect(self, name: str, sql: str, branch: str | None = None) -> tuple[Expectation, ...]:
+        """Have a branch expect, from now on, that a query finds nothing; returns all that it expects.
+
+        It is kept in the branch's own row: every process and server asks it of whatever is about to be
+        published there, if that changes a table that the query names. ``InvalidRequest`` if it is no query of
+        DuckDB's that only reads tables, ``CommitVetoed`` if it does not hold now.
+        """
+        call = AddExpectation(branch=self._or_default(branch), name=name, sql=sql, who=self.author)
+        return self.do(call)
+
+    def expectations(self, branch: str | None = None) -> tuple[Expectation, ...]:
+        """What a branch expects, in the order in which it was added."""
+        return self.do(ListExpectations(branch=self._or_default(branch)))
+
+    def unexpect(self, name: str, branch: str | None = None) -> tuple[Expectation, ...]:
+        """Have a branch not expect something any more; returns what is left."""
+        return self.do(RemoveExpectation(branch=self._or_default(branch), name=name, who=self.author))
+
+    def publish(self, branch: str, into: str | None = None, **how: Unpack[Publishing]) -> Published:
+        """Audit a branch as it is now, and merge exactly that if all ``checks`` hold: write, audit, publish.
+
+        Each has a name, and is a query that must return no row, with tables named by their keys, or a
+        function that is given an ``Audited`` and answers as a check does. Queries are asked on Spark if a
+        session is given, else by DuckDB. ``ChecksFailed`` names every check that does not hold; then the
+        branch is kept, or dropped if ``otherwise`` is ``"drop"`` and nobody wrote to it meanwhile.
+        """
+        from penstock.lake.audits.publishing import publish
+
+        return publish(self, branch, self._or_default(into), **how)
 
     # -- care ------------------------------------------------------------------------------------------
 

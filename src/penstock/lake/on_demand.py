@@ -51,6 +51,9 @@ class OnDemand(Format):
     ) -> Applied:
         return self._real().merge(table, base, source, intents)
 
+    def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
+        self._real().check_read(table, was, parts)
+
     def tell(self, content: AnyContent) -> str:
         return self._real().tell(content)
 

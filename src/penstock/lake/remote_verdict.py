@@ -23,6 +23,7 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
+from penstock.lake.audits.calls import AddExpectation, RemoveExpectation
 from penstock.lake.calls import (
     Bring,
     Call,
@@ -43,6 +44,7 @@ from penstock.lake.transactions.calls import (
     AbortTransaction,
     BeginTransaction,
     CommitTransaction,
+    NoteReads,
     RenewTransaction,
 )
 from penstock.wire import json
@@ -74,9 +76,13 @@ def manner_of(call: Call[Any]) -> Manner:
         return Manner.KEYED
     if isinstance(call, ChangeRoots | KeepHistory | PutToken | RevokeToken):
         return Manner.SAME
+    if isinstance(call, AddExpectation | RemoveExpectation):
+        return Manner.SAME
     if isinstance(call, PublishTable | CheckpointTable | CompactLog | BeginJob | AbortJob):
         return Manner.SAME
-    if isinstance(call, BeginTransaction | RenewTransaction | CommitTransaction | AbortTransaction):
+    if isinstance(call, BeginTransaction | RenewTransaction | NoteReads):
+        return Manner.SAME
+    if isinstance(call, CommitTransaction | AbortTransaction):
         return Manner.SAME
     return Manner.ONCE  # also a setting: it answers what was there before, which a repetition would not know
 

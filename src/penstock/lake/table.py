@@ -1,4 +1,4 @@
-"""A table: what its key holds, its history, and what a program does with a Delta or Lance table."""
+"""A table: what its key holds, its history, its rows and files, and how they are written."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from uuid import UUID
 from penstock.errors import KeyNotFound, NotManaged, VersionNotFound
 from penstock.lake import calls
 from penstock.lake.lance.installed import require_lance
+from penstock.lake.transactions.reading import note_reads
 from penstock.model.commits import Commit
-from penstock.model.content import AnyContent, LanceTable
+from penstock.model.content import AnyContent, FilesTable, LanceTable
 from penstock.model.keys import Key
+from penstock.model.reads import Read
 
 if TYPE_CHECKING:
     from penstock.formats.delta.protocol.actions import Metadata
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.lake.delta import Actions
     from penstock.lake.delta_answers import Ratified, TableVersions
     from penstock.lake.delta_snapshot import PastVersion, TableSnapshot
+    from penstock.lake.files.answers import FilesWritten
     from penstock.lake.files.files import Files
     from penstock.lake.lake import Lake
     from penstock.lake.lance.answers import LanceAbout
@@ -28,13 +31,31 @@ if TYPE_CHECKING:
 class Table:
     """A table at a reference."""
 
-    def __init__(self, lake: Lake, key: Key, ref: str, via: str | None = None) -> None:
+    def __init__(
+        self, lake: Lake, key: Key, ref: str, via: str | None = None, *, is_noted: bool = True
+    ) -> None:
         self.lake, self.key, self.ref = lake, key, ref
         self.via = via
         """The reference that led to ``ref``, where that is the id of a commit."""
+        self.is_noted = is_noted
+        """Whether what is read of it in a transaction counts as read."""
 
     def __repr__(self) -> str:
         return f"<Table {self.key} at {self.ref if len(self.ref) < 64 else self.ref[:8]}>"
+
+    @property
+    def unnoted(self) -> Table:
+        """The same, for what a write has to look at: in a transaction, that does not count as read."""
+        return Table(self.lake, self.key, self.ref, self.via, is_noted=False)
+
+    def note_read(self, part: str | None = None, *, is_listing: bool = False) -> None:
+        """In a transaction, remember that the table is read, or a part of it, or only whether it is there.
+
+        Whatever reads calls this first. Only who reads it by means of their own has to.
+        """
+        if self.is_noted:
+            read = Read(key=self.key, part=part or None, is_listing=is_listing)
+            note_reads(self.lake, self.ref, self.via, read)
 
     def _found(self) -> AnyContent | None:
         call = calls.GetContents(at=self.ref, via=self.via, key=(self.key,))
@@ -43,6 +64,7 @@ class Table:
     @property
     def content(self) -> AnyContent:
         """What the key holds now; ``KeyNotFound`` if nothing."""
+        self.note_read()
         found = self._found()
         if found is None:
             raise KeyNotFound(f"there is no '{self.key}' at '{self.ref}'", key=str(self.key), ref=self.ref)
@@ -50,6 +72,7 @@ class Table:
 
     @property
     def exists(self) -> bool:
+        self.note_read(is_listing=True)
         return self._found() is not None
 
     @property
@@ -84,6 +107,7 @@ class Table:
         require_lance()
         from penstock.lake.lance.rows import to_lance
 
+        self.note_read()
         return to_lance(self, **options)
 
     # -- Delta tables whose commits the lake decides; ``NotManaged`` for others --------------------------
@@ -101,6 +125,7 @@ class Table:
     @property
     def version(self) -> int:
         """Its latest version here; also of a Lance table, ``VersionNotFound`` if that has none yet."""
+        self.note_read()
         try:
             return self._latest().latest_version
         except NotManaged:
@@ -116,11 +141,13 @@ class Table:
         """Its columns, as Delta describes them; Arrow's schema is that of ``to_arrow``, or ``to_lance``."""
         from penstock.formats.delta.protocol.schema import parse_schema
 
+        self.note_read()
         return parse_schema(self._metadata().schema_string)
 
     @property
     def properties(self) -> Mapping[str, str]:
         """Its properties, such as ``delta.appendOnly``."""
+        self.note_read()
         return self._metadata().configuration
 
     def history(self, limit: int | None = 100) -> list[PastVersion]:
@@ -151,17 +178,46 @@ class Table:
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
         """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true.
 
-        Also of a Lance table, which is read by Lance.
+        Also of a Lance table, which is read by Lance, and of a table of files in a format that Arrow reads.
         """
         try:
             return self.snapshot().to_arrow(columns, where)
         except NotManaged:
+            found = self._found()
+            if isinstance(found, FilesTable) and found.state:
+                from penstock.lake.files.rows import to_arrow as rows_of_files
+
+                return rows_of_files(self, columns, where)
             if not self._is_lance:
                 raise
         require_lance()
         from penstock.lake.lance.rows import to_arrow
 
         return to_arrow(self, columns, where)
+
+    def write(
+        self,
+        data: Any,
+        *,
+        mode: str = "append",
+        format: str | None = None,  # noqa: A002 - as Spark's writer calls it
+        partition_by: str | Sequence[str] | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Ratified | FilesWritten | None:
+        """Write the rows of anything that gives Arrow's stream; the table is created if it is not there.
+
+        ``append`` adds them, ``overwrite`` puts them in the place of all rows; ``error`` and ``ignore`` only
+        create a table: ``CommitConflict`` if there is one, or nothing. ``format`` is ``delta``, ``lance``, or
+        of a table of files ``parquet`` or ``csv``; what the table has if nothing is given, and for a new one
+        ``delta``. ``partition_by`` is for a table that is created. Under an ``idempotency_key``, rows are
+        written once. Returns what the commit came to; ``None`` if there was nothing to be done.
+        """
+        from penstock.lake.table_writing import write
+
+        said = calls.said(message, author)
+        return write(self, data, mode, format, partition_by, said, idempotency_key)
 
     def append(
         self,
@@ -264,6 +320,8 @@ class Table:
         """The latest version, and the commits that are not published yet, from one version to another."""
         from penstock.lake.delta_snapshot import pages
 
+        if end is None:
+            self.note_read()
         return pages(self, start, end)
 
     def backfill_to_version(self, version: int | None = None) -> int:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidRequest, ReferenceNotFound
 from penstock.lake import calls
-from penstock.lake.answers import LogLine
+from penstock.lake.answers import Entry, LogLine
 from penstock.lake.table import Table
+from penstock.lake.transactions.reading import note_reads
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
 from penstock.model.operations import Delete, Operation, Put
+from penstock.model.reads import Read
 from penstock.model.references import Kind, Reference
 
 if TYPE_CHECKING:
@@ -44,9 +46,12 @@ class _Named:
     def reference(self) -> Reference:
         """The stored reference as it is now."""
         found = self._lake.do(calls.GetReference(name=self.name))
-        if found.kind is not self.kind:
+        if not self._is_named(found.kind):
             raise InvalidRequest(f"'{self.name}' is a {found.kind.value}, not a {self.kind.value}")
         return found
+
+    def _is_named(self, kind: Kind) -> bool:
+        return kind is self.kind or (self.kind is Kind.BRANCH and kind is Kind.TRANSACTION)
 
     @property
     def head(self) -> str:
@@ -56,7 +61,7 @@ class _Named:
     @property
     def exists(self) -> bool:
         try:
-            return self._lake.do(calls.GetReference(name=self.name)).kind is self.kind
+            return self._is_named(self._lake.do(calls.GetReference(name=self.name)).kind)
         except ReferenceNotFound:
             return False
 
@@ -179,11 +184,22 @@ class Tag(_Named):
 class Snapshot:
     """The lake at a commit. It never changes."""
 
-    def __init__(self, lake: Lake, commit: str, via: str | None = None) -> None:
+    def __init__(self, lake: Lake, commit: str, via: str | None = None, *, is_noted: bool = True) -> None:
+        """``is_noted`` says whether what is read of it in a transaction counts as read."""
         self._lake, self.id, self.via = lake, commit, via
+        self._is_noted = is_noted
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.id[:8]} of {self._lake.url}>"
+
+    @property
+    def unnoted(self) -> Snapshot:
+        """The same, for what a write has to look at: in a transaction, that does not count as read."""
+        return Snapshot(self._lake, self.id, self.via, is_noted=False)
+
+    def _note(self, *reads: Read) -> None:
+        if self._is_noted:
+            note_reads(self._lake, self.id, self.via, *reads)
 
     def get(self, key: str | Key) -> AnyContent | None:
         """What a key holds, ``None`` if nothing."""
@@ -192,6 +208,7 @@ class Snapshot:
     def get_many(self, keys: Sequence[str | Key]) -> dict[Key, AnyContent]:
         """What those keys hold that hold something."""
         paths = tuple(Key.parse(key) for key in keys)
+        self._note(*(Read(key=path) for path in paths))
         found = self._lake.do(calls.GetContents(at=self.id, via=self.via, key=paths))
         return {entry.key: entry.content for entry in found}
 
@@ -201,13 +218,19 @@ class Snapshot:
         """Keys and contents in order: at and below a key or all, after a key or from the start."""
         scope = Key.parse(prefix) if prefix is not None else None
         last = Key.parse(after) if after is not None else None
+        self._note(Read(key=scope, is_listing=True))
+        for page in self._pages(scope, last):
+            self._note(*(Read(key=entry.key) for entry in page))
+            for entry in page:
+                yield entry.key, entry.content
+
+    def _pages(self, scope: Key | None, last: Key | None) -> Iterator[tuple[Entry, ...]]:
         most, asked = self._lake.catalogue.page_max or calls.PAGE_MAX, FIRST_PAGE
         while True:
             page = self._lake.do(
                 calls.ListEntries(at=self.id, via=self.via, prefix=scope, after=last, limit=asked)
             )
-            for entry in page:
-                yield entry.key, entry.content
+            yield page
             if len(page) < asked:
                 return
             asked = most
@@ -216,17 +239,23 @@ class Snapshot:
     def tables(self, prefix: str | Key | None = None) -> list[Table]:
         """Everything that is not a namespace, below a namespace or all."""
         return [
-            Table(self._lake, key, self.id, self.via)
-            for key, content in self.entries(prefix)
+            Table(self._lake, key, self.id, self.via, is_noted=self._is_noted)
+            for key, content in self._listed(prefix)
             if not isinstance(content, Namespace)
         ]
 
     def namespaces(self, prefix: str | Key | None = None) -> list[Key]:
         """The namespaces, at and below a key or all."""
-        return [key for key, content in self.entries(prefix) if isinstance(content, Namespace)]
+        return [key for key, content in self._listed(prefix) if isinstance(content, Namespace)]
+
+    def _listed(self, prefix: str | Key | None) -> Iterator[tuple[Key, AnyContent]]:
+        """The entries, of which only the names are told."""
+        scope = Key.parse(prefix) if prefix is not None else None
+        self._note(Read(key=scope, is_listing=True))
+        return self.unnoted.entries(scope)
 
     def table(self, key: str | Key) -> Table:
-        return Table(self._lake, Key.parse(key), self.id, self.via)
+        return Table(self._lake, Key.parse(key), self.id, self.via, is_noted=self._is_noted)
 
     def log(self, **chosen: Any) -> list[Commit]:
         """The commits that led here, newest first; takes what ``Lake.log`` takes."""

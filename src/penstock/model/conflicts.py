@@ -37,10 +37,25 @@ _TEXT = {
 }
 
 
+_IN_MERGE = {
+    ConflictKind.KEY_EXISTS: "was created on both sides",
+    ConflictKind.KEY_DOES_NOT_EXIST: "is gone from the target, and was changed in the source",
+    ConflictKind.VALUE_DIFFERS: "was changed on both sides",
+}
+"""What is said differently where two sides meet."""
+_ICEBERG = (
+    "the lake does not merge Iceberg tables and views: only their engines write the metadata",
+    "to take one side, merge it with the mode 'force' (the source's) or 'drop' (the target's)",
+    "to have both, rebase the source onto the target without it and run the job again",
+)
+_PATHS = ("to take one side of the table, or of a folder in it, merge that with the mode 'force' or 'drop'",)
+
+
 class Conflict(msgspec.Struct, frozen=True):
     """One key, what the writer expected there and what was found, each told for people.
 
-    ``path`` is where inside a table of files, if it is about one file.
+    ``why`` is a format's reason. Its clauses, between semicolons, are what is in the way, then what else is
+    to be known of it, then the ways out. ``path`` is where inside a table of files, if it is about one file.
     """
 
     kind: ConflictKind
@@ -50,8 +65,31 @@ class Conflict(msgspec.Struct, frozen=True):
     why: str = ""
     path: str = ""
 
+    @property
+    def reason(self) -> str:
+        """What is in the way, as the end of a sentence that begins with the key."""
+        return self.why.partition("; ")[0] or _TEXT[self.kind]
+
     def __str__(self) -> str:
-        text = f"'{self.key}' {self.why or _TEXT[self.kind]}"
+        return self._told(self.why or _TEXT[self.kind])
+
+    def in_merge(self) -> list[str]:
+        """The same where two sides of a merge meet: a line for what is in the way, then one for each further
+        thing that is to be known, and for each way out. A reason with a single way out stays one sentence."""
+        reason, *more = self.why.split("; ") if self.why else [_IN_MERGE.get(self.kind, _TEXT[self.kind])]
+        if not more and (self.path or self.is_pointer):
+            more = list(_PATHS if self.path else _ICEBERG)
+        elif len(more) == 1:
+            reason, more = self.why, []
+        return [self._told(reason), *more]
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether both sides have an Iceberg table or view, of which the lake knows only where it is."""
+        return self.kind is ConflictKind.VALUE_DIFFERS and self.found.startswith("ICEBERG_")
+
+    def _told(self, reason: str) -> str:
+        text = f"'{self.key}' {reason}"
         if self.path:
             text += f" at '{self.path}'"
         if self.expected or self.found:

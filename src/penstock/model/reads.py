@@ -1,4 +1,4 @@
-"""What a transaction has looked at: a table or a part of it, a key that holds nothing, the names in a namespace."""
+"""What a transaction has looked at: a table or a part of it, a key that holds nothing, names somewhere."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
     """
     _check(spark, table, condition)
     needed = _needed(spark, table, condition)
-    candidates = list(table.snapshot.files(needed))
+    candidates = table.candidates(needed)
     meant = rows(spark, table.snapshot, candidates, numbered=True).where(condition.column)
     numbers = sorted(one[0] for one in meant.select(FILE).distinct().collect()) if candidates else []
     files = [candidates[number] for number in numbers]

@@ -10,12 +10,11 @@ condition that is given here, as ``where``, also leaves out files by the statist
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import InvalidRequest, NotManaged
-from penstock.formats.delta.protocol.actions import Add
+from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
 from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.lake.lance.installed import require_lance
 from penstock.model.content import FilesTable, LanceTable
@@ -134,20 +133,24 @@ def _rows(
         try:
             snapshot = table.snapshot(version, timestamp)
         except NotManaged:
-            if table.type not in (FilesTable().type, LanceTable().type):
+            if _type(table) not in (FilesTable().type, LanceTable().type):
                 raise
         else:
-            return scans.rows(spark, snapshot, _files(spark, snapshot, where), origin=origin_of(table))
-    if table.type == LanceTable().type and not wanted.is_said:
+            found = snapshot.unnoted
+            condition = where if _is_understood(spark, found, where) else None
+            snapshot.note_read(condition)
+            return scans.rows(spark, found, found.files(condition), origin=origin_of(table))
+    kind = _type(table)
+    if kind == LanceTable().type and not wanted.is_said:
         return _of_lance(spark, table, version, timestamp, where, columns)
     if version is not None or timestamp is not None:
         raise InvalidRequest(
             f"'{table.key}' is a table of files, which has no versions of its own: name a commit as 'ref'",
             table=str(table.key),
         )
-    if table.type != FilesTable().type:
+    if kind != FilesTable().type:
         raise InvalidRequest(
-            f"'{table.key}' is no table of files, but a {table.type}: format, schema, options and folder "
+            f"'{table.key}' is no table of files, but a {kind}: format, schema, options and folder "
             "are for such tables alone",
             table=str(table.key),
         )
@@ -156,8 +159,8 @@ def _rows(
 
 def _said_of_lance(table: Table, wanted: Wanted) -> Wanted:
     """What is said of how to read a table that is said to be one of Lance: nothing else can be."""
-    if table.type != LanceTable().type:
-        raise InvalidRequest(f"'{table.key}' is no Lance table, but a {table.type}", table=str(table.key))
+    if (kind := _type(table)) != LanceTable().type:
+        raise InvalidRequest(f"'{table.key}' is no Lance table, but a {kind}", table=str(table.key))
     check_not_given({"schema": wanted.schema, "options": wanted.options, "folder": wanted.folder}, NOT_LANCE)
     return Wanted()
 
@@ -177,12 +180,19 @@ def _of_lance(
     return lance.rows(spark, table, version=version, timestamp=timestamp, where=where, columns=columns)
 
 
-def _files(spark: SparkSession, snapshot: TableSnapshot, where: str | None) -> Iterable[Add]:
-    """The files in which a condition may be true; all of them if it is not sure what Spark makes of it."""
+def _type(table: Table) -> str:
+    """What a table is. That alone is not to be remembered as read; that there is none is."""
+    try:
+        return table.unnoted.type
+    except KeyNotFound:
+        table.note_read()
+        raise
+
+
+def _is_understood(spark: SparkSession, snapshot: TableSnapshot, where: str | None) -> bool:
+    """Whether it is sure what Spark makes of a condition, so that files are left out by it."""
     zone = spark.conf.get("spark.sql.session.timeZone", None)
-    if where is None or not means_the_same(where, snapshot.schema, zone):
-        return snapshot.files()
-    return snapshot.files(where)
+    return where is not None and means_the_same(where, snapshot.schema, zone)
 
 
 def _named(rows: DataFrame, columns: Sequence[str]) -> list[str]:

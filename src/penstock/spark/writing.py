@@ -305,7 +305,7 @@ def _found(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
     except KeyNotFound:
         return None
     except NotManaged:
-        kind = lake.table(key, branch).type
+        kind = lake.table(key, branch).unnoted.type
         if kind == LanceTable().type:
             raise NotManaged(
                 f"'{key}' is a Lance table: write to it by format='lance'", key=str(key)

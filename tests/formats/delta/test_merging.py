@@ -238,10 +238,13 @@ def test_both_sides_removed_the_same_file_and_that_is_a_conflict(owner: Owner) -
     before = owner.content()
     why = refused(owner, "dev", "main")
     assert "version 2 (WRITE) removed base" in why
-    assert "since version 1: 1 file added, 1 file removed" in why
+    assert (
+        "; version 2 replaced 1 file by 1, and since version 1 the other side replaced 1 file by 1; to" in why
+    )
     assert "'force'" in why
     assert owner.content() == before
-    refused(owner, "main", "dev")
+    why = refused(owner, "main", "dev")
+    assert "version 2 of the other side (WRITE) removed base, which this branch has read" in why
 
 
 def test_an_append_beside_a_delete_that_read_the_whole_table_lands_under_the_default_level(

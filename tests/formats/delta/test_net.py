@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +14,12 @@ from penstock.formats.delta.lines.line import Terms
 from penstock.formats.delta.lines.net import Net, Step, fold, fold_all, told_by
 from penstock.formats.delta.lines.news import but_replacements_of, news
 from penstock.formats.delta.lines.replacements import Replacement
+from penstock.formats.delta.lines.standing import files_before
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.managed import SCHEMA, add, remove
+from tests.formats.delta.rows import inline_vector, vector_data
 
 BLIND = Terms(Reads())
 ALL = Terms(Reads(whole_table=True))
@@ -342,3 +345,23 @@ def test_what_nobody_can_tell_of_a_commit_makes_its_net_change_strict() -> None:
     both = fold_all([told, untold], SCHEMA)
     assert both.is_strict
     assert told_by(Net(adds=(add("a"),)), both).is_strict
+
+
+# --- what was there before ----------------------------------------------------------------------------------
+
+
+def test_commits_tell_which_of_their_files_were_there_before_them() -> None:
+    told = files_before(steps([remove("a"), add("b")], [remove("b"), add("c")], [add("a")]))
+    assert told == {"a": (None,), "b": None, "c": None}
+
+
+def test_a_file_whose_vector_is_replaced_was_there_with_the_former_one() -> None:
+    first, second = (inline_vector(vector_data(rows), len(rows)) for rows in ([1], [1, 2]))
+    gone = msgspec.structs.replace(remove("a"), deletion_vector=first)
+    come = msgspec.structs.replace(add("a"), deletion_vector=second)
+    assert files_before(steps([gone, come])) == {"a": (first.unique_id,)}
+
+
+def test_of_a_file_that_is_told_without_new_rows_nobody_knows_whether_it_was_there_before() -> None:
+    compaction: list[Action] = [remove("a", data_change=False), add("b", data_change=False)]
+    assert files_before(steps(compaction, [remove("b")])) == {"a": (None,)}

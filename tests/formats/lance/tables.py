@@ -73,7 +73,7 @@ def state(lake: Lake, ref: str = "main", table: str = ITEMS) -> LanceState:
 
 
 def versions(lake: Lake, ref: str = "main", table: str = ITEMS) -> Versions:
-    return Versions(lake.kernel.objects, state(lake, ref, table).root)
+    return Versions(lake.kernel.objects, state(lake, ref, table))
 
 
 def newest(lake: Lake, ref: str = "main", table: str = ITEMS) -> tuple[int, Version]:

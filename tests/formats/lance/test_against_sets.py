@@ -1,20 +1,31 @@
-"""Random appends, deletions and merges of three branches, held against sets of keys."""
+"""Random appends, deletions, compactions and merges of three branches, held against sets of keys."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
+from penstock.formats.lance import state
 from tests.formats.lance.tables import delete, keys_of, keys_seen, opened, rows, write
 
 lance = pytest.importorskip("lance")
 BRANCHES = ("main", "dev", "feature")
-STEPS = 22
+STEPS = 30
+
+
+class Then(NamedTuple):
+    """What a branch had at a commit."""
+
+    commit: str
+    came: frozenset[int]
+    went: frozenset[int]
 
 
 class Sets:
@@ -25,6 +36,9 @@ class Sets:
         self._next, self.merged, self.refused = 100, 0, 0
         self._came = {name: {1, 2, 3, 4, 5, 6} for name in BRANCHES}
         self._went: dict[str, set[int]] = {name: set() for name in BRANCHES}
+        self._then: dict[str, Then] = {}
+        self._written: list[frozenset[int]] = []
+        """What was written together, and so was a fragment."""
 
     def wanted(self, branch: str) -> list[int]:
         return sorted(self._came[branch] - self._went[branch])
@@ -32,35 +46,57 @@ class Sets:
     def step(self) -> None:
         branch = self._chance.choice(BRANCHES)
         what = self._chance.random()
-        if what < 0.4:
+        if what < 0.25:
             fresh = range(self._next, self._next + self._chance.randint(1, 3))
             self._next = fresh.stop
             write(self._lake, branch, *fresh)
             self._came[branch] |= set(fresh)
-        elif what < 0.6 and (there := self.wanted(branch)):
-            keys = self._chance.sample(there, min(len(there), self._chance.randint(1, 2)))
-            delete(self._lake, branch, *keys)
-            self._went[branch] |= set(keys)
+            self._written.append(frozenset(fresh))
+        elif what < 0.35 and (there := self.wanted(branch)):
+            self._delete(branch, self._chance.sample(there, min(len(there), self._chance.randint(1, 2))))
+        elif what < 0.5 and (whole := [one for one in self._written if one.issubset(self.wanted(branch))]):
+            self._delete(branch, self._chance.choice(whole))
+        elif what < 0.55:
+            opened(self._lake, branch).optimize.compact_files()
         else:
             self._merge(self._chance.choice([one for one in BRANCHES if one != branch]), branch)
         assert keys_of(self._lake, branch) == self.wanted(branch)
 
+    def _delete(self, branch: str, keys: Collection[int]) -> None:
+        delete(self._lake, branch, *keys)
+        self._went[branch] |= set(keys)
+
     def _merge(self, source: str, target: str) -> None:
-        """A merge has all that came and went on either side, or it is refused and nothing has changed."""
+        """A merge has all that came and went on either side, or it is refused and nothing has changed.
+
+        Now and then it is of a state from a while ago, so that merges cross.
+        """
+        self._then.setdefault(source, self._now(source))
+        then = self._then[source] if self._chance.random() < 0.4 else self._now(source)
+        if self._chance.random() < 0.3:
+            self._then[source] = self._now(source)
         try:
-            self._lake.merge(source, target)
+            self._lake.merge(then.commit, target)
         except MergeConflict:
             self.refused += 1
             return
         self.merged += 1
-        self._came[target] |= self._came[source]
-        self._went[target] |= self._went[source]
+        self._came[target] |= then.came
+        self._went[target] |= then.went
+
+    def _now(self, branch: str) -> Then:
+        came, went = self._came[branch], self._went[branch]
+        return Then(self._lake.resolve(branch), frozenset(came), frozenset(went))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_branches_have_what_came_to_them_and_not_what_went(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "room"), [(0, 0), (2, 0), (21, state.STATE_MAX_BYTES), (26, 400)])
+def test_branches_have_what_came_to_them_and_not_what_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, room: int
+) -> None:
+    """Wherever a table's versions are: in its tree at once, a few of them beside it, or as it is."""
+    monkeypatch.setattr(state, "STATE_MAX_BYTES", room)
     with penstock.open(tmp_path / "lake") as lake:
-        run(lake, seed, STEPS)
+        assert run(lake, seed, STEPS).merged > 0
 
 
 @pytest.mark.reliability
@@ -70,7 +106,7 @@ def test_many_branches_have_what_came_to_them_and_not_what_went(tmp_path: Path, 
         run(lake, seed, 60)
 
 
-def run(lake: Lake, seed: int, steps: int) -> None:
+def run(lake: Lake, seed: int, steps: int) -> Sets:
     for keys in ((1, 2), (3, 4), (5, 6)):
         write(lake, "main", *keys, mode="create" if keys == (1, 2) else "append")
     opened(lake).create_scalar_index("k", "BTREE")
@@ -79,11 +115,11 @@ def run(lake: Lake, seed: int, steps: int) -> None:
     sets = Sets(lake, seed)
     for _ in range(steps):
         sets.step()
-    assert sets.merged > 0
     for name in BRANCHES:
         check_goes_on(lake, name, sets.wanted(name))
     assert keys_seen(lake) == sorted([*sets.wanted("main"), 10_000])
     assert lake.fsck().damages == ()
+    return sets
 
 
 def check_goes_on(lake: Lake, branch: str, wanted: list[int]) -> None:

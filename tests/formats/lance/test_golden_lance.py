@@ -15,6 +15,7 @@ from penstock.formats.lance.state import (
     LanceState,
     OwnBranch,
     OwnTag,
+    Recent,
     Version,
     decode_entry,
     tag_key,
@@ -30,6 +31,8 @@ VECTORS = {
         owner=b"\x22" * 32,
         is_private=True,
         properties={"a": "b"},
+        newest=7,
+        recent=(Recent("", 7, Version(staged="_versions/7.manifest-8", size=9, sha256=b"\x66" * 32)),),
     ),
     "version": Version(
         chain="",
@@ -40,7 +43,12 @@ VECTORS = {
         operation=Operation.APPEND,
         e_tag="x",
         metadata={"m": "n"},
-        arrived=Arrived(number=4, id=b"\x44" * 32, operations=(Operation.APPEND, Operation.DELETE)),
+        arrived=Arrived(
+            number=4,
+            id=b"\x44" * 32,
+            operations=(Operation.APPEND, Operation.DELETE),
+            taken=(b"\x77" * 12,),
+        ),
         copied=b"\x55" * 32,
     ),
     "branch": OwnBranch(parent="exp", version=3, created_us=1, metadata={}),
@@ -54,16 +62,17 @@ VECTORS = {
 }
 STORED = {
     "state": (
-        "97c4201111111111111111111111111111111111111111111111111111111111111111af5f70656e73746f636b2f"
+        "98c4201111111111111111111111111111111111111111111111111111111111111111af5f70656e73746f636b2f"
         "303132332fc4202222222222222222222222222222222222222222222222222222222222222222c3c281a161a162"
-        "00"
+        "079193a0079cad6c616e63652d76657273696f6ea0b65f76657273696f6e732f372e6d616e69666573742d3809c4"
+        "20666666666666666666666666666666666666666666666666666666666666666600a56f74686572c2a080c0c400"
     ),
     "version": (
         "9cad6c616e63652d76657273696f6ea0b65f76657273696f6e732f312e6d616e69666573742d32cd012cc4203333"
         "333333333333333333333333333333333333333333333333333333333333cf0006439efdab0000a6617070656e64"
-        "c2a17881a16da16e9304c420444444444444444444444444444444444444444444444444444444444444444492a6"
-        "617070656e64a664656c657465c42055555555555555555555555555555555555555555555555555555555555555"
-        "55"
+        "c2a17881a16da16e9404c420444444444444444444444444444444444444444444444444444444444444444492a6"
+        "617070656e64a664656c65746591c40c777777777777777777777777c42055555555555555555555555555555555"
+        "55555555555555555555555555555555"
     ),
     "branch": ("95ac6c616e63652d6272616e6368a3657870030180"),
     "tag": ("96a96c616e63652d746167a003010280"),
@@ -96,6 +105,18 @@ def test_a_version_from_before_merges_were_noted_is_read() -> None:
     found = decode_entry(short)
     assert isinstance(found, Version)
     assert (found.arrived, found.copied, found.metadata) == (None, b"", {"m": "n"})
+
+
+def test_what_came_before_repeated_commits_were_noted_is_read() -> None:
+    (number, one, operations, _) = msgspec.msgpack.decode(encode(VECTORS["version"].arrived))  # type: ignore[attr-defined]
+    found = msgspec.msgpack.decode(encode([number, one, operations]), type=Arrived)
+    assert (found.number, found.taken) == (4, ())
+
+
+def test_a_state_from_before_versions_were_beside_the_tree_is_read() -> None:
+    old = msgspec.msgpack.encode(msgspec.msgpack.decode(encode(VECTORS["state"]))[:7])
+    found = msgspec.msgpack.decode(old, type=LanceState)
+    assert (found.root, found.newest, found.recent) == (b"\x11" * 32, 7, ())
 
 
 def test_keys_of_the_tree_stay_as_they_are() -> None:

@@ -394,7 +394,7 @@ def line_of(tables: Tables, branch: str) -> Path:
     """The folder that a branch goes on in, with what a writer puts there."""
     state = state_of(tables.content(branch=branch))
     standing = Standing(tables.kernel.branch(branch).incarnation)
-    versions = Versions(tables.kernel.objects, state.root)
+    versions = Versions(tables.kernel.objects, state)
     folder = tables.location() / new_line(standing, tables.content(branch=branch), versions).folder
     put_data(tables.template, folder)
     return folder
@@ -484,6 +484,6 @@ def test_what_waits_is_measured_and_its_age_grows(make: Callable[..., Tables]) -
     seen = meter.snapshot()
     assert seen.gauge(metrics.LANCE_UNPROMOTED) == seen.gauge(metrics.LANCE_UNPROMOTED_SECONDS) == 0
     assert seen.count(metrics.LANCE_PROMOTED) == 2
-    newest = Versions(tables.kernel.objects, state_of(tables.content()).root).newest()
+    newest = Versions(tables.kernel.objects, state_of(tables.content())).newest()
     assert newest is not None
     assert newest[0] == 2

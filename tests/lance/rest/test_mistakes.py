@@ -146,6 +146,58 @@ def test_an_ended_transaction_cannot_be_cancelled_nor_run_on(table: Talk, lake: 
     assert told(become("Succeeded")) == (409, STATE)
 
 
+@pytest.mark.parametrize("status", ["Succeeded", "Canceled"])
+@pytest.mark.parametrize("mode", [None, "fail", "skip"])
+def test_a_transaction_that_is_ended_with_properties_is_so_again_and_has_no_others(
+    table: Talk, lake: Lake, status: str, mode: str | None
+) -> None:
+    transaction = lake.transaction()
+    table.client.ask("POST", f"/lance/tx/{transaction.id}/v1/namespace/more/create", {})
+
+    def end(run: str) -> Said:
+        noting = {"setPropertyAction": {"key": "run", "value": run, "mode": mode}}
+        actions = [noting, {"setStatusAction": {"status": status}}]
+        return table(f"/transaction/{transaction.id}/alter", {"actions": actions})
+
+    first = end("7")
+    assert first.body["status"] == status
+    assert first.body["properties"]["run"] == "7"
+    assert end("7").body == first.body
+    if mode != "skip":
+        assert told(end("8")) == (409, STATE)
+    assert transaction.info.properties == {"run": "7"}
+
+
+def test_a_namespace_is_created_and_dropped_once_under_one_key(table: Talk) -> None:
+    def ask(what: str, key: str, **more: Any) -> Said:
+        return table(f"/namespace/once/{what}", more, idempotency_key=key)
+
+    for _ in range(2):
+        made = ask("create", "a", properties={"owner": "ada"})
+        assert (made.status, made.body["properties"]) == (200, {"owner": "ada"})
+    assert told(ask("create", "b")) == (409, 2)
+    for _ in range(2):
+        gone = ask("drop", "c")
+        assert (gone.status, gone.body["properties"]) == (200, {"owner": "ada"})
+    assert told(ask("drop", "d")) == (404, 1)
+    assert ask("create", "a", properties={"owner": "ada"}).status == 200  # it was, and is not there any more
+    assert told(table("/namespace/once/exists", {})) == (404, 1)
+
+
+def test_a_table_is_dropped_once_under_one_key(table: Talk) -> None:
+    first = table("/table/ws$t/drop", None, idempotency_key="gone")
+    assert first.status == 200
+    assert table("/table/ws$t/drop", None, idempotency_key="gone").body == first.body
+    assert told(table("/table/ws$t/drop", None)) == (404, 4)
+
+
+def test_a_path_with_a_zero_byte_is_a_mistake_of_the_client(table: Talk, lake: Lake) -> None:
+    folder = str(lake.lance().describe_table({"id": ["ws", "t"]}).location).lstrip("/")
+    for number in (-5, 2):
+        body = {"version": number, "manifest_path": f"{folder}/_versions/\0"}
+        assert table("/table/ws$t/version/create", body).status == 400
+
+
 def test_all_tables_are_listed_with_the_delimiter_that_was_asked_for(table: Talk) -> None:
     assert table("/table?delimiter=.", method="GET").body["tables"] == ["ws.bare", "ws.t"]
     first = table("/table?delimiter=::&limit=1", method="GET").body

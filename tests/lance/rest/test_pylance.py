@@ -179,6 +179,8 @@ def test_a_version_on_no_branch_is_put_where_lance_finds_it(namespace: RestNames
     )
     assert ids(apart) == [1, 2]
     assert ids(opened(namespace)) == [1]
+    again = lance.dataset(namespace_client=namespace, table_id=TABLE, version=apart.version)
+    assert ids(again) == [1, 2]
 
 
 def test_old_versions_that_are_cleaned_up_leave_what_the_newest_needs(namespace: RestNamespace) -> None:

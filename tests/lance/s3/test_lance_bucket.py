@@ -132,11 +132,11 @@ def test_a_transaction_in_a_bucket_moves_two_tables_at_once(lake: Lake) -> None:
         assert keys(opened(lake, ITEMS)) == [1]
         assert keys(lance.dataset(location(lake, ITEMS))) == [1]
     assert [keys(opened(lake, one)) for one in (ITEMS, OTHERS)] == [[2], [1, 3]]
-    refused = lake.transaction()
+    refused = lake.transaction(policy="snapshot")
     write(lake, ITEMS, 8, ref=refused.branch)
     write(lake, ITEMS, 9)
     with pytest.raises(CommitConflict):
-        refused.commit()
+        refused.land()
     assert keys(opened(lake, ITEMS)) == [2, 9]
 
 

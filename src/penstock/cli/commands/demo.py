@@ -39,11 +39,11 @@ from penstock.model.operations import Put
 @click.option("--no-spark", is_flag=True, help="Tell the story of the catalogue, which needs no Spark.")
 @pass_call
 def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
-    """See a pipeline of Spark build tables on a branch, and all of them land on main at one instant.
+    """See a pipeline of Spark build Delta and Lance tables, and all of them land on main at one instant.
 
-    Where there is no Spark, or with --no-spark, the story is that of a lake, a branch, a conflict and a
-    merge, and takes a few seconds. Makes a lake in DIR, which must be empty or not exist; without it in a
-    temporary directory, which is kept for you to play with.
+    Where Spark, Java or Lance is missing, or with --no-spark, the story is that of a lake, a branch, a
+    conflict and a merge, and takes a few seconds. Makes a lake in DIR, which must be empty or not exist;
+    without it in a temporary directory, which is kept for you to play with.
     """
     if directory is not None and directory.exists() and any(directory.iterdir()):
         raise InvalidRequest(f"{directory} is not empty; the demo needs a directory of its own")
@@ -52,13 +52,14 @@ def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
     missing = "" if no_spark else what_is_missing()
     if no_spark or missing:
         tell(story)
-        story.table = "shop.orders" if tell_of_rows(story) else None
+        if tell_of_rows(story):
+            story.also = "delta log shop.orders"
         if missing:
-            story.say(f"With Spark there is more to see: {missing}")
+            story.say(f"With Spark and Lance there is more to see: {missing}")
     else:
         story.say(f"A lake is made in {story.place}.")
         tell_of_spark(story)
-        story.table = "sales.orders"
+        story.also = "tx list --all"
     call.answer(
         lambda: shapes.Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.farewell()
     )
@@ -122,8 +123,8 @@ class Story:
         self.place, self._quiet = place, quiet
         self._screen = Screen.of(sys.stdout)
         self._chapters = 0
-        self.table: str | None = None
-        """A Delta table to try something on."""
+        self.also = "diff main~2 fix-returns"
+        """A command that shows something of what was told last."""
 
     def say(self, *lines: str) -> None:
         for line in lines:
@@ -134,6 +135,12 @@ class Story:
         self._chapters += 1
         self._print(self._screen.paint(f"{self._chapters}. {title}", "strong"))
         self._print("")
+
+    def define(self, *steps: Callable[..., None]) -> None:
+        """Show functions as they are written, which later steps call."""
+        for step in steps:
+            for line in (*inspect.getsource(step).splitlines(), ""):
+                self._print(self._screen.paint(f"  {line}", "dim") if line else "")
 
     def python(self, step: Callable[..., None], *given: Any, **libraries: str) -> None:
         """Show what a function does with what it is given and some libraries, and have it done.
@@ -194,7 +201,7 @@ class Story:
         lake = f"{_program()} --lake {shlex.quote(str(self.place))}"
         return (
             f"{lake} log --table sales.orders",
-            f"{lake} delta log {self.table}" if self.table else f"{lake} diff main~2 fix-returns",
+            f"{lake} {self.also}",
             f"{lake} doctor",
         )
 

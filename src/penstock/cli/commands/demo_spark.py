@@ -1,9 +1,10 @@
-"""The demonstration with Spark: a small pipeline whose tables land on main at one instant."""
+"""The demonstration with Spark: a small pipeline whose tables of two formats land at one instant."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -18,16 +19,25 @@ from penstock.lake.opening import open_lake
 if TYPE_CHECKING:
     from penstock.cli.commands.demo import Story
     from penstock.lake.lake import Lake
+    from penstock.lake.transactions.transaction import Transaction
 
 ORDERS: Final = 20_000
 CUSTOMERS: Final = 500
 DAYS: Final = 7
+NEEDED: Final = {
+    "pyspark": "penstock[spark,jdk]",
+    "lance": "penstock[lance]",
+    "lance_namespace": "penstock[lance]",
+    "deltalake": "deltalake",
+}
+"""Modules that the story needs, and what brings them."""
 
 
 def what_is_missing() -> str:
     """What would have to be there for this to be told; nothing if all is."""
-    if find_spec("pyspark") is None or find_spec("deltalake") is None:
-        return "pip install 'penstock[spark,jdk]' deltalake"
+    lacking = dict.fromkeys(brings for name, brings in NEEDED.items() if find_spec(name) is None)
+    if lacking:
+        return f"pip install {' '.join(map(shlex.quote, lacking))}"
     from penstock.spark.java import find_java
 
     try:
@@ -38,71 +48,118 @@ def what_is_missing() -> str:
 
 
 def tell_of_spark(story: Story) -> None:
-    """Files arrive; tables are built on a branch, corrected there, and merged."""
+    """Files become tables in one transaction; bad ones do not, until they are put right on a branch."""
     landing = story.place / "landing"
-    story.chapter("Orders and customers arrive as files")
     _arrive(landing)
-    story.say(f"  {ORDERS:,} orders of {DAYS} days and {CUSTOMERS} customers, as JSON in {landing}")
     with _started(story) as (lake, spark):
-        story.chapter("Customers are a table already")
-        story.python(load_customers, spark, landing)
-        story.chapter("A pipeline builds two more Delta tables, on a branch")
-        story.python(build, lake, spark, landing)
-        story.chapter("A reader of main sees nothing of it")
+        story.chapter("Orders and customers arrive as files, and are kept as they came")
+        story.run(f"files put -r {shlex.quote(f'{landing}/')} raw.shop -m 'files of a week'")
+        story.chapter("A pipeline makes two Delta tables and a Lance table of them, in one transaction")
+        story.define(load, derive)
+        story.python(run_pipeline, lake, spark)
+        story.chapter("Since one instant all three are on main, as one commit")
         story.run("tables")
-        story.run("diff main nightly")
-        story.chapter("Something is wrong with the data, and is put right where nobody sees it")
-        story.python(correct, spark)
-        story.chapter("One merge, and all of it is on main at one instant")
-        story.run("merge nightly --into main -m 'nightly load'")
         story.run("log main")
-        story.chapter("Spark reads all tables as they were at one commit")
+        story.chapter("Something is wrong with the last day: a check fails, and nothing has happened")
+        story.python(run_into_check, lake, spark)
+        story.run("log main -n 1")
+        story.chapter("Write, audit, publish: on a branch it can be looked into, and is not published so")
+        story.python(write_and_audit, lake, spark)
+        story.chapter("There it is put right, audited again, and lands")
+        story.python(correct_and_publish, lake, spark)
+        story.run("log main --first-parent")
+        story.chapter("Every commit stays what it was: Delta and Lance tables together, before and after")
         story.python(query, spark)
-        story.chapter("And programs that know nothing of Penstock see them, too")
-        story.python(read_elsewhere, lake, deltalake="deltalake")
+        story.chapter("And programs that know nothing of Penstock see the tables, too")
+        story.python(read_elsewhere, lake, deltalake="deltalake", lance="lance")
 
 
-def load_customers(spark: Any, landing: Path) -> None:
-    from penstock.spark import write
-
-    write(spark.read.json(f"{landing}/customers"), "sales.customers", message="first load")
-
-
-def build(lake: Lake, spark: Any, landing: Path) -> None:
-    from penstock.spark import write
-
-    lake.branch("nightly").create()
-    orders = spark.read.json(f"{landing}/orders").selectExpr("id", "customer", "amount", "DATE(day) AS day")
-    by_day = orders.groupBy("day").agg({"id": "count", "amount": "sum"}).toDF("day", "orders", "revenue")
-    write(orders, "sales.orders", branch="nightly", partition_by="day")
-    write(by_day, "sales.by_day", branch="nightly")
+def load(tx: Transaction, spark: Any, days: str) -> None:
+    columns = "id LONG, customer LONG, amount DOUBLE, day DATE"
+    orders = tx.read("raw.shop", format="json", folder="orders", schema=columns)
+    tx.write(orders.where(days), "sales.orders", partition_by="day")
+    derive(tx, spark)
 
 
-def correct(spark: Any) -> None:
-    from penstock.spark import delete, read, write
+def derive(tx: Transaction, spark: Any) -> None:
+    tx.view("sales.orders")  # as this transaction has it by now
+    by_day = spark.sql("SELECT day, sum(amount) AS total, min(amount) AS least FROM orders GROUP BY day")
+    tx.write(by_day, "sales.by_day", mode="overwrite")
 
-    delete(spark, "sales.orders", "amount < 0", branch="nightly", message="drop test orders")
-    orders = read(spark, "sales.orders", ref="nightly")
-    by_day = orders.groupBy("day").agg({"id": "count", "amount": "sum"}).toDF("day", "orders", "revenue")
-    write(by_day, "sales.by_day", mode="overwrite", branch="nightly", message="sums without test orders")
+    vector = "array(float(count(*)), float(avg(amount)), float(max(amount)))"
+    bought = spark.sql(f"SELECT customer AS id, {vector} AS vector FROM orders GROUP BY customer")
+    people = tx.read("raw.shop", format="csv", folder="customers", schema="id LONG, country STRING")
+    known = people.join(bought, "id")
+    tx.write(known, "search.customers", mode="overwrite", format="lance", options={"vector.vector": 3})
+
+
+def run_pipeline(lake: Lake, spark: Any) -> None:
+    with lake.transaction("main", message="nightly load") as tx:
+        load(tx, spark, "day < '2026-11-08'")
+        tx.check(
+            "no negative amounts", tx.read("sales.by_day").where("least < 0").isEmpty(), "a day has some"
+        )
+        print("in the transaction:", *(table.key for table in tx.tables()))
+        print("on main meanwhile: ", *(table.key for table in lake.tables()))
+
+
+def run_into_check(lake: Lake, spark: Any) -> None:
+    from penstock import errors
+
+    try:
+        with lake.transaction("main", message="the last day") as tx:
+            load(tx, spark, "day = '2026-11-08'")
+            tx.check(
+                "no negative amounts", tx.read("sales.by_day").where("least < 0").isEmpty(), "a day has some"
+            )
+    except errors.CheckFailed as failed:
+        print(failed.message)
+
+
+def write_and_audit(lake: Lake, spark: Any) -> None:
+    from penstock import errors
+
+    lake.branch("last-day").create(at="main")
+    with lake.transaction("last-day", message="the last day") as tx:
+        load(tx, spark, "day = '2026-11-08'")
+    checks = {"no negative amounts": "SELECT id, amount FROM sales.orders WHERE amount < 0"}
+    try:
+        lake.publish("last-day", "main", checks=checks, spark=spark)
+    except errors.ChecksFailed as failed:
+        print(failed.message)
+
+
+def correct_and_publish(lake: Lake, spark: Any) -> None:
+    from penstock.spark import delete
+
+    with lake.transaction("last-day", message="without orders of our own tests") as tx:
+        delete(spark, "sales.orders", "amount < 0", branch=tx.branch)
+        derive(tx, spark)
+    checks = {"no negative amounts": "SELECT id, amount FROM sales.orders WHERE amount < 0"}
+    lake.publish("last-day", "main", checks=checks, spark=spark)
 
 
 def query(spark: Any) -> None:
     from penstock.spark import view
 
-    view(spark, "sales.orders", "sales.customers")
-    spark.sql("""
-        SELECT country, count(*) AS orders, round(sum(amount), 2) AS revenue
-        FROM orders JOIN customers ON orders.customer = customers.id
-        GROUP BY country ORDER BY revenue DESC
-    """).show()
+    for ref in ("main~1", "main"):
+        view(spark, "sales.orders", "search.customers", ref=ref)
+        spark.sql("""
+            SELECT country, count(*) AS orders, round(sum(amount), 2) AS revenue
+            FROM orders JOIN customers ON orders.customer = customers.id
+            GROUP BY country ORDER BY country
+        """).show()
 
 
-def read_elsewhere(lake: Lake, deltalake: Any) -> None:
-    for key in ("sales.orders", "sales.customers", "sales.by_day"):
+def read_elsewhere(lake: Lake, deltalake: Any, lance: Any) -> None:
+    for key in ("sales.orders", "sales.by_day"):
         lake.table(key).backfill_to_version()
         found = deltalake.DeltaTable(lake.table(key).location)
         print(f"{key}: version {found.version()}, {found.to_pyarrow_table().num_rows:,} rows")
+    customers = lance.dataset(lake.table("search.customers").location)
+    print(f"search.customers: version {customers.version}, {customers.count_rows()} rows")
+    nearest = {"column": "vector", "q": [40.0, 130.0, 245.0], "k": 3}
+    print("  closest to 40 orders of 130 each:", customers.to_table(nearest=nearest)["id"].to_pylist())
 
 
 @contextmanager
@@ -135,28 +192,26 @@ def _quiet_java() -> Iterator[None]:
 
 
 def _arrive(landing: Path) -> None:
-    """Files as a shop would send them, the same every time; a few orders are of its tests."""
+    """Files as a shop would send them, the same every time; a few orders of the last day are of its tests."""
     random = Random(7)
     first = date(2026, 11, 2)
-    countries = ("Austria", "Belgium", "Canada", "Denmark")
-    orders = landing / "orders"
+    orders, customers = landing / "orders", landing / "customers"
     orders.mkdir(parents=True)
+    customers.mkdir()
     for day in range(DAYS):
-        numbers = range(day, ORDERS, DAYS)
         lines = (
             {
                 "id": number,
                 "customer": random.randrange(CUSTOMERS),
-                "amount": -1.0 if number % 997 == 0 else round(random.uniform(5, 250), 2),
+                "amount": -1.0 if number % 997 == day == DAYS - 1 else round(random.uniform(5, 250), 2),
                 "day": str(first + timedelta(days=day)),
             }
-            for number in numbers
+            for number in range(day, ORDERS, DAYS)
         )
         (orders / f"{first + timedelta(days=day)}.json").write_text(_lines(lines))
-    customers = landing / "customers"
-    customers.mkdir()
-    known = ({"id": number, "country": random.choice(countries)} for number in range(CUSTOMERS))
-    (customers / "all.json").write_text(_lines(known))
+    countries = (random.choice(("Austria", "Belgium", "Canada", "Denmark")) for _ in range(CUSTOMERS))
+    known = "".join(f"{number},{country}\n" for number, country in enumerate(countries))
+    (customers / "all.csv").write_text(known)
 
 
 def _lines(values: Iterator[dict[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import click
 
@@ -11,23 +12,31 @@ from penstock.cli.completions import complete_branch, offering
 from penstock.cli.declaration import group
 from penstock.cli.ids import ID_CHARS, whole_id
 from penstock.cli.rendering.columns import Cell, Row, columns
-from penstock.cli.rendering.history import short
+from penstock.cli.rendering.contents import changes
+from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
-from penstock.cli.shapes import Transaction, Transactions
+from penstock.cli.shapes import Transaction, TransactionDetails, Transactions
 from penstock.errors import (
     ConflictError,
     RequestError,
     TransactionNotFound,
     TransactionOver,
 )
+from penstock.lake.answers import Difference
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.answers import TransactionInfo
+from penstock.lake.transactions.calls import GetTransaction
+from penstock.lake.transactions.steps import changes_of, steps_of
+from penstock.model.commits import Commit
+from penstock.model.reads import Read
 from penstock.model.transactions import PREFIX, TransactionState
 
 ABORTED = (
     "Transaction {id} is aborted by that, for good, and nothing of it has landed: run again what wrote in it."
 )
+SHOWN_MAX = 20
+"""So many reads and steps are shown, newest first; --json has all."""
 _STYLES = {TransactionState.COMMITTED: "good", TransactionState.ABORTED: "bad"}
 
 
@@ -71,7 +80,7 @@ def _ids(lake: Lake, start: str) -> list[str]:
 
 @tx.command(
     "show",
-    prints="Transaction",
+    prints="TransactionDetails",
     examples="""
 $ python -c "import penstock; penstock.open('lake').transaction(id='3f2a9c10' * 4)"
 $ penstock tx show 3f2a9c10
@@ -80,10 +89,17 @@ $ penstock tx show 3f2a9c10
 @click.argument("id", metavar="ID", shell_complete=offering(_ids))
 @pass_call
 def tx_show(call: Call, id: str) -> None:  # noqa: A002
-    """Show the transaction with an ID: how far it is, and what it came to. Its first 8 digits are enough."""
+    """Show the transaction with an ID: how far it is, what it has read and changed, and what it came to.
+
+    Its first 8 digits are enough.
+    """
     lake = call.open()
-    info = lake.find_transaction(_transaction(lake, id)).info
-    call.answer(lambda: Transaction.of(info), lambda screen: _shown(screen, info))
+    info = lake.do(GetTransaction(id=_transaction(lake, id), reads=True))
+    steps, changed = steps_of(lake, info), changes_of(lake, info)
+    call.answer(
+        lambda: TransactionDetails.build(info, steps, changed),
+        lambda screen: chain(_shown(screen, info), _done(screen, info, steps, changed)),
+    )
 
 
 @tx.command(
@@ -104,7 +120,7 @@ def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
     lake = call.open()
     found = lake.find_transaction(_transaction(lake, id))
     try:
-        info = found.commit(message).info
+        info = found.land(message).info
     except (ConflictError, RequestError) as refused:
         if not isinstance(refused, TransactionOver) and found.info.state is TransactionState.ABORTED:
             refused.message += f"\n  {ABORTED.format(id=found.id[:ID_CHARS])}"
@@ -196,6 +212,7 @@ def _shown(screen: Screen, one: TransactionInfo) -> Iterator[str]:
         ("target", Cell(printable(one.target), "name")),
         ("base", Cell(short(one.base), "id")),
         ("policy", one.policy.value),
+        ("isolation", one.isolation.value),
         ("begun", f"{ago(one.begun, screen.now)}{f' by {printable(one.who)}' if one.who else ''}"),
     ]
     if one.expires is not None:
@@ -210,3 +227,31 @@ def _shown(screen: Screen, one: TransactionInfo) -> Iterator[str]:
         for name, value in sorted(one.properties.items())
     ]
     yield from columns(screen, [[Cell(name, "dim"), value] for name, value in told], flexible=-1)
+
+
+def _done(
+    screen: Screen, one: TransactionInfo, steps: Sequence[Commit], changed: Sequence[Difference]
+) -> Iterator[str]:
+    """What it has read and changed, and by which steps."""
+    if one.reads:
+        yield "read"
+        yield from _some([f"  {_read(read)}" for read in one.reads])
+    if changed:
+        yield "changed"
+        yield from changes(screen, changed)
+    if steps:
+        yield "steps"
+        yield from _some([f"  {short(step.id)}  {title(step)}" for step in steps])
+
+
+def _some(lines: Sequence[str]) -> Iterator[str]:
+    yield from lines[:SHOWN_MAX]
+    if len(lines) > SHOWN_MAX:
+        yield f"  and {len(lines) - SHOWN_MAX} more: --json has all"
+
+
+def _read(read: Read) -> str:
+    where = "the lake" if read.key is None else printable(str(read.key))
+    if read.is_listing:
+        return f"names in {where}" if read.key is None else f"names at {where}"
+    return where if read.part is None else f"{where}: {printable(read.part)}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Final, NamedTuple
 
 from penstock.cli.rendering.columns import Cell, columns
-from penstock.cli.rendering.contents import change_row, sign, summary
+from penstock.cli.rendering.contents import change_row, sign, summary, version
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago, counted
@@ -17,14 +18,25 @@ from penstock.model.merges import MergedKey, MergeMode, MergeResult
 
 CONFLICTS_MAX: Final = 10
 """How many conflicts of one key are shown to people."""
+INDENT: Final = " " * 6
+
+
+class Done(NamedTuple):
+    """A commit of one side that changed a key, and what it did to it, where that is known."""
+
+    commit: Commit
+    deed: str = ""
 
 
 class Sides(NamedTuple):
-    """The two sides as the person named them, and who changed a key last on each of them."""
+    """The two sides as the person named them, and what is known of what they did."""
 
     source: str
     target: str
-    last_change: Callable[[str, Key], Commit | None]
+    changes: Callable[[str, Key], Sequence[Done]]
+    """By one side since they parted, newest first."""
+    brings: Callable[[MergedKey], str]
+    """What comes to a key that is clean."""
 
 
 def merge_page(
@@ -44,12 +56,10 @@ def merge_page(
     for one, line in zip(result.keys, columns(screen, rows, indent="  ", flexible=1), strict=True):
         yield line
         if one.conflicts:
-            yield from (f"      and {_why(sides, other)}" for other in one.conflicts[1:CONFLICTS_MAX])
-            if len(one.conflicts) > CONFLICTS_MAX:
-                yield f"      and {len(one.conflicts) - CONFLICTS_MAX} more; --json tells them all"
+            yield from _clashes(screen, sides, one)
             yield from _both_sides(screen, sides, one.key)
             if is_only:
-                yield from (f"      {way}" for way in ways_out)
+                yield from (f"{INDENT}{way}" for way in ways_out)
     if not is_only:
         yield from ways_out
 
@@ -69,16 +79,14 @@ def _is_namespace(one: MergedKey) -> bool:
 
 def _key_row(sides: Sides, one: MergedKey) -> list[Cell | str]:
     if one.conflict is not None:
-        return [
-            Cell(f"~ {printable(str(one.key))}", "changed"),
-            _why(sides, one.conflict),
-            Cell("conflict", "bad"),
-        ]
+        is_at, why = version(one.before), _in_short(sides, one.conflict)
+        met = [is_at, why] if is_at else [why, ""]
+        return [Cell(f"~ {printable(str(one.key))}", "changed"), *met, Cell("conflict", "bad")]
     said = _SETTLED[one.mode].format(source=sides.source, target=sides.target)
     if sign(one.before, one.after) == "=":
         kept = summary(one.after) if one.after is not None else "nothing"
-        return [Cell(f"= {printable(str(one.key))}", "dim"), kept, Cell(said, "good")]
-    return [*change_row(one), Cell(said, "good")]
+        return [Cell(f"= {printable(str(one.key))}", "dim"), kept, "", Cell(said, "good")]
+    return [*change_row(one), sides.brings(one), Cell(said, "good")]
 
 
 _SETTLED = {
@@ -99,25 +107,65 @@ _WHY: Mapping[ConflictKind, str] = {
 }
 
 
-def _why(sides: Sides, conflict: Conflict) -> str:
-    known = conflict.why or _WHY.get(conflict.kind, str(conflict))
-    if conflict.path:
-        known += f" at {conflict.path}"
-    return printable(known.replace("{target}", sides.target).replace("{source}", sides.source))
+_BOTH: Final = "was changed on both sides"
+"""How the reason of a format begins that has met two changes of one table."""
+_ONLY_TAKEN: Final = "Iceberg tables and views are not merged by the lake: take one side, or write it again."
+
+
+def _in_short(sides: Sides, conflict: Conflict) -> str:
+    """A conflict in the line of its key; what a format says of it is told below."""
+    if conflict.kind is ConflictKind.FORMAT:
+        return _WHY[ConflictKind.VALUE_DIFFERS] if conflict.why.startswith(_BOTH) else "cannot be merged"
+    return _named(sides, _WHY.get(conflict.kind, conflict.reason))
+
+
+def _clashes(screen: Screen, sides: Sides, one: MergedKey) -> Iterator[str]:
+    """What is in the way, each on a line of its own, except for what the line of the key says already."""
+    told = [text for number, each in enumerate(one.conflicts) if (text := _clash(sides, each, number))]
+    for text in told[:CONFLICTS_MAX]:
+        yield from _wrapped(screen, text)
+    if len(told) > CONFLICTS_MAX:
+        yield f"{INDENT}and {len(told) - CONFLICTS_MAX} more; --json tells them all"
+
+
+def _clash(sides: Sides, conflict: Conflict, number: int) -> str:
+    if conflict.kind is not ConflictKind.FORMAT:
+        if number > 0:
+            return f"and {_in_short(sides, conflict)}"
+        return _ONLY_TAKEN if conflict.is_pointer else ""
+    reason = conflict.reason.removeprefix(_BOTH).lstrip(":, ").removeprefix("and ")
+    where = f"at {conflict.path}" if conflict.path else ""
+    return _named(sides, ": ".join(filter(None, (where, reason))))
+
+
+def _named(sides: Sides, text: str) -> str:
+    """A text with the sides as the person calls them."""
+    named = text.replace("{target}", sides.target).replace("{source}", sides.source)
+    return printable(named.replace("the other side", sides.source).replace("this branch", sides.target))
+
+
+def _wrapped(screen: Screen, text: str) -> Iterator[str]:
+    """A text of any length below a key: on one line, or on as many as the screen needs."""
+    width = None if screen.width is None else max(screen.width - len(INDENT), 40)
+    lines = [text] if width is None else wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    yield from (screen.spell(f"{INDENT}{line}") for line in lines)
 
 
 def _both_sides(screen: Screen, sides: Sides, key: Key) -> Iterator[str]:
-    rows: list[list[Cell | str]] = []
-    for side in (sides.target, sides.source):
-        commit = sides.last_change(side, key)
-        if commit is not None:
-            rows.append(
-                [
-                    side,
-                    Cell(short(commit.id), "id"),
-                    title(commit),
-                    Cell(printable(commit.author), "dim"),
-                    Cell(ago(commit.time, screen.now), "dim"),
-                ]
-            )
-    yield from columns(screen, rows, indent="      ", flexible=2)
+    """What each side did: the commit, what it says of itself, what it did to the table, who and when."""
+    theirs = sides.changes(sides.source, key)
+    known = {one.commit.id for one in theirs}  # a commit that is undone is one of the target's as well
+    ours = [one for one in sides.changes(sides.target, key) if one.commit.id not in known]
+    rows: list[list[Cell | str]] = [
+        [
+            side,
+            Cell(short(commit.id), "id"),
+            title(commit),
+            printable(deed),
+            Cell(printable(commit.author), "dim"),
+            Cell(ago(commit.time, screen.now), "dim"),
+        ]
+        for side, done in ((sides.target, ours), (sides.source, theirs))
+        for commit, deed in done
+    ]
+    yield from columns(screen, rows, indent=INDENT, flexible=2)

@@ -14,6 +14,7 @@ from penstock.formats.files import merging
 from penstock.formats.files.changing import carry_out
 from penstock.formats.files.files import FilesState, check_prefix, is_managed, state_of, with_state
 from penstock.formats.files.intents import NAME, Write, check, decode_write, encode_write, shortened
+from penstock.formats.files.seen import check_seen
 from penstock.kernel.format import Applied, Crossed, Format, PrepareAgain, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, FilesTable
@@ -107,6 +108,12 @@ class FilesFormat(Format):
         asked = _Asked(table.content, base, source, intents, table.paths, table.crossed)
         merge = partial(merging.merge, table, _objects(table), target, before, comes, intents)
         return _answer(table, asked, merge)
+
+    def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
+        before, now = _own(was), _own(table.content)
+        if before is None or now is None:
+            raise Refused("was read by this transaction, and came or went since")
+        check_seen(_objects(table), state_of(before), state_of(now), parts)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
         return intents is None or any(merging.asks_for_more(decode_write(one)) for one in intents if one)

@@ -267,7 +267,9 @@ def _mode(paths: Mapping[str, MergeMode], path: str) -> MergeMode:
 
 
 def _told(path: str, file: File | None) -> str:
-    return "no file" if file is None else f"{file.at(path)}, {file.size} bytes"
+    if file is None:
+        return "no file"
+    return f"{file.at(path)}, {file.size} byte{'' if file.size == 1 else 's'}"
 
 
 def _layout(objects: Objects, sides: Sides, coming: Coming) -> Layout:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
-from threading import Condition, Thread
+from threading import Condition, RLock, Thread
 from time import monotonic
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -32,6 +32,8 @@ DOUBLINGS_MAX: Final = 16
 """Of a pause; far beyond the longest."""
 WAITING_MAX: Final = 100
 """How much of what was told of a chain is kept: whatever landed last has all that landed before it."""
+STAGED_MAX: Final = 1000
+"""How many files are removed at once. If more wait, a sweep has to take the others."""
 
 logger = logging.getLogger("penstock")
 
@@ -80,8 +82,10 @@ class Told(NamedTuple):
 class Job:
     """What is to be done for a chain. Changed only with the backlog's lock held."""
 
-    def __init__(self, id: JobId) -> None:  # noqa: A002
-        self.id = id
+    def __init__(self, id: JobId, left: Condition) -> None:  # noqa: A002
+        self.id, self.left = id, left
+        """Notified when a thread has worked on it. Whoever waits for another job is not woken by that: there
+        may be many who wait, and few jobs are theirs."""
         self.waiting: list[Told] = []
         """What was told and is not done, oldest first. It may have been told in another order than it landed
         in, so that none of it stands for the others."""
@@ -114,8 +118,11 @@ class Backlog:
     """Jobs and their threads. ``work`` does one thing that was told; what it raises counts as a failure."""
 
     def __init__(self, work: Callable[[Told], None], *, background: bool) -> None:
-        self.changed = Condition()
-        """To be held to look at jobs or to change them; notified when one changed."""
+        self._lock = RLock()
+        self.changed = Condition(self._lock)
+        """To be held to look at jobs or to change them; notified as the end comes nearer."""
+        self._wanted = Condition(self._lock)
+        """Notified when there is something to do."""
         self.jobs: dict[JobId, Job] = {}
         """Those that are not done."""
         self._work, self._background = work, background
@@ -132,6 +139,8 @@ class Backlog:
         """Have something done soon."""
         with self.changed:
             job = self._job(told.id)
+            if told.work is Work.STAGED and job.waiting and not job.is_taken:  # files that go together
+                told = told._replace(staged=(*job.waiting.pop().staged, *told.staged)[-STAGED_MAX:])
             job.waiting = [*job.waiting[1 - WAITING_MAX :], told]
             self._want(job)
 
@@ -143,7 +152,7 @@ class Backlog:
             job.helpers += 1
             try:
                 while job.is_taken:
-                    if self.is_closed or not self.changed.wait(max(0.0, until_s - monotonic())):
+                    if self.is_closed or not job.left.wait(max(0.0, until_s - monotonic())):
                         return Unavailable(f"'{told.key}' is still being promoted by another thread")
                 job.is_taken = True
                 job.waiting = [*job.waiting[1 - WAITING_MAX :], told]
@@ -160,12 +169,15 @@ class Backlog:
         wanted, deadline_s = frozenset(ids), elapsed_s() + timeout_s
         with self.changed:
             jobs = [job for job in self.jobs.values() if job.id.table in wanted]
-            while jobs := [job for job in jobs if job.is_behind]:  # every change wakes all who wait
-                left_s = deadline_s - elapsed_s()
-                if self.is_closed or left_s <= 0 or all(job.is_stuck for job in jobs):
-                    return False
-                self.changed.wait(left_s)
-            return True
+            stuck = 0
+            for job in jobs:
+                while job.is_behind and not job.is_stuck:
+                    left_s = deadline_s - elapsed_s()
+                    if self.is_closed or left_s <= 0:
+                        return False
+                    job.left.wait(left_s)
+                stuck += job.is_behind
+            return stuck == 0
 
     def close(self, timeout_s: float) -> None:
         """Finish what can be in that time, trying once more what has failed; then stop."""
@@ -177,11 +189,13 @@ class Backlog:
             for _, _, job in self._later:
                 self._make_ready(job)
             self._later.clear()
-            self.changed.notify_all()
+            self._wanted.notify_all()
             if self._threads:
                 self.changed.wait_for(self._is_done, timeout_s)
             self.is_closed = True
-            self.changed.notify_all()
+            self._wanted.notify_all()
+            for job in self.jobs.values():
+                job.left.notify_all()
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - elapsed_s()))
 
@@ -192,7 +206,7 @@ class Backlog:
     def _job(self, id: JobId) -> Job:  # noqa: A002
         found = self.jobs.get(id)
         if found is None:
-            found = self.jobs[id] = Job(id)
+            found = self.jobs[id] = Job(id, Condition(self._lock))
         return found
 
     def _forget_idle(self, job: Job) -> None:
@@ -210,7 +224,7 @@ class Backlog:
             thread = Thread(target=self._run, name="penstock-promoter", daemon=True)
             self._threads.append(thread)
             thread.start()
-        self.changed.notify_all()
+        self._wanted.notify()
 
     def _make_ready(self, job: Job) -> None:
         (self._ready if job.id.work is Work.VERSIONS else self._afterwards).append(job)
@@ -233,8 +247,10 @@ class Backlog:
                         job.is_taken = True
                         return job
                     self._forget_idle(job)
+                if self._is_closing:
+                    self.changed.notify_all()
                 self._idle += 1
-                self.changed.wait(self._later[0][0] - now_s if self._later else None)
+                self._wanted.wait(self._later[0][0] - now_s if self._later else None)
                 self._idle -= 1
         return None
 
@@ -269,7 +285,9 @@ class Backlog:
         if job.waiting and not job.is_stuck:
             self._want_later(job) if job.tries else self._want(job)
         self._forget_idle(job)
-        self.changed.notify_all()
+        job.left.notify_all()
+        if self._is_closing:
+            self.changed.notify_all()
 
     def _want_later(self, job: Job) -> None:
         if job.is_queued or not self._background:
@@ -282,4 +300,4 @@ class Backlog:
         job.is_queued = True
         pause_s = min(PAUSE_MIN_S * 2 ** min(job.tries - 1, DOUBLINGS_MAX), PAUSE_MAX_S)
         heappush(self._later, (elapsed_s() + pause_s, next(self._numbers), job))
-        self.changed.notify_all()
+        self._wanted.notify_all()  # each may be the one that is free by then

@@ -61,7 +61,7 @@ class Chains:
         return MAIN, *self._versions(told).branches()
 
     def _versions(self, told: Told) -> Versions:
-        return Versions(self._objects, told.state.root)
+        return Versions(self._objects, told.state)
 
     def waiting(self, told: Told) -> list[Waiting]:
         """Versions that are not known to be promoted: the newest one, if nothing is known."""
@@ -136,7 +136,7 @@ class Chains:
         assert content.id is not None
         with self._lock:
             known = self._known.get((content.id, one.version.chain, one.branch))
-        return known == (one.number, one.version.id(one.number))
+        return known is not None and known == (one.number, one.version.id(one.number))
 
     def put(self, told: Told, one: Waiting) -> bool:
         """Put a manifest at its place, if nothing is there; whether this very call did.
@@ -167,10 +167,9 @@ class Chains:
         version = one.version
         if version.staged.endswith(MANIFEST):
             return version.staged
+        if (linked := self.linked(content, one)) is not None:
+            return linked
         place = self._places.at(content.location)
-        name = staged_name(version.chain, one.branch, "apart", one.number)
-        if place.link(version.staged, name):
-            return name
         attempt = f"apart-{version.sha256.hex()[:16]}"
         name = staged_name(version.chain, one.branch, attempt, one.number)
         if place.size(name) is not None:
@@ -182,6 +181,17 @@ class Chains:
             if place.size(name) is None:
                 raise
         return name
+
+    def linked(self, content: LanceTable, one: Waiting) -> str | None:
+        """The name of a version that is apart, if what its writer staged could be given it, too.
+
+        Not in a bucket, nor for what the lake itself has staged, nor when it is gone: it was promoted then.
+        """
+        version = one.version
+        if version.staged.endswith(MANIFEST):
+            return None
+        name = staged_name(version.chain, one.branch, "apart", one.number)
+        return name if self._places.at(content.location).link(version.staged, name) else None
 
 
 def _foreign(told: Told, one: Waiting, name: str) -> ForeignCommit:

@@ -40,6 +40,7 @@ from penstock.formats.lance.state import (
     Mark,
     OwnBranch,
     OwnTag,
+    Recent,
     Version,
     Versions,
     branch_key,
@@ -47,6 +48,7 @@ from penstock.formats.lance.state import (
     state_of,
     tag_key,
     version_key,
+    with_next,
     with_state,
 )
 from penstock.kernel.format import Applied
@@ -112,6 +114,8 @@ class _Doing:
         now_us: int,
     ) -> None:
         self.content, self.blobs = content, dict[ObjectId, bytes]()
+        self._known: tuple[LanceTable, LanceState] | None = None
+        """The content whose state was read last, and that."""
         self._objects, self._key, self._standing = objects, key, standing
         self._prepared, self._now_us = prepared, now_us
 
@@ -148,14 +152,16 @@ class _Doing:
     def _table(self) -> tuple[LanceTable, LanceState]:
         if not isinstance(self.content, LanceTable) or not self.content.state:
             raise TableNotFound(f"there is no Lance table '{self._key}'")
-        return self.content, state_of(self.content)
+        if self._known is None or self._known[0] is not self.content:
+            self._known = self.content, state_of(self.content)
+        return self._known
 
     def _declare(self, step: Declare) -> None:
         if self.content is not None:
             raise TableExists(f"there is a {self.content.type} at '{self._key}' already")
         state = LanceState(is_private=step.is_private, properties=step.properties)
         table = LanceTable(id=step.id, location=step.location)
-        chain = new_line(self._standing, table, Versions(self._objects, state.root))
+        chain = new_line(self._standing, table, Versions(self._objects, state))
         state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
         self.content = with_state(table, state)
 
@@ -176,7 +182,7 @@ class _Doing:
     # -- versions ------------------------------------------------------------------------------------------
 
     def _versions(self) -> Versions:
-        return Versions(self._objects, self._table()[1].root)
+        return Versions(self._objects, self._table()[1])
 
     def _create(self, step: Create, made: Made | Found | None) -> None:
         content, state = self._table()
@@ -206,9 +212,9 @@ class _Doing:
                     version=step.version,
                     newest=newest[0],
                 )
-        version = msgspec.structs.replace(made.version, time_us=self._now_us)
         self._go_on_in(made.chain)
-        self._change({version_key(step.branch, step.version): version})
+        version = msgspec.structs.replace(made.version, time_us=self._now_us)
+        self._keep(*with_next(self._objects, *self._table(), Recent(step.branch, step.version, version)))
 
     def _check_chain(self, content: LanceTable, state: LanceState, versions: Versions, made: Made) -> None:
         """``VersionTaken`` for a version that goes on from something else than the table as it is."""
@@ -334,10 +340,13 @@ class _Doing:
 
     def _change(self, changes: Mapping[bytes, Entry | None]) -> None:
         content, state = self._table()
-        root, blobs = changed(self._objects, state.root, changes)
+        grown, blobs = changed(self._objects, state, changes)
+        self._keep(with_state(content, grown), blobs)
+
+    def _keep(self, content: LanceTable, blobs: Mapping[ObjectId, bytes]) -> None:
         self._objects.fresh.update(blobs)
         self.blobs.update(blobs)
-        self.content = with_state(content, state.grown(root, changes))
+        self.content = content
 
 
 def shortened(steps: Sequence[Placed]) -> bytes:

@@ -120,7 +120,7 @@ class _Looking:
     def _declare(self, step: Declare) -> None:
         """A table that a later step of the same request may write to."""
         content = LanceTable(id=step.id, location=step.location)
-        chain = new_line(self._standing, content, Versions(self._objects, LanceState().root))
+        chain = new_line(self._standing, content, Versions(self._objects, LanceState()))
         state = LanceState(chain=chain.folder, owner=chain.owner, is_private=step.is_private)
         self._content = with_state(content, state)
 
@@ -129,7 +129,7 @@ class _Looking:
         if content is None or not content.state:
             raise TableNotFound(f"there is no Lance table '{self._key}'")
         state = state_of(content)
-        return content, state, Versions(self._objects, state.root)
+        return content, state, Versions(self._objects, state)
 
     # -- versions ------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from penstock.formats.lance.rehoming import (
     rebased,
 )
 from penstock.formats.lance.wire import Message, packed_numbers
+from penstock.model.encoding import digest
 
 GRAFTED: Final = frozenset((Operation.APPEND, Operation.DELETE, Operation.RESERVE))
 """What can be done again on top of something else, and comes to the same."""
@@ -37,6 +38,8 @@ _SUFFIXES: Final = {0: "arrow", 1: "bin"}
 _FRESH: Final = 2**24 - 1
 """What is drawn anew of the number by which a file of deleted rows is named when it is copied: what another
 attempt has left may be about to be swept. The rest tells what it is a copy of."""
+MARK_BYTES: Final = 12
+"""Long enough that no two fragments of a table ever have the same mark by chance."""
 _BLOBS: Final = b"lance.blob.v2"
 """Columns whose rows may name the numbers of bases."""
 
@@ -123,13 +126,21 @@ def check_operations(grafted: Iterable[Operation], ground: Iterable[Operation]) 
         )
 
 
-def graft(bases: Sequence[Side], source: Side, target: Side, *, only_grafted: bool = False) -> Grafted:
+def graft(
+    bases: Sequence[Side],
+    source: Side,
+    target: Side,
+    taken: Collection[bytes] = (),
+    *,
+    only_grafted: bool = False,
+) -> Grafted:
     """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not.
 
     Both sides come from every base: what one of them has is not new, and what is as in one of them has not
     changed, since rows that were deleted do not come back.
     ``only_grafted`` tells that nothing else was done to ``target`` either: a fragment that is gone there was
     deleted, and not rewritten. Merges that crossed bring the same deletions to both sides.
+    ``taken`` are marks of fragments that ``target`` got by commits which were repeated there.
     """
     for side in (*bases, source, target):
         check_movable(side.manifest)
@@ -140,7 +151,7 @@ def graft(bases: Sequence[Side], source: Side, target: Side, *, only_grafted: bo
     for name, one in (each for base in bases for each in _located(base).items()):
         before.setdefault(name, []).append(one)
     after, there = _located(source), _located(target)
-    lost = {name for name, ones in before.items() if len(ones) == len(bases) and not only_grafted}
+    lost = set() if only_grafted else before.keys()  # their rows may be there still, in other fragments
     gone = {name for name in before if name not in after and (name in there or name in lost)}
     changed = {name for name in before if name in after and not after[name].is_among(before[name])}
     changed -= {name for name in changed & there.keys() if there[name].is_as(after[name])}
@@ -149,10 +160,16 @@ def graft(bases: Sequence[Side], source: Side, target: Side, *, only_grafted: bo
     clashes += [name for name in twice if not there[name].is_as(after[name])]
     if clashes:
         raise Ungraftable("had rows of the same fragments deleted or rewritten on both sides", clashes)
+    added = [one for name, one in after.items() if name not in before and name not in twice]
+    if again := [one.files[0] for one in added if mark_of(one.files[0]) in taken]:
+        raise Ungraftable(
+            "has fragments that came to one side by a repeated commit, and were deleted or rewritten there"
+            " since, so that their rows would be there twice or come back",
+            again,
+        )
     moving = _Moving(source, target)
     kept = [moving.onto(there[name], after[name]) if name in changed else there[name].message
             for name in there if name not in gone]  # fmt: skip
-    added = [one for name, one in after.items() if name not in before and name not in twice]
     first = target.manifest.max_fragment_id + 1
     new = [moving.as_number(one, first + place) for place, one in enumerate(added)]
     manifest = target.manifest.with_parts(
@@ -164,6 +181,17 @@ def graft(bases: Sequence[Side], source: Side, target: Side, *, only_grafted: bo
     updated = [one for one in kept if (one.number(FRAGMENT_ID) or 0) in numbers]
     removed = packed_numbers(sorted(there[name].number for name in gone))
     return Grafted(manifest, *_said(new, updated, removed), tuple(moving.copies))
+
+
+def marks_between(before: Side | None, after: Side) -> list[bytes]:
+    """Marks of the fragments that one version has and another has not. Raises as ``graft``."""
+    known = _located(before) if before is not None else {}
+    return [mark_of(name) for name in _located(after) if name not in known]
+
+
+def mark_of(file: str) -> bytes:
+    """By which a fragment is remembered: a hash of where its first data file lies."""
+    return digest("lance fragment", file.encode())[:MARK_BYTES]
 
 
 class _Moving:

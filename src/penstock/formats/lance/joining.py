@@ -6,7 +6,7 @@ properties. What only one side changed is taken, and what both changed is grafte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ from penstock.formats.lance.sides import (
     is_same,
     operations_since,
     parted_at,
+    taken_since,
 )
 from penstock.formats.lance.standing import Chain
 from penstock.formats.lance.state import (
@@ -31,12 +32,12 @@ from penstock.formats.lance.state import (
     branch_key,
     branch_of,
     changed,
+    keys_differing,
     tag_key,
     version_key,
     version_of,
     with_state,
 )
-from penstock.kernel import tree
 from penstock.kernel.format import Applied, PathClash, Refused
 from penstock.kernel.objects import Objects
 
@@ -52,12 +53,17 @@ class Joining:
         self._is_part = is_part
         self._changes: Changes = {}
         self._properties = dict(here.state.properties)
+        self._others: Sequence[TableSide] = ()
         self._goes_on = False
         """Whether there are versions that are written for the chain."""
 
-    def merge(self, base: TableSide, source: TableSide) -> Applied:
-        """The table with what became of a base on the other side."""
-        keys = list(tree.diff(self._objects, base.state.root, source.state.root))
+    def merge(self, base: TableSide, source: TableSide, others: Sequence[TableSide] = ()) -> Applied:
+        """The table with what became of a base on the other side.
+
+        ``others`` are further states that both sides come from, where merges crossed.
+        """
+        self._others = others
+        keys = keys_differing(self._objects, base.state, source.state)
         self._bring_versions(base, source, MAIN)
         for name in _branches_of(keys):
             self._bring_branch(base, source, name)
@@ -98,7 +104,7 @@ class Joining:
         if includes(self._here, source, wanted, branch):
             return
         done = operations_since(source, base, branch)
-        arrived = Arrived(operations=tuple(sorted(set(done))))
+        arrived = Arrived(operations=tuple(sorted(set(done))), taken=taken_since(source, base, branch))
         if not self._is_part:
             arrived = msgspec.structs.replace(arrived, number=wanted.number, id=wanted.id)
         if is_same(now, was):
@@ -109,17 +115,20 @@ class Joining:
         if was is None or now is None:
             raise Refused(f"got its first version on both sides; {WAY_OUT}")
         bases = [was, *beside(base, self._here, source, branch)]
+        for one in (other.newest(branch) for other in self._others):
+            if one is not None and one not in bases:
+                bases.append(one)
         mine = operations_since(self._here, base, branch)
         try:
             if self._chain.owner and not source.state.owner and not can_be_grafted(done):
                 # A branch that takes in the default one puts its own changes on top of that, whatever it was.
                 check_operations(mine, done)
-                landed = self._landing.grafted(bases, now, wanted, now, arrived, branch)
+                landed = self._landing.grafted(bases, now, wanted, now, arrived, branch, arrived.taken)
             else:
                 check_operations(done, mine)
-                is_plain = can_be_grafted(mine)
+                is_plain, taken = can_be_grafted(mine), taken_since(self._here, base, branch)
                 landed = self._landing.grafted(
-                    bases, wanted, now, now, arrived, branch, only_grafted=is_plain
+                    bases, wanted, now, now, arrived, branch, taken, only_grafted=is_plain
                 )
         except Ungraftable as problem:
             raise refusal(problem, self._here.content.location) from None
@@ -174,8 +183,10 @@ class Joining:
             return
         if wanted[0] is None:
             self._drop_branch(name)
-            return
-        self._take_branch(source, name)
+        elif wanted[0] == was[0]:
+            self._bring_versions(base, source, name)
+        else:
+            self._take_branch(source, name)
 
     def _take_branch(self, source: TableSide, name: str) -> None:
         """Take one of Lance's own branches as it is on the other side."""
@@ -247,9 +258,8 @@ class Joining:
     # -- the result ----------------------------------------------------------------------------------------
 
     def _applied(self) -> Applied:
-        state = self._here.state
-        root, blobs = changed(self._objects, state.root, self._changes)
-        state = msgspec.structs.replace(state.grown(root, self._changes), properties=self._properties)
+        state, blobs = changed(self._objects, self._here.state, self._changes)
+        state = msgspec.structs.replace(state, properties=self._properties)
         if self._goes_on:
             state = msgspec.structs.replace(state, chain=self._chain.folder, owner=self._chain.owner)
         return Applied(with_state(self._here.content, state), blobs)

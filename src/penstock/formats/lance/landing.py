@@ -8,13 +8,15 @@ for in the new place by the number of a fragment, or would write to as if it wer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
+import msgspec
+
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.formats.lance.dating import dated
-from penstock.formats.lance.grafting import Copy, Side, Ungraftable, graft
+from penstock.formats.lance.grafting import Copy, Side, Ungraftable, graft, marks_between
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import LINES, MAIN, staged_name
 from penstock.formats.lance.pinning import pin
@@ -39,6 +41,8 @@ from penstock.storage.places import Place, Places
 
 INDEXES_MAX_BYTES: Final = 1024**3
 """How much of indexes is copied for a new version at most."""
+TAKEN_MAX: Final = 4096
+"""Of so many fragments one version remembers that they came by repeated commits."""
 PIECE_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -102,25 +106,27 @@ class Landing:
         newest: Numbered,
         arrived: Arrived,
         branch: str = MAIN,
+        taken: Collection[bytes] = (),
         *,
         only_grafted: bool = False,
     ) -> Numbered:
         """What became of versions that both have on one side, on top of the other, as the next version here.
 
         That is the newest one here, or it is the other side's: then what was done here comes on top of that.
-        ``Refused`` if it cannot be.
+        ``taken`` are marks of fragments that came there by repeated commits. ``Refused`` if it cannot be.
         """
         folder = folder_at(self._location, self._chain.folder, branch)
         ground = self._side(onto, branch)
         try:
             ground = Side(rehome(ground.manifest, ground.folder, folder), folder)
             parted = [self._base(one, branch) for one in bases]
-            found = graft(parted, self._side(source, branch), ground, only_grafted=only_grafted)
+            found = graft(parted, self._side(source, branch), ground, taken, only_grafted=only_grafted)
         except Immovable as problem:
             raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
         except Ungraftable as problem:
             raise refusal(problem, self._location) from None
-        self._pin(source, branch)
+        for one in (source, onto):
+            self._pin(one, branch)
         self._copy(found.copies, folder)
         manifest, operation, what = found.manifest, found.operation, found.what
         if onto is not newest:
@@ -157,6 +163,13 @@ class Landing:
         number = 1 if newest is None else newest.number + 1
         manifest = without_idle(manifest, f"{self._location}/{LINES}")
         manifest = manifest.as_version(number, branch or None, said, self._now_us)
+        if arrived is not None and not arrived.id:
+            arrived = self._with_taken(arrived, manifest, newest, branch)
+        if arrived is not None and len(arrived.taken) > TAKEN_MAX:
+            raise Refused(
+                f"would have {len(arrived.taken)} fragments from repeated commits, of which {TAKEN_MAX} are"
+                " remembered at most; merge branches instead of transplanting or rebasing their commits"
+            )
         data = manifest.pack()
         name = staged_name(self._chain.folder, branch, self._attempt, number)
         if not self._is_dry:
@@ -175,6 +188,18 @@ class Landing:
         if not self._is_dry:
             self._manifests.keep(self._location, number, version, data)
         return Numbered(number, version)
+
+    def _with_taken(
+        self, arrived: Arrived, manifest: Manifest, newest: Numbered | None, branch: str
+    ) -> Arrived:
+        """What came by a commit that was repeated, with the marks of the fragments that came with it."""
+        before = None if newest is None else self._side(newest, branch)
+        after = Side(manifest, folder_at(self._location, self._chain.folder, branch))
+        try:
+            marks = marks_between(before, after)
+        except (Immovable, Ungraftable):
+            return arrived  # nothing will ever be grafted onto it
+        return msgspec.structs.replace(arrived, taken=tuple(dict.fromkeys((*arrived.taken, *marks))))
 
     # -- copies --------------------------------------------------------------------------------------------
 

@@ -47,6 +47,10 @@ class _Manifest:
     TRANSACTION_SECTION: Final = 23
 
 
+_OF_SCHEMA: Final = frozenset((_Manifest.SCHEMA, _Manifest.SCHEMA_METADATA))
+_OF_SETTINGS: Final = frozenset((_Manifest.CONFIG, _Manifest.TABLE_METADATA))
+
+
 class Flag:
     """Bits by which a table says what its readers and writers must know."""
 
@@ -215,16 +219,15 @@ class Manifest(NamedTuple):
 
     def has_schema_of(self, other: Manifest) -> bool:
         """Whether its columns are those of another one. Most often they are so byte for byte."""
-        fields = _Manifest.SCHEMA, _Manifest.SCHEMA_METADATA
-        return self._has_bytes_of(other, fields) or self.schema == other.schema
+        return self._has_fields_of(other, _OF_SCHEMA) or self.schema == other.schema
 
     def has_settings_of(self, other: Manifest) -> bool:
         """Whether it says of the table as a whole what another one does."""
-        fields = _Manifest.CONFIG, _Manifest.TABLE_METADATA
-        return self._has_bytes_of(other, fields) or self.settings == other.settings
+        return self._has_fields_of(other, _OF_SETTINGS) or self.settings == other.settings
 
-    def _has_bytes_of(self, other: Manifest, fields: tuple[int, int]) -> bool:
-        return all(self.body.all(field) == other.body.all(field) for field in fields)
+    def _has_fields_of(self, other: Manifest, numbers: frozenset[int]) -> bool:
+        mine, others = ([one for one in body if one.number in numbers] for body in (self.body, other.body))
+        return mine == others
 
     def with_parts(
         self,

@@ -12,10 +12,14 @@ would be. What would have to be left behind is a reason to refuse.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
+from penstock.errors import ManagedElsewhere
 from penstock.formats.lance.joining import Joining, has_same_names
 from penstock.formats.lance.landing import WAY_OUT, Landing
+from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.pinning import pin
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.sides import TableSide, includes, is_same
 from penstock.formats.lance.standing import Standing, free_chain
@@ -54,7 +58,7 @@ def merge(
         return _arrive(table, means, base, source)
     _check_same(target, source)
     if target == base and _may_take(table, target, source):
-        return Applied(source)
+        return _as_it_is(table, means, source)
     objects = _objects(table)
     here, there = TableSide.of(target, objects), TableSide.of(source, objects)
     if base is None or base.id != target.id:
@@ -63,8 +67,10 @@ def merge(
             return Applied(target)
         raise Refused(f"is on both sides, and nothing is known that both come from; {WAY_OUT}")
     parted = TableSide.of(base, objects)
-    what = ("lance merge", table.is_repeated, *map(content_bytes, (target, base, source)))
-    return _noted(table, what, lambda: _joining(table, means, here).merge(parted, there))
+    bases = [one for one in table.bases if isinstance(one, LanceTable) and one.id == target.id]
+    others = [TableSide.of(one, objects) for one in bases if one != base]
+    what = ("lance merge", table.is_repeated, *map(content_bytes, (target, base, source, *bases)))
+    return _noted(table, what, lambda: _joining(table, means, here).merge(parted, there, others))
 
 
 def restore(table: Table, means: Means, target: LanceTable | None, wanted: LanceTable | None) -> Applied:
@@ -81,7 +87,7 @@ def restore(table: Table, means: Means, target: LanceTable | None, wanted: Lance
     objects = _objects(table)
     here, there = TableSide.of(was, objects), TableSide.of(wanted, objects)
     if _may_take(table, was, wanted) and _goes_on(here, there):
-        return Applied(wanted)
+        return _as_it_is(table, means, wanted)
     what = ("lance restore", *map(content_bytes, (was, wanted)))
     return _noted(table, what, lambda: _joining(table, means, here).restore(there))
 
@@ -92,9 +98,13 @@ def why_not_move(before: LanceTable, after: LanceTable) -> str | None:
     What a tree has is not looked at here: only a state with the same versions is surely none of earlier.
     """
     one, other = state_of(before), state_of(after)
-    if before.id == after.id and (one.root, one.chain) == (other.root, other.chain):
+    if before.id == after.id and _versions_of(one) == _versions_of(other):
         return None
     return "would have other versions, and those that it has are there for everybody"
+
+
+def _versions_of(state: LanceState) -> tuple[object, ...]:
+    return state.root, state.recent, state.chain
 
 
 # --- one side has no table --------------------------------------------------------------------------------
@@ -135,7 +145,7 @@ def _arrive(table: Table, means: Means, base: LanceTable | None, source: LanceTa
         here, there = (TableSide.of(one, _objects(table)) for one in (start, source))
         what = ("lance arrival", content_bytes(source))
         return _noted(table, what, lambda: _joining(table, means, here).merge(here, there))
-    return Applied(source)
+    return _as_it_is(table, means, source)
 
 
 # --- both sides have it -----------------------------------------------------------------------------------
@@ -150,6 +160,25 @@ def _may_take(table: Table, target: LanceTable, source: LanceTable) -> bool:
     if state_of(source).owner == owner:
         return True
     return owner != b"" and state_of(target).owner != owner
+
+
+def _as_it_is(table: Table, means: Means, source: LanceTable) -> Applied:
+    """The source's state, whose versions are pinned where they are of a line that is not this branch's."""
+    if state_of(source).owner in (b"", Standing.of(table).owner):
+        return Applied(source)
+
+    def pinned() -> Applied:
+        there, place = TableSide.of(source, _objects(table)), means.places.at(source.location)
+        with suppress(ManagedElsewhere):  # a fork has its tables with the lake that it is of
+            if DRY_RUN not in table.notes:
+                means.check(source)
+                for branch in (MAIN, *there.versions.branches()):
+                    newest = there.newest(branch)
+                    if newest is not None and newest.version.chain:
+                        pin(place, newest, branch, means.now_us)
+        return Applied(source)
+
+    return _noted(table, ("lance pinned", content_bytes(source)), pinned)
 
 
 def _goes_on(here: TableSide, there: TableSide) -> bool:

@@ -1,14 +1,15 @@
 """Pinning: telling Lance's own clean-up that a line's version is needed elsewhere.
 
-What comes from a line to another chain names files that stay in the line's folder. Lance's clean-up looks
-into that folder alone, where they may be in use no more, after a compaction for one. It keeps what is tagged:
-so a version that another chain has taken is given a tag in Lance's own way. It is no tag of the table, and
-goes with the line.
+What comes from a line to another chain, or begins one, names files that stay in the line's folder. Lance's
+clean-up looks into that folder alone, where they may be in use no more, after a compaction for one. It keeps
+what is tagged: so a version that another branch has taken is given a tag in Lance's own way. It is no tag of
+the table, and goes with the line.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,9 @@ from penstock.formats.lance.sides import Numbered
 from penstock.model.clock import utc
 from penstock.model.encoding import digest
 from penstock.storage.places import Place
+
+WHY: Final = "another branch of the lake has this version, and reads its files here"
+"""For whoever lists a line's tags."""
 
 
 def pin(place: Place, one: Numbered, branch: str, now_us: int) -> None:
@@ -30,7 +34,7 @@ def pin(place: Place, one: Numbered, branch: str, now_us: int) -> None:
         "createdAt": time,
         "updatedAt": time,
         "manifestSize": one.version.size,
-        "metadata": {},
+        "metadata": {"penstock": WHY},
     }
     own = f"{digest('lance pin', branch.encode()).hex()[:8]}-" if branch else ""
     name = f"{one.version.chain}{REFS_OF_TAGS}{PINS}{own}{one.number}.json"

@@ -130,6 +130,10 @@ class Promoter:
         """Where a version is for who reads it though it cannot be promoted. See ``Chains.apart``."""
         return self._chains.apart(content, one)
 
+    def linked(self, content: LanceTable, one: Waiting) -> str | None:
+        """The same under one more name of its file. See ``Chains.linked``."""
+        return self._chains.linked(content, one)
+
     def is_promoted(self, content: LanceTable, one: Waiting) -> bool:
         """Whether a version is known to be where everybody looks, and none after it is."""
         return self._chains.is_promoted(content, one)
@@ -167,6 +171,8 @@ class Promoter:
 
     def measure(self) -> None:
         """Set the gauges to what they are now. The age of what waits grows by itself: to be called often."""
+        if self._meter is SILENT:
+            return
         behind, now_us = self.backlog(), self._clock()
         oldest_us = min((one.since_us for one in behind), default=now_us)
         self._meter.gauge(metrics.LANCE_UNPROMOTED, sum(one.versions for one in behind))
@@ -231,7 +237,7 @@ class Promoter:
         now = self._current(told)
         if now is None:
             return True
-        known = Versions(self._objects, state_of(now).root).get(MAIN, newest.number)
+        known = Versions(self._objects, state_of(now)).get(MAIN, newest.number)
         return known is None or known.id(newest.number) != newest.version.id(newest.number)
 
     def _put_all(self, told: Told, guard: Guard, done: list[Waiting]) -> None:

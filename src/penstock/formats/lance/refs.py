@@ -84,7 +84,7 @@ class RefFiles:
                     return
 
     def _refs_of(self, content: LanceTable) -> Refs:
-        versions = Versions(self._objects, state_of(content).root)
+        versions = Versions(self._objects, state_of(content))
         return versions.branches(), versions.tags()
 
     def _note(self, told: Told, refs: Refs) -> None:
@@ -98,7 +98,7 @@ class RefFiles:
         """Write and remove files; whether nothing is left for later."""
         with self._lock:
             had = self._done.get(_chain_of(told), ({}, {}))
-        versions = Versions(self._objects, state_of(content).root)
+        versions = Versions(self._objects, state_of(content))
         place = self._places.at(content.location)
         following = _Following(place, self._lake, content, told.state.chain, versions, refs)
         following.remove(had)

@@ -41,7 +41,7 @@ class TableSide(NamedTuple):
     @staticmethod
     def of(content: LanceTable, objects: Objects) -> TableSide:
         state = state_of(content)
-        return TableSide(content, state, Versions(objects, state.root))
+        return TableSide(content, state, Versions(objects, state))
 
     def newest(self, branch: str = MAIN) -> Numbered | None:
         found = self.versions.newest(branch)
@@ -103,6 +103,12 @@ def operations_since(side: TableSide, base: TableSide, branch: str = MAIN) -> li
         elif not _is_part(base, arrived.number, arrived.id, branch, known):
             found += arrived.operations
     return found
+
+
+def taken_since(side: TableSide, base: TableSide, branch: str = MAIN) -> tuple[bytes, ...]:
+    """Marks of the fragments that came to a side by repeated commits and are no part of a base."""
+    arrived = (one.version.arrived for one in _since(side, base, branch).versions)
+    return tuple(dict.fromkeys(mark for one in arrived if one is not None for mark in one.taken))
 
 
 def parted_at(side: TableSide, base: TableSide, branch: str = MAIN) -> int:

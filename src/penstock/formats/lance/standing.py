@@ -7,7 +7,8 @@ of the branch that it lands on: it has names of its own there, which nobody else
 
 A branch can be moved back, and its folder cannot: that has newer versions then, which are nobody's any more.
 So it begins another line, the first in which nothing comes after the versions that it goes on from, also on
-Lance's own branches.
+Lance's own branches. A transaction whose target has moved on finds the same: what comes after its versions is
+the target's, and it begins a line too.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from penstock.formats.lance.names import MAIN, line_folder, manifest_name
-from penstock.formats.lance.state import LanceState, Versions
+from penstock.formats.lance.names import MAIN, STAGING, line_folder, manifest_name
+from penstock.formats.lance.state import LanceState, Version, Versions
 from penstock.kernel.format import Table
 from penstock.model.content import LanceTable
+from penstock.model.encoding import digest
 from penstock.storage.places import Place
 
 LINES_MAX: Final = 64
@@ -39,6 +41,17 @@ class Standing(NamedTuple):
             return Standing(b"" if open_one.is_default else open_one.incarnation, open_one.id)
         return Standing(b"" if table.is_default else table.incarnation)
 
+    @property
+    def line_owner(self) -> bytes:
+        """Whose the lines are that it begins; nothing if it begins none.
+
+        A transaction of the default branch has lines of its own: what is in them is not in the table's folder
+        when it lands, and must not be taken for it.
+        """
+        if self.owner or self.transaction is None:
+            return self.owner
+        return digest("lance transaction", self.transaction.encode())
+
 
 class Chain(NamedTuple):
     """A chain, and whose it is."""
@@ -49,29 +62,23 @@ class Chain(NamedTuple):
 
 def chain_for(standing: Standing, content: LanceTable, state: LanceState, versions: Versions) -> Chain:
     """The chain in which a table goes on, as far as its state tells."""
-    if state.owner == standing.owner:
+    if state.owner in (standing.owner, standing.line_owner):
         return Chain(state.chain, state.owner)
     return new_line(standing, content, versions)
 
 
-def new_line(standing: Standing, content: LanceTable, versions: Versions, turn: int = 0) -> Chain:
-    """The chain that begins with the table as it is. The default branch has the table's own folder."""
-    if not standing.owner:
-        return Chain("", b"")
-    assert content.id is not None
-    newest = versions.newest(MAIN)
-    head = b"" if newest is None else newest[1].id(newest[0])
-    return Chain(line_folder(standing.owner, content.id.bytes, head, turn), standing.owner)
+def new_line(standing: Standing, content: LanceTable, versions: Versions) -> Chain:
+    """The chain that begins with the table as it is. The default branch has the table's own folder, and so
+    has a transaction of it."""
+    return next(_lines(standing, content, versions)) if standing.owner else Chain("", b"")
 
 
 def chains(standing: Standing, content: LanceTable, state: LanceState, versions: Versions) -> Iterator[Chain]:
     """The chains in which a table may go on, those that are to be tried first first."""
     first = chain_for(standing, content, state, versions)
     yield first
-    if standing.owner:
-        for turn in range(LINES_MAX):
-            if (line := new_line(standing, content, versions, turn)) != first:
-                yield line
+    if standing.line_owner:
+        yield from (line for line in _lines(standing, content, versions) if line != first)
 
 
 def free_chain(
@@ -82,12 +89,40 @@ def free_chain(
     It looks into table storage. What is found is the same for everybody until somebody has gone on there.
     """
     found = chain_for(standing, content, state, versions)
-    if not standing.owner:
+    if not standing.line_owner:
         return found
     newest = {branch: versions.newest(branch) for branch in (MAIN, *versions.branches())}
-    following = {branch: 1 if one is None else one[0] + 1 for branch, one in newest.items()}
     for found in chains(standing, content, state, versions):
-        names = (manifest_name(found.folder, branch, number) for branch, number in following.items())
+        names = [name for branch, one in newest.items() for name in _kept_free(standing, found, branch, one)]
         if all(place.size(name) is None for name in names):
             break
     return found
+
+
+def _kept_free(
+    standing: Standing, chain: Chain, branch: str, newest: tuple[int, Version] | None
+) -> Iterator[str]:
+    """Where nothing may be in a chain, so that Lance goes on there from the newest version of a branch.
+
+    That is where the next one belongs, and where a version belongs that a transaction keeps apart: what is
+    there is its target's, and the target's next one will be there soon.
+    """
+    if newest is None:
+        yield manifest_name(chain.folder, branch, 1)
+        return
+    number, version = newest
+    is_here = version.chain == chain.folder
+    yield manifest_name(chain.folder, branch, number + 1, is_v1=version.is_v1 and is_here)
+    if is_here and standing.transaction and f"{STAGING}{standing.transaction}-" in version.staged:
+        yield version.place(branch, number)
+
+
+def _lines(standing: Standing, content: LanceTable, versions: Versions) -> Iterator[Chain]:
+    """The lines that begin with the table as it is: with its versions, and those of Lance's own branches."""
+    assert content.id is not None
+    owner, head = standing.line_owner, b""
+    for branch in (MAIN, *versions.branches()):
+        newest = versions.newest(branch)
+        head += branch.encode() + (b"" if newest is None else newest[1].id(newest[0]))
+    for turn in range(LINES_MAX):
+        yield Chain(line_folder(owner, content.id.bytes, head, turn), owner)

@@ -3,11 +3,15 @@
 The content names the tree's root. A version is found by branch and number, newest first; what is said of it
 is where its writer put its manifest, and the hash of it. Where it is once everybody may see it follows from
 the number, and that it is there by now changes nothing here.
+
+A few versions, the newest ones, are in the content itself. So the next one costs no change of the tree, and
+whoever asks for the newest need not look into it. They go into the tree together: when there are too many of
+them, and whenever anything else changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -20,10 +24,14 @@ from penstock.kernel.objects import Objects
 from penstock.kernel.state import prefix_end
 from penstock.model.content import AnyContent, LanceTable
 from penstock.model.encoding import ObjectId, decoder, encode
-from penstock.model.objects import EMPTY_ROOT
+from penstock.model.objects import EMPTY_ROOT, Value
 
 NAME: Final = "lance"
 """Of the format."""
+
+STATE_MAX_BYTES: Final = 800
+"""A state that would be longer with one more version has the others in its tree. Contents of that size, with
+the table's location, are kept by the lake's map in place."""
 
 _VERSIONS: Final = b"v"
 _BRANCHES: Final = b"b"
@@ -39,6 +47,9 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     a part of that side did."""
     operations: tuple[Operation, ...] = ()
     """What had been done there."""
+    taken: tuple[bytes, ...] = ()
+    """Fragments that came by commits which were repeated on their own, here or there, by marks of their data
+    files: nothing else tells of them once they are rewritten."""
 
 
 Mark: TypeAlias = tuple[str, bytes]
@@ -110,6 +121,15 @@ Entry: TypeAlias = Version | OwnBranch | OwnTag
 Changes: TypeAlias = dict[bytes, Entry | None]
 
 
+class Recent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A version that is not in the tree yet."""
+
+    branch: str
+    """Of Lance's own."""
+    number: int
+    version: Version
+
+
 class LanceState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What the content of a Lance table says."""
 
@@ -127,12 +147,8 @@ class LanceState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     newest: int = 0
     """The newest version of Lance's main branch, so that lists need not look into the tree; 0 if there is
     none."""
-
-    def grown(self, root: ObjectId, changes: Mapping[bytes, Entry | None]) -> LanceState:
-        """The state with another tree, which differs by some entries. The newest version never goes."""
-        named = (version_of(key) for key, one in changes.items() if isinstance(one, Version))
-        numbers = (found[1] for found in named if found is not None and found[0] == MAIN)
-        return msgspec.structs.replace(self, root=root, newest=max((self.newest, *numbers)))
+    recent: tuple[Recent, ...] = ()
+    """Versions that are not in the tree, oldest first. None in the tree is newer on the same branch."""
 
 
 _decode_state = decoder(LanceState).decode
@@ -196,12 +212,18 @@ def branch_of(key: bytes) -> str | None:
 
 
 class Versions:
-    """Reads a state's tree."""
+    """Reads what a state has, in its tree and beside it."""
 
-    def __init__(self, objects: Objects, root: ObjectId) -> None:
-        self._objects, self._root = objects, root
+    def __init__(self, objects: Objects, state: LanceState) -> None:
+        self._objects, self._root = objects, state.root
+        self._recent = state.recent[::-1]
 
     def get(self, branch: str, version: int) -> Version | None:
+        for one in self._recent:
+            if one.branch == branch and one.number <= version:
+                if one.number == version:
+                    return one.version
+                return None  # newer ones would have come before
         found = self._get(version_key(branch, version)) if 0 <= version <= VERSION_MAX else None
         return found if isinstance(found, Version) else None
 
@@ -211,6 +233,9 @@ class Versions:
 
     def all(self, branch: str = MAIN, below: int | None = None) -> Iterator[tuple[int, Version]]:
         """The versions of one of Lance's branches, newest first, those below a number."""
+        for one in self._recent:
+            if one.branch == branch and (below is None or one.number < below):
+                yield one.number, one.version
         prefix = _versions_of(branch)
         start = prefix if below is None else version_key(branch, below - 1)
         if below is not None and below <= 0:
@@ -219,13 +244,6 @@ class Versions:
             found, named = decode_entry(value), version_of(key)
             if isinstance(found, Version) and named is not None:
                 yield named[1], found
-
-    def every(self) -> Iterator[tuple[str, int, Version]]:
-        """The versions of all of Lance's branches."""
-        for key, value in tree.scan(self._objects, self._root, _VERSIONS, prefix_end(_VERSIONS)):
-            found, named = decode_entry(value), version_of(key)
-            if isinstance(found, Version) and named is not None:
-                yield *named, found
 
     def branch(self, name: str) -> OwnBranch | None:
         found = self._get(branch_key(name)) if name else None
@@ -262,11 +280,47 @@ def decode_entry(value: object) -> Entry:
 
 
 def changed(
-    objects: Objects, root: ObjectId, changes: Mapping[bytes, Entry | None]
-) -> tuple[ObjectId, dict[ObjectId, bytes]]:
-    """The root of a tree with some entries set or, where there is nothing, removed; and its new nodes."""
-    values = {key: None if one is None else encode(one) for key, one in changes.items()}
-    return tree.changed(objects, root, values)
+    objects: Objects, state: LanceState, changes: Mapping[bytes, Entry | None]
+) -> tuple[LanceState, dict[ObjectId, bytes]]:
+    """A state with some entries set or, where there is nothing, removed; and the new nodes of its tree.
+
+    The newest version never goes. What was not in the tree is there then.
+    """
+    if not changes:
+        return state, {}
+    root, blobs = tree.changed(objects, state.root, _values(state.recent) | _encoded(changes))
+    named = (version_of(key) for key, one in changes.items() if isinstance(one, Version))
+    newest = max((state.newest, *(found[1] for found in named if found is not None and found[0] == MAIN)))
+    return msgspec.structs.replace(state, root=root, newest=newest, recent=()), blobs
+
+
+def with_next(
+    objects: Objects, content: LanceTable, state: LanceState, one: Recent
+) -> tuple[LanceTable, dict[ObjectId, bytes]]:
+    """A table with the next version of one of Lance's branches, and new nodes of its tree, if there are any.
+
+    Only when there are too many others beside the tree do they go into it.
+    """
+    newest = one.number if one.branch == MAIN else state.newest
+    grown = with_state(content, msgspec.structs.replace(state, newest=newest, recent=(*state.recent, one)))
+    if len(grown.state) <= STATE_MAX_BYTES or not state.recent:
+        return grown, {}
+    root, blobs = tree.changed(objects, state.root, _values(state.recent))
+    return with_state(content, msgspec.structs.replace(state, root=root, newest=newest, recent=(one,))), blobs
+
+
+def keys_differing(objects: Objects, before: LanceState, after: LanceState) -> list[bytes]:
+    """The keys of all entries that differ between two states, with some that do not."""
+    found = dict.fromkeys(tree.diff(objects, before.root, after.root))
+    return [*(found | dict.fromkeys((*_values(before.recent), *_values(after.recent))))]
+
+
+def _values(recent: Iterable[Recent]) -> dict[bytes, Value | None]:
+    return {version_key(one.branch, one.number): encode(one.version) for one in recent}
+
+
+def _encoded(changes: Mapping[bytes, Entry | None]) -> dict[bytes, Value | None]:
+    return {key: None if one is None else encode(one) for key, one in changes.items()}
 
 
 def folder_at(location: str, chain: str, branch: str = MAIN) -> str:

@@ -73,12 +73,14 @@ class Files:
 
     def total(self, folder: str = "") -> FilesTotal:
         """How many files there are in a folder and in those below it, and how large they are together."""
+        self._table.note_read(as_folder(folder))
         return self._lake.do(
             SumFiles(key=self._key, at=self._table.ref, via=self._table.via, prefix=as_folder(folder))
         )
 
     def about(self) -> FilesAbout:
         """The table as a whole: how much it has, and how it is to be read."""
+        self._table.note_read()
         return self._lake.do(GetFilesTable(key=self._key, at=self._table.ref, via=self._table.via))
 
     def urls(self, folder: str = "") -> Addresses:
@@ -92,6 +94,7 @@ class Files:
         )
 
     def _find(self, path: str) -> FileEntry | None:
+        self._table.note_read(path)
         call = GetFiles(key=self._key, at=self._table.ref, via=self._table.via, file=(path,))
         found = self._lake.do(call)
         return found[0] if found else None
@@ -99,6 +102,7 @@ class Files:
     def _entries(self, folder: str, limit: int | None, *, folders: bool) -> Iterator[FileEntry]:
         if limit is not None and limit < 0:
             raise InvalidRequest(f"a limit is not below nothing: {limit}")
+        self._table.note_read(as_folder(folder))
         at, via, after = self._table.ref, self._table.via, ""
         most = self._lake.catalogue.page_max or PAGE_MAX
         if via is None and (limit is None or limit > most):  # several pages, of one commit

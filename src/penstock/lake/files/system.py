@@ -31,7 +31,7 @@ from penstock.lake.files.answers import FileEntry
 from penstock.lake.files.calls import CopiedFile
 from penstock.lake.files.gathered import CompressedFile, Gathered, Target, WrittenFile, WrittenText
 from penstock.lake.files.paths import FilesPath, parse_path
-from penstock.lake.files.system_reading import ReadFilesSystem, os_errors
+from penstock.lake.files.system_reading import ReadFilesSystem, os_errors, unnoted
 from penstock.model.references import Kind
 
 
@@ -144,7 +144,8 @@ class FilesSystem(ReadFilesSystem):
             return wanted  # it was asked for the first of its files
         with os_errors(place.named(place.path)):
             try:
-                if self.lake.do(GetReference(name=wanted.branch)).kind is Kind.BRANCH:
+                kind = self.lake.do(GetReference(name=wanted.branch)).kind
+                if kind in (Kind.BRANCH, Kind.TRANSACTION):
                     return wanted
             except (ReferenceNotFound, InvalidName):
                 pass
@@ -171,7 +172,7 @@ class FilesSystem(ReadFilesSystem):
             mine.put(self._target(place, mine), place.path, source, is_new=mode == "create")
 
     def put(self, lpath: Any, rpath: Any, *args: Any, changes: Gathered | None = None, **kwargs: Any) -> None:
-        with self._one_commit(changes) as mine:
+        with self._one_commit(changes) as mine, unnoted():
             super().put(lpath, rpath, *args, changes=mine, **kwargs)
 
     def pipe_file(
@@ -276,7 +277,8 @@ class FilesSystem(ReadFilesSystem):
         return found
 
     def _rm_one(self, path: str, whole: bool, changes: Gathered) -> None:
-        place, about = self._place(path), self.info(path)
+        with unnoted():
+            place, about = self._place(path), self.info(path)
         if about["type"] == "file":
             changes.remove(self._target(place, changes), place.path)
         elif whole:

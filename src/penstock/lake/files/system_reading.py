@@ -8,6 +8,7 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -32,12 +33,26 @@ from penstock.lake.files.answers import FileEntry
 from penstock.lake.files.paths import FilesPath, parse_path, table_text
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
+from penstock.lake.transactions.reading import note_reads
 from penstock.lake.views import Snapshot
+from penstock.model.reads import Read
 
 if TYPE_CHECKING:
     from penstock.lake.files.files import Files
 
 Info = dict[str, Any]
+
+_UNNOTED: ContextVar[bool] = ContextVar("penstock_unnoted", default=False)
+
+
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """For what a write has to look at: in a transaction, that does not count as read."""
+    before = _UNNOTED.set(True)
+    try:
+        yield
+    finally:
+        _UNNOTED.reset(before)
 
 
 class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -117,9 +132,8 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _read(self, place: FilesPath) -> Files:
         ref = self.ref if place.ref is None else place.ref
-        if self._is_pinned:
-            return self._snapshot(ref).table(place.key).files
-        return self.lake.table(place.key, ref).files
+        table = self._snapshot(ref).table(place.key) if self._is_pinned else self.lake.table(place.key, ref)
+        return table.unnoted.files if _UNNOTED.get() else table.files
 
     def _snapshot(self, ref: str) -> Snapshot:
         if not self._is_pinned:
@@ -160,7 +174,10 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _tables(self) -> list[Info]:
         with os_errors(""):
-            entries = self._snapshot(self.ref).entries()
+            snapshot = self._snapshot(self.ref)
+            if not _UNNOTED.get():
+                note_reads(self.lake, snapshot.id, snapshot.via, Read(is_listing=True))
+            entries = snapshot.unnoted.entries()
             return [_directory(table_text(key)) for key, content in entries if is_managed(content)]
 
     def _folder(self, path: str) -> list[Info]:

@@ -31,10 +31,11 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.formats.files.files import check_path, new_folder
+from penstock.formats.files.intents import When
 from penstock.lake.asked import AFTER_DOUBT
 from penstock.lake.call import Said
 from penstock.lake.delta_jobs import Began, is_refusal, remove_files
-from penstock.lake.files.answers import FileEntry, FilesWritten
+from penstock.lake.files.answers import FileEntry, FilesWritten, TableLayout
 from penstock.lake.files.calls import (
     CopiedFile,
     GetFiles,
@@ -71,6 +72,9 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     copied: tuple[CopiedFile, ...] = ()
     absent: tuple[str, ...] = ()
     matching: tuple[FileEntry, ...] = ()
+    when: When = When.ALWAYS
+    layout: TableLayout | None = None
+    """How the files are to be read from now on; a table that has none yet is created for that too."""
 
     @property
     def told(self) -> str:
@@ -97,7 +101,7 @@ def commit(table: Table, changes: Changes, said: Said, idempotency_key: str | No
     else is not as it is expected to be.
     """
     branch = _branch(table)
-    if not (changes.puts or changes.removed or changes.replaced or changes.copied):
+    if not (changes.puts or changes.removed or changes.replaced or changes.copied or changes.layout):
         raise InvalidRequest(f"there is nothing to change in '{table.key}'")
     with _Upload(table.lake) as upload:
         put = upload.put(changes.puts)
@@ -110,7 +114,9 @@ def commit(table: Table, changes: Changes, said: Said, idempotency_key: str | No
             removed=changes.removed,
             replaced=changes.replaced,
             expected=changes.expected,
-            create=bool(changes.puts or changes.copied),
+            when=changes.when,
+            layout=changes.layout,
+            create=bool(changes.puts or changes.copied or changes.layout),
             said=said,
             idempotency_key=idempotency_key,
             who=table.lake.author,

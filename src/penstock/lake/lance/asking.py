@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -19,10 +20,12 @@ from penstock.lake.lance.calls import (
     ListLanceTags,
     ListLanceVersions,
 )
+from penstock.lake.transactions.reading import is_serializable, note_reads
 from penstock.lake.views import Snapshot
 from penstock.model.keys import Key
 from penstock.model.names import parse_revision
 from penstock.model.operations import Operation
+from penstock.model.reads import Read
 from penstock.model.references import Kind
 from penstock.model.transactions import PREFIX
 from penstock.wire.requests import KEY_HEADER
@@ -38,6 +41,9 @@ KEY_CONTEXT: Final = "idempotency_key"
 
 class Asking:
     """A lake at a branch, in a transaction, or at a commit, which is for reading only."""
+
+    is_noted = True
+    """Whether what is looked at in a serializable transaction counts as read."""
 
     def __init__(
         self, lake: Lake, ref: str | None = None, *, via: str | None = None, is_read_only: bool = False
@@ -60,13 +66,29 @@ class Asking:
     def do(self, call: Call[R]) -> R:
         return self.lake.do(call)
 
+    @property
+    def unnoted(self) -> Self:
+        """The same, for what a write has to look at."""
+        found = copy(self)
+        found.is_noted = False
+        return found
+
+    def note_read(self, key: Key | None, *, is_listing: bool = False) -> None:
+        """In a serializable transaction, remember that a table is about to be read, or names are.
+
+        Lance's clients open a table also to write to it, and do not say what for. So in other transactions
+        nothing is remembered of what they look at.
+        """
+        if self.is_noted and is_serializable(self.lake, self._at, self._via):
+            note_reads(self.lake, self._at, self._via, Read(key=key, is_listing=is_listing))
+
     def snapshot(self) -> Snapshot:
         """The lake as it is now, for a list that needs more than one call."""
         if self.branch is None:
             assert self._at is not None
-            return Snapshot(self.lake, self._at, self._via)
+            return Snapshot(self.lake, self._at, self._via, is_noted=False)
         found = self.do(calls.Resolve(revision=self._at))
-        return Snapshot(self.lake, found.commit, found.name)
+        return Snapshot(self.lake, found.commit, found.name, is_noted=False)
 
     # -- reading -------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from penstock.lake.transactions.calls import (
     GetTransaction,
     RenewTransaction,
 )
+from penstock.lake.views import Snapshot
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX, TransactionState
 
@@ -56,6 +57,12 @@ _TOO_LATE: Final = {
         "transaction {id} has landed, and is not called back; reverting its commit undoes it"
     ),
 }
+_SENT: Final = {
+    "succeeded": (TransactionState.COMMITTING, TransactionState.COMMITTED),
+    "failed": (TransactionState.ABORTED,),
+    "canceled": (TransactionState.ABORTED,),
+}
+"""The states that a transaction is in once it was asked to have a status."""
 _STATUSES: Final = ("queued", "running", "succeeded", "failed", "canceled")
 
 
@@ -70,9 +77,11 @@ class BatchOperations(OwnRefOperations):
         """
         if not request.operations:
             raise InvalidRequest("a batch has at least one operation")
-        places = _places_of_new(request)
+        places, is_writing = _places_of_new(request), any(map(_is_writing, request.operations))
+        now = self.snapshot() if is_writing else None
         operations = [
-            of_operation(number, self._as_asked, one, places) for number, one in enumerate(request.operations)
+            of_operation(number, self._as_asked, one, places, now)
+            for number, one in enumerate(request.operations)
         ]
         committed = self.change(operations, request.context, _key(request))
         results = [
@@ -81,7 +90,9 @@ class BatchOperations(OwnRefOperations):
         transaction_id = None if committed.commit is None else committed.commit.id
         return BatchCommitTablesResponse(results=results, transaction_id=transaction_id)
 
-    def _as_asked(self, one: CommitTableOperation, places: dict[Key, str]) -> LanceOperation:
+    def _as_asked(
+        self, one: CommitTableOperation, places: dict[Key, str], now: Snapshot | None
+    ) -> LanceOperation:
         said = [kind for kind in KINDS if getattr(one, kind) is not None]
         if len(said) != 1:
             what = " and ".join(said) if said else "nothing"
@@ -91,7 +102,7 @@ class BatchOperations(OwnRefOperations):
         if one.create_table_version is not None:
             if one.create_table_version.version > VERSION_MAX:
                 raise InvalidRequest("a version that belongs to no chain is no part of a batch")
-            return self.creating(one.create_table_version, places)
+            return self.creating(one.create_table_version, places, now)
         if one.delete_table_versions is not None:
             return deleting(one.delete_table_versions)
         assert one.deregister_table is not None
@@ -106,11 +117,16 @@ class BatchOperations(OwnRefOperations):
 
     @operation(AlterTransactionRequest)
     def alter_transaction(self, request: AlterTransactionRequest) -> AlterTransactionResponse:
-        """Change properties, and then let the transaction land (``Succeeded``) or never (``Canceled``)."""
+        """Change properties, and then let the transaction land (``Succeeded``) or never (``Canceled``).
+
+        Repeated, it is answered with what it came to.
+        """
         identity = _transaction(request.id)
         found = self.do(GetTransaction(id=identity))
-        properties, status = _actions(found, request.actions)
-        if properties:
+        status = _status(request.actions)
+        is_repeated = found.state in _SENT.get(status, ())
+        properties = _properties(found, request.actions, is_repeated=is_repeated)
+        if properties and not (is_repeated and _has(found, properties)):
             found = self.do(RenewTransaction(id=identity, properties=properties))
         if status == "succeeded":
             found = self.do(CommitTransaction(id=identity, who=self.lake.author)).info
@@ -119,11 +135,15 @@ class BatchOperations(OwnRefOperations):
             found = self.do(AbortTransaction(id=identity, why=why, who=self.lake.author))
             if found.state is not TransactionState.ABORTED:
                 raise TransactionOver(_TOO_LATE[found.state].format(id=identity), transaction=identity)
-        elif status is not None and found.state is not TransactionState.OPEN:
+        elif status and found.state is not TransactionState.OPEN:
             raise TransactionOver(
                 f"transaction {identity} has ended, and does not run any more", transaction=identity
             )
         return AlterTransactionResponse(status=_STATUS[found.state], properties=_told(found))
+
+
+def _is_writing(one: CommitTableOperation) -> bool:
+    return one.create_table_version is not None
 
 
 def _places_of_new(request: BatchCommitTablesRequest) -> dict[Key, str]:
@@ -167,37 +187,48 @@ def _transaction(parts: list[str] | None) -> str:
     return identity
 
 
-def _actions(
-    found: TransactionInfo, actions: list[AlterTransactionAction]
-) -> tuple[dict[str, str | None], str | None]:
-    """What becomes of a transaction's properties, and the status that it is to have."""
-    properties, status = dict[str, str | None](), None
+def _status(actions: list[AlterTransactionAction]) -> str:
+    """The status that a transaction is to have; nothing if it keeps its own."""
+    status = ""
     for one in actions:
         said = [one.set_status_action, one.set_property_action, one.unset_property_action]
         if sum(each is not None for each in said) != 1:
             raise InvalidRequest("an action asks for exactly one thing")
         if one.set_status_action is not None:
-            if status is not None:
+            if status:
                 raise InvalidRequest("a transaction cannot be given two statuses at once")
             status = word(one.set_status_action.status, "", _STATUSES, "status")
+    return status
+
+
+def _properties(
+    found: TransactionInfo, actions: list[AlterTransactionAction], *, is_repeated: bool
+) -> dict[str, str | None]:
+    """What becomes of a transaction's properties. What a request asks for that ``is_repeated`` may be so
+    already."""
+    properties: dict[str, str | None] = {}
+    for one in actions:
+        action: Any = one.set_property_action or one.unset_property_action
+        if action is None:
+            continue
+        if not action.key:
+            raise InvalidRequest("a property has a name")
+        is_there = {**found.properties, **properties}.get(action.key) is not None
+        if one.set_property_action is not None:
+            mode = word(action.mode, "overwrite", ("overwrite", "fail", "skip"), "mode")
         else:
-            action: Any = one.set_property_action or one.unset_property_action
-            if not action.key:
-                raise InvalidRequest("a property has a name")
-            is_there = {**found.properties, **properties}.get(action.key) is not None
-            if one.set_property_action is not None:
-                mode = word(action.mode, "overwrite", ("overwrite", "fail", "skip"), "mode")
-            else:
-                mode = word(action.mode, "skip", ("skip", "fail"), "mode")
-            if mode == "fail" and is_there == (one.set_property_action is not None):
-                raise InvalidRequest(
-                    f"property '{action.key}' is {'there already' if is_there else 'missing'}"
-                )
-            if one.unset_property_action is not None:
-                properties[action.key] = None
-            elif mode != "skip" or not is_there:
-                properties[action.key] = action.value or ""
-    return properties, status
+            mode = word(action.mode, "skip", ("skip", "fail"), "mode")
+        if not is_repeated and mode == "fail" and is_there == (one.set_property_action is not None):
+            raise InvalidRequest(f"property '{action.key}' is {'there already' if is_there else 'missing'}")
+        if one.unset_property_action is not None:
+            properties[action.key] = None
+        elif mode != "skip" or not is_there:
+            properties[action.key] = action.value or ""
+    return properties
+
+
+def _has(found: TransactionInfo, properties: dict[str, str | None]) -> bool:
+    return all(found.properties.get(name) == value for name, value in properties.items())
 
 
 def _told(found: TransactionInfo) -> dict[str, str]:

@@ -5,6 +5,8 @@ So the answer to a request that is repeated is the one that its writer missed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.formats.lance.names import MAIN, own_branch_name
@@ -24,12 +26,31 @@ if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
 
 
+class TableAt(NamedTuple):
+    """A table as a commit has it."""
+
+    content: LanceTable
+    state: LanceState
+    versions: Versions
+
+
 class Doings(NamedTuple):
     """A request, and what its answer is found with."""
 
     lake: Embedded
     opening: Opening
     call: calls.CommitLance
+    tables: Mapping[Key, TableAt | None] = MappingProxyType({})
+    """Tables as the request's commit has them, where that was looked up."""
+
+
+def table_at(lake: Embedded, commit: ObjectId, key: Key) -> TableAt | None:
+    """The table at a key of a commit; ``None`` if there is none whose versions the lake decides."""
+    content = lake.content_at(commit, key)
+    if not isinstance(content, LanceTable) or not is_managed(content):
+        return None
+    state = state_of(content)
+    return TableAt(content, state, Versions(lake.kernel.objects, state))
 
 
 def repeated(doings: Doings, outcome: Outcome) -> LanceCommitted:
@@ -51,25 +72,20 @@ def committed(doings: Doings, commit: ObjectId | None, head: ObjectId) -> LanceC
     )
 
 
-class _Table(NamedTuple):
-    content: LanceTable
-    state: LanceState
-    versions: Versions
-
-
 class _Told:
     """Tells of operations, by the lake before and after them."""
 
     def __init__(self, doings: Doings, after: ObjectId, before: ObjectId) -> None:
         self._lake, self._opening = doings.lake, doings.opening
         self._branch = doings.lake.or_default(doings.call.branch)
-        self._after, self._before = after, before
+        self._after, self._before, self._tables = after, before, doings.tables
         self._deleted: set[tuple[Key, str, int]] = set()
 
     def done(self, one: LanceOperation) -> LanceDone:
         if isinstance(one, calls.DeregisterLance):
             return self._of(self._table(self._before, one.key))
-        table = self._table(self._after, one.key)
+        is_known = one.key in self._tables
+        table = self._tables[one.key] if is_known else self._table(self._after, one.key)
         if table is None:
             return LanceDone()
         if isinstance(one, calls.CreateLanceVersion):
@@ -82,14 +98,10 @@ class _Told:
             return LanceDone(deleted=self._count_deleted(one))
         return self._of(table)
 
-    def _table(self, commit: ObjectId, key: Key) -> _Table | None:
-        content = self._lake.content_at(commit, key)
-        if not isinstance(content, LanceTable) or not is_managed(content):
-            return None
-        state = state_of(content)
-        return _Table(content, state, Versions(self._lake.kernel.objects, state.root))
+    def _table(self, commit: ObjectId, key: Key) -> TableAt | None:
+        return table_at(self._lake, commit, key)
 
-    def _of(self, table: _Table | None) -> LanceDone:
+    def _of(self, table: TableAt | None) -> LanceDone:
         if table is None:
             return LanceDone()
         location = table.content.location
@@ -99,7 +111,7 @@ class _Told:
             properties=table.state.properties,
         )
 
-    def _version(self, key: Key, table: _Table, branch: str, number: int) -> LanceVersion | None:
+    def _version(self, key: Key, table: TableAt, branch: str, number: int) -> LanceVersion | None:
         version = table.versions.get(branch, number)
         if version is None:
             return None

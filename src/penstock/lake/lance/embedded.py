@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 from penstock.errors import (
+    AdministratorError,
     CommitConflict,
     ConflictError,
     InvalidRequest,
@@ -20,31 +19,28 @@ from penstock.errors import (
     RequestError,
     TableExists,
     TableNotFound,
+    Unavailable,
     VersionTaken,
 )
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MANIFEST, STAGING, own_branch_name
-from penstock.formats.lance.state import Version, Versions, is_managed, state_of
+from penstock.formats.lance.state import Version, is_managed
 from penstock.kernel.batch import Outcome
-from penstock.kernel.ledger import LEDGER, find_table, is_entangled, whereabouts
-from penstock.kernel.state import prefix_end
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.calls import GetAbout
 from penstock.lake.embedded import Embedded, commit_meta, first
 from penstock.lake.lance import calls
 from penstock.lake.lance.answers import LanceAbout, LanceBranch, LanceCommitted, LanceTag, LanceVersion
 from penstock.lake.lance.calls import LanceOperation
-from penstock.lake.lance.done import Doings, committed, repeated
-from penstock.lake.lance.notes import note_stays
+from penstock.lake.lance.done import Doings, TableAt, committed, repeated, table_at
 from penstock.lake.lance.opened import Opened, Opening
+from penstock.lake.lance.placing import Placing
 from penstock.lake.lance.requests import changes_of, message_of
 from penstock.model.clock import utc
-from penstock.model.content import AnyContent, LanceTable, ManagedTable
-from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.content import AnyContent
+from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
-from penstock.storage.locations import own_place
 
 if TYPE_CHECKING:
     from penstock.lake.lance.parts import LanceParts
@@ -120,7 +116,23 @@ class LanceAnswers:
         if opened.state.is_private:
             raise InvalidRequest(f"'{call.key}' is private: its versions are only told of by the lake")
         self._opening.promote(opened.branch, call.key)
+        self._check_promoted(opened)
         return _about(opened)
+
+    def _check_promoted(self, opened: Opened) -> None:
+        """``Unavailable`` if not all of a table's versions are where every reader of Lance looks, or whatever
+        else an administrator has to mend first."""
+        left = self._parts.promoter.unpromoted(opened.content)
+        if not left:
+            return
+        behind = self._parts.promoter.status(opened.content)
+        problem = None if behind is None else behind.problem
+        if isinstance(problem, AdministratorError):
+            raise problem
+        why = "try again" if problem is None else problem.message
+        raise Unavailable(
+            f"version {left[0].number} of '{opened.key}' is not where every reader of Lance looks: {why}"
+        )
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -152,11 +164,12 @@ class LanceAnswers:
         return committed(doings, None, self._lake.commit_of(call.branch))
 
     def _try(self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]]) -> LanceCommitted:
-        branch, taken = self._lake.or_default(call.branch), list[LanceTable]()
+        branch = self._lake.or_default(call.branch)
         location_of = partial(self._location_of, branch, self._lake.commit_of(branch))
+        placing = Placing(self._lake, self._parts, branch, location_of)
         try:
-            changes = changes_of(asked_for, partial(self._new_place, branch, taken), location_of)
-            self._note_deregistered(branch, asked_for)
+            changes = changes_of(asked_for, placing.new_place, location_of)
+            placing.note_deregistered(asked_for)
             outcome = self._kernel.commit(
                 branch,
                 changes,
@@ -166,39 +179,42 @@ class LanceAnswers:
                 asked=partial(asked, call),
             )
         except (RequestError, ConflictError) as refused:
-            for table in taken:
-                self._parts.ownership.release(table)
+            placing.take_back()
             if isinstance(refused, VersionTaken):
                 self._show_winners(branch, {one.key for _, one in asked_for})
             elif isinstance(refused, CommitConflict):
                 _tell_operation(refused, asked_for)
             raise
+        placing.keep_owned()
         return self._landed(call, branch, outcome)
 
     def _landed(self, call: calls.CommitLance, branch: str, outcome: Outcome) -> LanceCommitted:
         """Give the promoter a moment, so that whoever looks into a folder next sees what was committed."""
         if outcome.commits:
             commit, wait_s = outcome.commits[-1], self._kernel.settings.promote_wait_s
-            contents = {one.key: self._lake.content_at(commit, one.key) for one in call.operations}
-            self._remove_staged(call, contents)
+            tables = {one.key: table_at(self._lake, commit, one.key) for one in call.operations}
+            self._remove_staged(call, tables)
             if wait_s > 0 and not branch.startswith(PREFIX):
-                tables = (one for one in contents.values() if isinstance(one, LanceTable))
-                self._parts.promoter.wait({one.id for one in tables if one.id is not None}, wait_s)
+                found = (one.content.id for one in tables.values() if one is not None)
+                self._parts.promoter.wait({one for one in found if one is not None}, wait_s)
+            return repeated(self._doings(call)._replace(tables=tables), outcome)
         return repeated(self._doings(call), outcome)
 
-    def _remove_staged(self, call: calls.CommitLance, contents: Mapping[Key, AnyContent | None]) -> None:
+    def _remove_staged(self, call: calls.CommitLance, tables: Mapping[Key, TableAt | None]) -> None:
         """Remove what clients staged of versions that the lake keeps under another name, as it does in
         transactions. The promoter removes the others. What is left is swept."""
         found: dict[str, list[str]] = {}
         for one in call.operations:
-            content = contents[one.key]
-            if not isinstance(one, calls.CreateLanceVersion) or not isinstance(content, LanceTable):
+            table = tables[one.key]
+            if not isinstance(one, calls.CreateLanceVersion) or table is None:
                 continue
-            versions = Versions(self._kernel.objects, state_of(content).root)
-            version = versions.get(own_branch_name(one.branch), one.version)
-            name = one.manifest.removeprefix(f"{content.location}/")
+            version, location = (
+                table.versions.get(own_branch_name(one.branch), one.version),
+                table.content.location,
+            )
+            name = one.manifest.removeprefix(f"{location}/")
             if version is not None and STAGING in version.staged and f"{MANIFEST}-" in name:
-                found.setdefault(content.location, []).append(name)
+                found.setdefault(location, []).append(name)
         for location, names in found.items():
             try:
                 self._parts.places.at(location).delete(names)
@@ -218,80 +234,11 @@ class LanceAnswers:
     def _head_content(self, branch: str | None, key: Key) -> AnyContent | None:
         return self._lake.content_at(self._lake.commit_of(branch), key)
 
-    # -- places --------------------------------------------------------------------------------------------
-
     def _location_of(self, branch: str, head: ObjectId, key: Key) -> str:
         try:
             return self._opening.content(head, key, branch).location
         except (KeyNotFound, NotManaged):
             raise TableNotFound(f"there is no Lance table '{key}' at '{branch}'", table=str(key)) from None
-
-    def _new_place(
-        self,
-        branch: str,
-        taken: list[LanceTable],
-        identity: UUID,
-        one: calls.DeclareLance | calls.RegisterLance,
-    ) -> str:
-        """Where a new table is to be. One that was there already and nobody's is ``taken`` for the lake."""
-        if isinstance(one, calls.DeclareLance) and one.id is not None:
-            self._check_unknown(branch, one.key, one.id)
-        if one.location is None:
-            where = own_place(self._lake.warehouse, identity)
-            # Noted before anything is written there, so that a sweep knows whose it is if this never lands.
-            self._parts.ownership.claim(LanceTable(id=identity, location=where))
-            return where
-        if branch != self._lake.or_default(None):
-            raise InvalidRequest(
-                f"'{one.key}' can be given a location on the default branch only: the lake makes others"
-            )
-        from penstock.lake.delta_places import check_apart, check_new_place
-
-        where = self._lake.checked_location(one.location)
-        if isinstance(one, calls.DeclareLance):
-            check_new_place(where, self._lake.warehouse, self._lake.do(GetAbout()).roots)
-        others = self._places_of_tables(self._lake.commit_of(branch))
-        check_apart(where, one.key, others, self._lake.warehouse, self._is_entangled)
-        table = LanceTable(id=identity, location=where)
-        if self._parts.ownership.check(table):
-            taken.append(table)
-        return where
-
-    def _note_deregistered(self, branch: str, asked_for: list[tuple[int, LanceOperation]]) -> None:
-        """Note that the files of tables which are about to be forgotten stay: no sweep takes them."""
-        for _, one in asked_for:
-            if isinstance(one, calls.DeregisterLance):
-                with suppress(TableNotFound):  # its turn tells
-                    where = self._location_of(branch, self._lake.commit_of(branch), one.key)
-                    note_stays(self._parts.places.at(where))
-
-    def _check_unknown(self, branch: str, key: Key, identity: UUID) -> None:
-        """``InvalidRequest`` for an id that a table has, or had."""
-        commits = {self._lake.commit_of(branch), self._lake.commit_of(None)} - {NO_COMMIT}
-        if any(whereabouts(partial(_look, self._lake, one), identity) is not None for one in commits):
-            raise InvalidRequest(f"'{key}' cannot have the id {identity}: another table has it, or had")
-
-    def _places_of_tables(self, commit: ObjectId) -> Iterator[tuple[Key, str]]:
-        """Where every table is that a format of this lake manages."""
-        if commit == NO_COMMIT:
-            return
-        look = partial(_look, self._lake, commit)
-        for stored, _ in self._kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
-            key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
-            content = None if key is None else look(key.encode())
-            if key is not None and isinstance(content, ManagedTable) and content.location:
-                yield key, content.location
-
-    def _is_entangled(self, location: str) -> bool:
-        """Whether any branch or tag has a table above a place or below it."""
-        heads = {head for _, head in self._kernel.references.heads()} - {NO_COMMIT}
-        return any(is_entangled(partial(_look, self._lake, head), location) for head in heads)
-
-
-def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
-    from penstock.kernel.conflict import content_of
-
-    return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))
 
 
 def _about(opened: Opened) -> LanceAbout:

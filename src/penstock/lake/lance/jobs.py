@@ -11,7 +11,7 @@ is the same job is told by its id, and by the table that was changed under it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,7 +23,10 @@ from penstock.lake.lance.answers import LanceCommitted
 from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, GetLanceTable, LanceOperation
 from penstock.lake.lance.failures import conflict, told
 from penstock.lake.lance.namespace import PenstockNamespace
+from penstock.lake.transactions.answers import TransactionInfo
+from penstock.lake.transactions.calls import ListTransactions
 from penstock.model.commits import Commit
+from penstock.model.encoding import digest
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -78,9 +81,50 @@ def require_changed(lake: Lake, id: str, key: Key, branch: str, commit: str) -> 
         )
 
 
+# -- attempts, each of which is a transaction --------------------------------------------------------------
+
+NAME_DIGITS: Final = 24
+ATTEMPTS_AT_ONCE: Final = 10
+"""How many are asked for in one call. There is seldom more than one."""
+
+
+def attempts_name(*about: str) -> str:
+    """What the ids of all transactions begin with by which a job is tried, by what tells it from others."""
+    return digest(*about).hex()[:NAME_DIGITS]
+
+
+def attempt_id(name: str, number: int) -> str:
+    """The id of a job's attempt. The first one has the number 1."""
+    return f"{name}{number:08x}"
+
+
+def attempt_number(attempt: TransactionInfo) -> int:
+    return int(attempt.id[NAME_DIGITS:], 16)
+
+
+def attempts(lake: Lake, name: str) -> list[TransactionInfo]:
+    """The attempts of a job that the lake still knows, oldest first.
+
+    They are listed, and not asked for one after the other: an attempt that failed is forgotten days before
+    one that landed after it.
+    """
+    found, after = list[TransactionInfo](), attempt_id(name, 0)
+    while True:
+        page = lake.do(ListTransactions(all=True, after=after, limit=ATTEMPTS_AT_ONCE))
+        found += (one for one in page if one.id.startswith(name))
+        if not page or not page[-1].id.startswith(name):
+            return found
+        after = page[-1].id
+
+
+# -- carrying one out --------------------------------------------------------------------------------------
+
+
 class JobNamespace(PenstockNamespace):
     """Asks a lake on behalf of a job, and remembers what it was told: Lance hands on neither answers nor
     errors."""
+
+    is_noted = False
 
     def __init__(self, lake: Lake, job: Job) -> None:
         super().__init__(lake, job.branch)

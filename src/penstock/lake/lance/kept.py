@@ -8,6 +8,7 @@ one table may name files of another, which it was cloned from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -27,7 +28,7 @@ from penstock.formats.lance.state import (
 from penstock.formats.lance.wire import Malformed
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import LEDGER, find_table
+from penstock.kernel.ledger import LEDGER, find_table, whereabouts
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.state import prefix_end
 from penstock.lake.files.named import name_hash
@@ -75,7 +76,7 @@ class KnownTable:
         """Of versions, by chain and by Lance's own branch."""
         self.problem: str = ""
         """Why it cannot be said what is named, if so."""
-        self.waiting: list[Numbered] = []
+        self.waiting: dict[tuple[str, ObjectId], Numbered] = {}
         """Versions whose manifests have not been read."""
         self.read: set[tuple[str, ObjectId]] = set()
         self.newest: set[tuple[str, ObjectId]] = set()
@@ -86,7 +87,7 @@ class KnownTable:
     def take(self, one: Numbered) -> None:
         """Learn of a version."""
         self.numbers.setdefault((one.version.chain, one.branch), set()).add(one.number)
-        self.waiting.append(one)
+        self.waiting[one.id] = one
 
     def holds(self, folder: str) -> bool:
         """Whether the folder of a chain, or of one of Lance's own branches in one, is one of versions."""
@@ -131,6 +132,11 @@ class KeptLance:
         """Whether a file is named."""
         return any(name_hash(one) in self._names for one in spellings(path))
 
+    def was_had(self, table: UUID) -> bool:
+        """Whether a branch has a table, or had it before it was dropped there."""
+        heads = {one.head for one in self._kernel.references.all(Kind.BRANCH)} - {NO_COMMIT}
+        return any(whereabouts(partial(self._content_at, one), table) is not None for one in heads)
+
     def name(self, paths: Iterable[str]) -> None:
         """Count files as named."""
         self._names.update(map(name_hash, paths))
@@ -166,6 +172,8 @@ class KeptLance:
         table.lines.add(state.chain)
         for one in self._in_tree(location, state.root):
             table.take(one)
+        for recent in state.recent:
+            table.take(Numbered(recent.branch, recent.number, recent.version))
         return table
 
     def _in_tree(self, location: str, root: ObjectId) -> Iterator[Numbered]:
@@ -195,7 +203,7 @@ class KeptLance:
             if branch.head == NO_COMMIT or (branch.incarnation, branch.head) in self._branches:
                 continue
             for key, content in self._tables_at(branch.head):
-                versions = Versions(self._kernel.objects, state_of(content).root)
+                versions = Versions(self._kernel.objects, state_of(content))
                 table = self._take(key, content)
                 table.is_there = True
                 table.lines.add(new_line(Standing(branch.incarnation), content, versions).folder)
@@ -205,23 +213,22 @@ class KeptLance:
 
     def _tables_at(self, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
         """The Lance tables of a commit, by the ledger."""
-        state = self._kernel.state(commit)
-
-        def look(stored: bytes) -> AnyContent | None:
-            return content_of(self._kernel.objects, state.get(stored))
-
-        for stored, _ in state.scan(LEDGER, prefix_end(LEDGER)):
+        look = partial(self._content_at, commit)
+        for stored, _ in self._kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
             key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
             content = None if key is None else _own(look(key.encode()))
             if key is not None and content is not None:
                 yield key, content
 
+    def _content_at(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
+        return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
+
     # -- what manifests tell -------------------------------------------------------------------------------
 
     def _read_waiting(self, table: KnownTable) -> None:
         """Read the manifests of versions that are new. What stands against it is noted with the table."""
-        waiting = {one.id: one for one in table.waiting if one.id not in table.read}
-        table.waiting = []
+        waiting = {name: one for name, one in table.waiting.items() if name not in table.read}
+        table.waiting = {}
         try:
             self._read(table, [*waiting.values()])
             table.read.update(waiting)

@@ -24,8 +24,9 @@ from lance_namespace_urllib3_client.models.namespace_exists_response import Name
 
 from penstock.errors import CommitConflict, InvalidRequest
 from penstock.formats.lance.state import is_managed
-from penstock.lake.calls import ListEntries
-from penstock.lake.lance.asking import Asking
+from penstock.lake.answers import Difference
+from penstock.lake.calls import GetChanges, GetOutcome, ListEntries
+from penstock.lake.lance.asking import Asking, key_of
 from penstock.lake.lance.errors import operation
 from penstock.lake.lance.paths import checked_limit, checked_token, namespace_key
 from penstock.lake.views import Snapshot
@@ -48,6 +49,8 @@ class NamespaceOperations(Asking):
     def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
         mode = word(request.mode, "create", ("create", "existok", "overwrite"), "mode")
         key, properties = namespace_key(request.id), dict(request.properties or {})
+        if (done := self.done_before(key, request.context)) and isinstance(done.after, Namespace):
+            return CreateNamespaceResponse(properties=done.after.properties)
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
             there = self._namespace(snapshot, key)
@@ -87,6 +90,7 @@ class NamespaceOperations(Asking):
     @operation(ListNamespacesRequest)
     def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
         key, snapshot = namespace_key(request.id), self.snapshot()
+        self.note_read(key, is_listing=True)
         self._require(snapshot, key)
         found = (
             child[-1]
@@ -103,6 +107,8 @@ class NamespaceOperations(Asking):
         key = namespace_key(request.id)
         if key is None:
             raise InvalidRequest("the namespace that all others are in cannot be dropped")
+        if (done := self.done_before(key, request.context)) and isinstance(done.before, Namespace):
+            return DropNamespaceResponse(properties=done.before.properties)
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
             there = self._namespace(snapshot, key)
@@ -124,8 +130,23 @@ class NamespaceOperations(Asking):
 
     # -- looking -------------------------------------------------------------------------------------------
 
+    def done_before(self, key: Key | None, context: dict[str, str] | None) -> Difference | None:
+        """What was done to a key under the idempotency key of a request, if it is sent once more.
+
+        A commit rests on what was seen, so that the same one is not asked for twice.
+        """
+        known = key_of(context)
+        landing = None if known is None else self.do(GetOutcome(key=known, branch=self.writable()))
+        if landing is None or not landing.commits:
+            return None
+        changes = GetChanges(revision=landing.head, via=self.writable())
+        found = self.lake.pages(changes, None, lambda last: {"after": last.key})
+        return next((one for one in found if one.key == key), None)
+
     def _found(self, parts: list[str] | None) -> Namespace:
         key = namespace_key(parts)
+        if key is not None:
+            self.note_read(key)
         found = self._namespace(self.snapshot(), key)
         if found is None:
             raise _missing(key)

@@ -5,22 +5,36 @@ another has. So a lake notes that a table is its own before anything is written 
 ``formats.lance.owning``), and a sweep looks after the tables of its own lake, and after no others.
 
 A table that is deregistered keeps its files, while one that is dropped loses them when no kept commit has it
-any more. What the commit did is not known for as long as the lake lives; so a note says it, which is there
-before the table is deregistered. If that is refused after all, the note only keeps more than is needed.
+any more. What the commit did is not known for as long as the lake lives; so a note says it. It is there
+before the table is deregistered, and says then that this is intended: it may be refused yet, and a
+transaction may be aborted. The commit by which a branch loses the table settles it, whatever it was: files of
+a table that was deregistered stay for good, and the note goes if it was dropped.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from enum import Enum
 from typing import Final
 
 import msgspec
 
-from penstock.errors import Damaged
+from penstock.errors import Damaged, OutcomeUnknown, Unavailable
 from penstock.formats.lance.names import LINES
 from penstock.formats.lance.owning import OWNER, Owner
 from penstock.storage.places import Place
 
 STAYS: Final = f"{LINES}deregistered"
+_INTENDED: Final = b"intended"
+
+
+class Stays(Enum):
+    """What is noted of files when no branch has their table any more."""
+
+    NO = "no"
+    INTENDED = "intended"
+    """Somebody was about to deregister the table."""
+    YES = "yes"
 
 
 def owner_of(place: Place) -> str | None:
@@ -35,11 +49,29 @@ def owner_of(place: Place) -> str | None:
         raise Damaged(f"{place.url}/{OWNER} does not say whose the table is: {problem}") from None
 
 
+def note_intended(place: Place) -> bool:
+    """Note that a table is about to be deregistered; whether there was no note before."""
+    with suppress(OutcomeUnknown):  # what is there tells
+        return place.create(STAYS, _INTENDED)
+    if stays(place) is Stays.NO:
+        raise Unavailable(f"it could not be noted at {place.url} that its files are to stay; try again")
+    return False
+
+
 def note_stays(place: Place) -> None:
     """Note that the files of the table at a place are to stay when no branch has it any more."""
     place.put(STAYS, b"")
 
 
-def is_to_stay(place: Place) -> bool:
-    """Whether the files at a place are to stay when no branch has the table any more."""
-    return place.size(STAYS) is not None
+def note_not_intended(place: Place) -> None:
+    """Take back that a table is about to be deregistered. That one was deregistered stays noted."""
+    if stays(place) is Stays.INTENDED:
+        place.delete([STAYS])
+
+
+def stays(place: Place) -> Stays:
+    """What is noted of the files at a place."""
+    (data,) = place.read([STAYS])
+    if data is None:
+        return Stays.NO
+    return Stays.INTENDED if data == _INTENDED else Stays.YES

@@ -25,12 +25,14 @@ from penstock.errors import (
 )
 from penstock.formats.lance.chains import Waiting
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
-from penstock.formats.lance.names import MAIN, manifest_name
+from penstock.formats.lance.names import MAIN, manifest_name, staged_name
+from penstock.formats.lance.pinning import pin
 from penstock.formats.lance.reading import is_of
 from penstock.formats.lance.rehoming import Immovable, rehome
+from penstock.formats.lance.sides import Numbered
 from penstock.formats.lance.standing import Standing, chain_for, free_chain
 from penstock.formats.lance.state import LanceState, Version, Versions, folder_at, is_managed, state_of
-from penstock.formats.lance.wire import Message
+from penstock.formats.lance.wire import Malformed, Message
 from penstock.model.content import LanceTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
     from penstock.lake.lance.parts import LanceParts
 
+WRITTEN: Final = (Kind.BRANCH, Kind.TRANSACTION)
+"""References that are written to."""
 _TIMESTAMP: Final = 7
 KNOWN_MAX: Final = 50_000
 """Of how many versions it is remembered that they are where everybody looks."""
@@ -88,11 +92,8 @@ class Opening:
 
         ``KeyNotFound`` if there is nothing at the key, ``NotManaged`` if it is something else.
         """
-        branch = self.branch(at)
-        if to_write and branch is None:
-            raise InvalidRequest(f"'{at}' is no branch, so that nothing can be written there")
-        opened = self._as_it_is(at, key, via, branch)
-        return self._to_write(opened, branch) if to_write and branch is not None else opened
+        opened = self._as_it_is(at, key, via, to_write=to_write)
+        return opened if opened.branch is None or not to_write else self._to_write(opened, opened.branch)
 
     def content(self, commit: ObjectId, key: Key, where: str) -> LanceTable:
         """The table at a key of a commit."""
@@ -111,16 +112,6 @@ class Opening:
             )
         return content
 
-    def branch(self, at: str | None) -> str | None:
-        """The branch that a revision is, the default one if nothing is given; ``None`` if it is none."""
-        name = self._lake.or_default(at)
-        parsed = parse_revision(name)
-        if parsed.name is None or parsed.commit is not None or parsed.steps:
-            return None
-        if name.startswith(PREFIX):
-            return name
-        return name if self._kernel.references.get(name).kind is Kind.BRANCH else None
-
     def standing(self, branch: str) -> Standing:
         """For whom a branch, or a transaction, writes."""
         if branch.startswith(PREFIX):
@@ -137,12 +128,22 @@ class Opening:
             raise TransactionNotFound(f"there is no transaction '{branch}', or not any more", name=branch)
         return found
 
-    def _as_it_is(self, at: str | None, key: Key, via: str | None, branch: str | None) -> Opened:
-        where = via if via is not None else self._lake.or_default(at)
-        content = self.content(self._lake.commit_of(at), key, where)
-        state, found_by = state_of(content), via or parse_revision(self._lake.or_default(at)).name
-        versions = Versions(self._kernel.objects, state.root)
-        return Opened(key, content, state, versions, state.chain, branch, found_by)
+    def _as_it_is(
+        self, at: str | None, key: Key, via: str | None = None, *, to_write: bool = False
+    ) -> Opened:
+        """A table at a revision, in the folder that it is in. ``InvalidRequest`` if it is ``to_write`` where
+        nothing can be written."""
+        name = self._lake.or_default(at)
+        revision = parse_revision(name)
+        commit, reference = self._kernel.resolve(revision)
+        is_plain = reference is not None and revision.commit is None and not revision.steps
+        branch = name if is_plain and reference is not None and reference.kind in WRITTEN else None
+        if to_write and branch is None:
+            raise InvalidRequest(f"'{at}' is no branch, so that nothing can be written there")
+        content = self.content(commit, key, name if via is None else via)
+        state = state_of(content)
+        versions = Versions(self._kernel.objects, state)
+        return Opened(key, content, state, versions, state.chain, branch, via or revision.name)
 
     def _to_write(self, opened: Opened, branch: str) -> Opened:
         standing = self.standing(branch)
@@ -151,7 +152,7 @@ class Opening:
         newest = versions.newest(MAIN)
         if chain != chain_for(standing, content, state, versions):
             # The branch was reset, and its folder was not; or somebody has just gone on there.
-            again = self._as_it_is(branch, opened.key, None, branch)
+            again = self._as_it_is(branch, opened.key)
             if again.state != state:
                 return self._to_write(again, branch)
         found = opened._replace(chain=chain.folder)
@@ -188,11 +189,15 @@ class Opening:
         The promoter has been told of it, and was given what time there is: no more is done for that here.
         """
         canonical, waiting = version.place(branch, number), Waiting(branch, number, version)
-        if not version.staged or self._parts.promoter.is_promoted(opened.content, waiting):
+        promoter = self._parts.promoter
+        if not version.staged or promoter.is_promoted(opened.content, waiting):
             return Placed(canonical, version.size)
+        is_awaited = self._kernel.settings.promote_wait_s > 0
+        if not is_awaited and (linked := promoter.linked(opened.content, waiting)) is not None:
+            return Placed(linked, version.size)  # nothing is there as a rule, and a look costs as much
         if not opened.state.is_private and self._is_there(opened.content, canonical, number, version):
             return Placed(canonical, version.size)
-        return Placed(self._parts.promoter.apart(opened.content, waiting), version.size)
+        return Placed(promoter.apart(opened.content, waiting), version.size)
 
     def promote(self, branch: str, key: Key) -> bool:
         """Put the versions of a table where everybody looks, as far as that can be done soon.
@@ -216,7 +221,7 @@ class Opening:
                 return
             there = self._lake.content_at(self._lake.commit_of(owner), opened.key)
             if isinstance(there, LanceTable) and is_managed(there) and there.id == opened.content.id:
-                known = Versions(self._kernel.objects, state_of(there).root).get(branch, number)
+                known = Versions(self._kernel.objects, state_of(there)).get(branch, number)
                 if known is not None and known.id(number) == version.id(number):
                     self.promote(owner, opened.key)
 
@@ -249,32 +254,72 @@ class Opening:
                 del self._known[next(iter(self._known))]
 
     def _materialised(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
-        """A version of another chain, as it reads in the folder that the table is opened in."""
-        content, chain = opened.content, opened.chain
-        place, name = self._parts.places.at(content.location), manifest_name(chain, branch, number)
-        size = place.size(name)
-        if size is not None:
+        """A version of another chain, as it reads in the folder that the table is opened in.
+
+        Where another one of its number is already, because the branch was moved, it has a name of its own.
+        """
+        location, name = opened.content.location, manifest_name(opened.chain, branch, number)
+        place, known = self._parts.places.at(location), (f"{location}/{name}", version.id(number))
+        uuid = str(UUID(bytes=version.id(number)[:16], version=5))
+        with self._lock:
+            is_known = known in self._known
+        if is_known and (size := place.size(name)) is not None:
             return Placed(name, size)
+        (there,) = place.read([name])
+        if there is None:
+            data = self._copy(opened, branch, number, version, uuid)
+            is_new = False
+            with suppress(OutcomeUnknown):  # what is there tells
+                is_new = place.create(name, data)
+            there = data if is_new else next(iter(place.read([name])))
+        if there is None:
+            raise OutcomeUnknown(f"it is not known whether {place.url}/{name} was written; try again")
+        if _is_copy(there, uuid):
+            self._remember(known)
+            return Placed(name, len(there))
+        apart = staged_name(opened.chain, branch, f"apart-{uuid}", number)
+        if (size := place.size(apart)) is not None:
+            return Placed(apart, size)
+        data = self._copy(opened, branch, number, version, uuid)
+        try:
+            place.create(apart, data)  # if somebody else did, it is the same
+        except OutcomeUnknown:
+            if place.size(apart) is None:
+                raise
+        return Placed(apart, len(data))
+
+    def _copy(self, opened: Opened, branch: str, number: int, version: Version, uuid: str) -> bytes:
+        """The manifest of a version of another chain for the folder that the table is opened in.
+
+        It names files of the other chain, so that the version is pinned there, if that is a line. What a
+        transaction reads need not last.
+        """
+        content = opened.content
         manifest = self._parts.manifests.manifest(content.location, branch, number, version)
-        was, becomes = (folder_at(content.location, one, branch) for one in (version.chain, chain))
+        was, becomes = (folder_at(content.location, one, branch) for one in (version.chain, opened.chain))
         try:
             moved = rehome(manifest, was, becomes)
         except Immovable as problem:
             raise UnsupportedFeature(
                 f"version {number} of '{opened.key}' {problem}, so that no other branch can go on from it"
             ) from None
-        uuid = str(UUID(bytes=version.id(number)[:16], version=5))
+        if version.chain and not (opened.via or "").startswith(PREFIX):
+            place = self._parts.places.at(content.location)
+            pin(place, Numbered(number, version), branch, self._kernel.clock())
         said = transaction(
             Operation.CLONE, number, uuid, Message.of((1, 1), (3, number), (4, content.location)), {}
         )
         time_us = version.time_us or _time_us(manifest)
-        data = moved.as_version(number, manifest.branch, said, time_us).pack()
-        try:
-            place.create(name, data)  # if somebody else did, it is the same
-        except OutcomeUnknown:
-            if place.size(name) is None:
-                raise
-        return Placed(name, len(data))
+        return moved.as_version(number, manifest.branch, said, time_us).pack()
+
+
+def _is_copy(data: bytes, uuid: str) -> bool:
+    """Whether a manifest is the copy of a version that was made under an id."""
+    try:
+        said = Manifest.read(data).transaction
+    except Malformed:
+        return False
+    return said is not None and said.text(2) == uuid
 
 
 def _time_us(manifest: Manifest) -> int:

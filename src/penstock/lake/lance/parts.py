@@ -15,19 +15,21 @@ from uuid import UUID
 
 from penstock.errors import PenstockError, ReferenceNotFound
 from penstock.formats.lance.backlog import Told
+from penstock.formats.lance.changing import shortened
 from penstock.formats.lance.format import LanceFormat
+from penstock.formats.lance.intents import Deregister, Placed
 from penstock.formats.lance.owning import Ownership
 from penstock.formats.lance.promoting import Promoter
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.refs import RefFiles
-from penstock.formats.lance.state import is_managed, state_of
+from penstock.formats.lance.state import NAME, is_managed, state_of
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
 from penstock.kernel.ledger import LEDGER, find_table, holder
 from penstock.kernel.state import prefix_end
-from penstock.lake.lance.notes import is_to_stay
+from penstock.lake.lance.notes import Stays, note_not_intended, note_stays, stays
 from penstock.lake.log import differences
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent, LanceTable
@@ -42,6 +44,8 @@ logger = logging.getLogger("penstock")
 
 LET_GO_S: Final = 5.0
 """How long a table that is deregistered may take until all of its versions are where everybody looks."""
+DEREGISTERED: Final = shortened((Placed(0, Deregister()),))
+"""What is kept of a table's change with a commit that deregisters it, and does nothing else to it."""
 CATCH_UP_END_S: Final = 1.0
 """How long a lake that is closed waits for the look at a table that others may have left unpromoted."""
 
@@ -97,19 +101,41 @@ class LanceParts:
         return found
 
     def _gone(self, key: Key, commit: ObjectId) -> None:
-        """A commit took a table from a branch. If it was deregistered, and no branch has it, others may.
+        """A commit took a table from a branch, which settles what is noted of its files. If it was
+        deregistered, and no branch has it, others may.
 
         They see what is in its folder, so that all of its versions have to be there first. Whoever dies
         before that, or cannot have them there, leaves the table to the lake, which can register it again.
         """
         before = self._kernel.history.commit(commit).parent
         was = None if before == NO_COMMIT else self._look(before, key.encode())
-        if not isinstance(was, LanceTable) or not is_managed(was):
+        if not isinstance(was, LanceTable) or not is_managed(was) or not self.ownership.owns(was):
             return
-        if not is_to_stay(self.places.at(was.location)) or self.is_had(was.location):
+        place, is_had = self.places.at(was.location), self.is_had(was.location)
+        if self._has_deregistered(commit, was):
+            note_stays(place)
+        elif not is_had:
+            note_not_intended(place)
+        if is_had or stays(place) is not Stays.YES:
             return
         if self.promoter.promote(was, monotonic() + LET_GO_S):
             self.ownership.release(was)
+
+    def _has_deregistered(self, commit: ObjectId, table: LanceTable) -> bool:
+        """Whether a commit deregistered a table, or brought another one that did."""
+        landed = self._kernel.history.commit(commit)
+        brought = (
+            each
+            for one in landed.further_parents
+            for _, each in self._kernel.history.only_in(one, landed.parent)
+        )
+        for each in (landed, *brought):
+            for intent in self._kernel.objects.intents(each):
+                if (intent.format, intent.data) == (NAME, DEREGISTERED):
+                    was = None if each.parent == NO_COMMIT else self._look(each.parent, intent.key)
+                    if was is not None and was.id == table.id:
+                        return True
+        return False
 
     def is_had(self, location: str) -> bool:
         """Whether any branch has a table at a place."""

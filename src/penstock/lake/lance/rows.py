@@ -27,6 +27,8 @@ def to_lance(table: Table, **options: Any) -> Any:
     """A table as Lance's own dataset, at the version that it has now, or that the options name."""
     table.lake.do(GetLanceTable(key=table.key, at=table.ref, via=table.via))  # or it is said what it is
     namespace = table.lake.lance(table.ref, via=table.via)
+    if not table.is_noted:
+        namespace = namespace.unnoted
     import lance
 
     with told(namespace, table.key):
@@ -58,9 +60,9 @@ def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str |
     """Append rows, or put them in the place of all that there are, as one version and one commit."""
     if table.via is not None:
         raise InvalidRequest(f"{table!r} is at a commit, which stays as it is; write to a branch")
-    if idempotency_key is not None and (done := _done_before(table, idempotency_key)) is not None:
+    if idempotency_key is not None and (done := done_before(table, idempotency_key)) is not None:
         return done
-    rows = _rows(data)
+    rows = arrow_rows(data)
     import lance
 
     job = Job(
@@ -78,13 +80,13 @@ def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str |
         )
     except IdempotencyKeyReused:
         # Under that key the same may have been written by somebody else at the same time.
-        if (done := _done_before(table, job.id)) is None:
+        if (done := done_before(table, job.id)) is None:
             raise
         return done
-    return _ratified(table, committed.head, committed.commit, committed.version)
+    return ratified(table, committed.head, committed.commit, committed.version)
 
 
-def _rows(data: Any) -> Any:
+def arrow_rows(data: Any) -> Any:
     """Rows as Lance takes them; ``InvalidRequest`` for what are none, or have a column twice."""
     try:
         rows = rows_of(data) if hasattr(data, "__arrow_c_stream__") else pa.table(data)
@@ -97,17 +99,17 @@ def _rows(data: Any) -> Any:
     return rows
 
 
-def _done_before(table: Table, idempotency_key: str) -> Ratified | None:
+def done_before(table: Table, idempotency_key: str) -> Ratified | None:
     """What the same came to before: its files have new names each time."""
     landing = landed(table.lake, idempotency_key, table.key, table.ref)
     if landing is None:
         return None
     call = ListLanceVersions(key=table.key, at=landing.head, via=table.ref, limit=1)
     (found,) = table.lake.do(call)
-    return _ratified(table, landing.head, landing.commit, found.version, is_repeated=True)
+    return ratified(table, landing.head, landing.commit, found.version, is_repeated=True)
 
 
-def _ratified(
+def ratified(
     table: Table, head: str, commit: Commit | None, version: int, *, is_repeated: bool = False
 ) -> Ratified:
     call = ListLanceVersions(key=table.key, at=head, via=table.ref, version=version)

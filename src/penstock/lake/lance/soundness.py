@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from penstock.errors import Damaged
 from penstock.formats.lance.names import LINES, MAIN
 from penstock.formats.lance.state import (
@@ -19,6 +21,7 @@ from penstock.formats.lance.state import (
     decode_entry,
     is_managed,
     state_of,
+    version_key,
     version_of,
     with_state,
 )
@@ -50,12 +53,30 @@ class LanceCheck:
             yield key, "does not hold the tree that its state names"
         if not _is_chain(state.chain):
             yield key, f"goes on in {state.chain!r}, which is no chain of versions"
+        yield from ((key, what) for what in self._of_recent(state))
         if state.root not in self._checked:
             self._checked.add(state.root)
             yield from ((state.root.hex(), what) for what in self._of_tree(state))
 
+    def _of_recent(self, state: LanceState) -> Iterator[str]:
+        """What is wrong with the versions beside the tree: each comes after all others of its branch."""
+        versions = Versions(self._objects, state)
+        older = Versions(self._objects, msgspec.structs.replace(state, recent=()))
+        newest: dict[str, int] = {}
+        try:
+            for one in state.recent:
+                yield from _of_entry(version_key(one.branch, one.number), one.version, versions)
+                if one.branch not in newest:
+                    before = older.newest(one.branch)
+                    newest[one.branch] = 0 if before is None else before[0]
+                if one.number <= newest[one.branch]:
+                    yield f"has a version {one.number} after version {newest[one.branch]}"
+                newest[one.branch] = one.number
+        except Damaged:
+            return  # told by whoever checks the nodes
+
     def _of_tree(self, state: LanceState) -> Iterator[str]:
-        versions = Versions(self._objects, state.root)
+        versions = Versions(self._objects, state)
         try:
             for stored, value in tree.scan(self._objects, state.root):
                 try:

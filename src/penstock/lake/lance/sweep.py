@@ -18,7 +18,8 @@ of a branch that was moved back.) A version whose manifest is gone, because some
 nothing.
 
 A table of which no kept commit has anything goes as a whole, if the lake gave it its place: one that was
-dropped, or whose transaction never landed. One that was deregistered stays; a note in its folder says so.
+dropped, or whose transaction never landed. One that was deregistered stays; a note in its folder says so. If
+that was only intended, so far as the note tells, it stays as well, unless no branch ever had it.
 
 If anything cannot be read that may name a file, nothing of that table is removed. Manifests go before the
 files that they name, and a name that is gone is no mistake: a sweep that is killed is taken up by the next.
@@ -47,7 +48,7 @@ from penstock.lake.files.pool import pool_of
 from penstock.lake.lance.kept import KeptLance, KnownTable
 from penstock.lake.lance.leftovers import Fate, Found, Needs, is_data, judge, manifest_at
 from penstock.lake.lance.named import Unclear
-from penstock.lake.lance.notes import is_to_stay, owner_of
+from penstock.lake.lance.notes import Stays, owner_of, stays
 from penstock.model.keys import Key
 from penstock.storage.buckets import Entry
 from penstock.storage.locations import own_place
@@ -139,7 +140,7 @@ class LanceSweep:
         if table.problem:
             raise Damaged(table.problem)
         owner = owner_of(place)
-        if owner is None or (not table.is_there and is_to_stay(place)):
+        if owner is None or (not table.is_there and stays(place) is not Stays.NO):
             return False
         if owner != self._lake_id:
             raise ManagedElsewhere(NOT_OWN.format(url=place.url, owner=owner))
@@ -204,24 +205,27 @@ class LanceSweep:
             for name in self._places.at(self._warehouse).folders():
                 if (table := _given_id(name)) is not None:
                     location = own_place(self._warehouse, table)
-                    place = self._places.at(location)
-                    if location not in self._kept.tables and self._is_alone(place):
+                    if location not in self._kept.tables and self._is_alone(location, table):
                         yield location
 
-    def _is_alone(self, place: Place) -> bool:
+    def _is_alone(self, location: str, table: UUID) -> bool:
+        place = self._places.at(location)
         with suppress(Damaged):  # a note that cannot be read is nobody's
-            return owner_of(place) == self._lake_id and not is_to_stay(place)
+            if owner_of(place) != self._lake_id:
+                return False
+            noted = stays(place)
+            return noted is Stays.NO or (noted is Stays.INTENDED and not self._kept.was_had(table))
         return False
 
     def _sweep_alone(self, location: str) -> SweptTable:
         """Remove a table as a whole, if everything there is old enough."""
         place, tally, problem = self._places.at(location), _Tally(), ""
-        key = Key(location.rpartition("/")[2])
+        key = Key(name := location.rpartition("/")[2])
         try:
             entries = [*islice(place.entries(), FILES_MAX + 1)]
             is_young = len(entries) > FILES_MAX or any(one.modified_us >= self._before_us for one in entries)
             self._kept.look()
-            if location not in self._kept.tables and self._is_alone(place):
+            if location not in self._kept.tables and self._is_alone(location, UUID(name)):
                 pinned_us = self._pinned_us()
                 for one in entries:
                     is_needed = self._kept.names(f"{location}/{one.key}") or one.modified_us <= pinned_us

@@ -39,7 +39,6 @@ from penstock.lake.lance.paths import checked_token, namespace_key, table_key
 from penstock.lake.views import Snapshot
 from penstock.model.content import AnyContent, LanceTable
 from penstock.model.keys import Key
-from penstock.model.objects import EMPTY_ROOT
 from penstock.model.operations import Delete, Operation, Put
 
 PRIVATE = "penstock.private"
@@ -59,6 +58,7 @@ class TableOperations(NamespaceOperations):
     @operation(ListTablesRequest)
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
         key, snapshot = namespace_key(request.id), self.snapshot()
+        self.note_read(key, is_listing=True)
         self._require(snapshot, key)
         found = (
             child[-1]
@@ -73,6 +73,7 @@ class TableOperations(NamespaceOperations):
         """Tables of all namespaces, each as one text; where to go on is a key as the lake writes it."""
         snapshot, token = self.snapshot(), checked_token(request.page_token)
         after = None if token is None else Key.parse(token)
+        self.note_read(None, is_listing=True)
         found = (
             str(key)
             for key, content in snapshot.entries(after=after)
@@ -87,6 +88,8 @@ class TableOperations(NamespaceOperations):
     @operation(DescribeTableRequest)
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
         key = table_key(request.id)
+        if request.version is None:
+            self.note_read(key)
         about = self.about(key)
         branch, number = self._chosen(key, request)
         answer: dict[str, Any] = {
@@ -126,6 +129,7 @@ class TableOperations(NamespaceOperations):
     @operation(TableExistsRequest)
     def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
         key = table_key(request.id)
+        self.note_read(key, is_listing=True)
         self._content(self.snapshot(), key)
         if request.version is not None:
             self.version(key, None, request.version)
@@ -172,6 +176,9 @@ class TableOperations(NamespaceOperations):
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
         """The table goes from the branch. Its files go when no commit that is kept has it."""
         key = table_key(request.id)
+        if (done := self.done_before(key, request.context)) and isinstance(done.before, LanceTable):
+            properties = dict(state_of(done.before).properties)
+            return DropTableResponse(id=list(key), location=done.before.location, properties=properties)
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
             content = self._content(snapshot, key)
@@ -251,4 +258,4 @@ def _checked_location(location: str) -> str:
 def _is_listed(content: AnyContent, include_declared: bool | None) -> bool:
     if not isinstance(content, LanceTable) or not is_managed(content):
         return False
-    return include_declared is not False or state_of(content).root != EMPTY_ROOT
+    return include_declared is not False or state_of(content).newest > 0

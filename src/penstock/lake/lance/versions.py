@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from lance_namespace import (
@@ -19,17 +21,29 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.table_version import TableVersion
 
-from penstock.errors import InvalidManifest, InvalidRequest, OutcomeUnknown, PenstockError, VersionNotFound
-from penstock.formats.lance.names import VERSION_MAX, VERSIONS, detached_name, folder_of, own_branch_name
-from penstock.lake.lance.answers import LanceVersion
+from penstock.errors import (
+    InvalidManifest,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    VersionNotFound,
+    VersionTaken,
+)
+from penstock.formats.lance.manifests import Manifest
+from penstock.formats.lance.names import VERSION_MAX, detached_name, own_branch_name
+from penstock.formats.lance.wire import Malformed
+from penstock.lake.lance.answers import LanceAbout, LanceVersion
 from penstock.lake.lance.calls import CreateLanceVersion, DeleteLanceVersions
 from penstock.lake.lance.errors import in_lance, operation
 from penstock.lake.lance.paths import checked_limit, checked_token, from_root, table_key, whole
 from penstock.lake.lance.requests import of_operation
 from penstock.lake.lance.tables import TableOperations
+from penstock.lake.views import Snapshot
 from penstock.model.keys import Key
 
 PAGE_MAX: Final = 1000
+_STAGED: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""How the name of a manifest goes on for as long as it is no version."""
 
 
 class VersionOperations(TableOperations):
@@ -54,11 +68,14 @@ class VersionOperations(TableOperations):
         (done,) = self.change([self.creating(request)], request.context).done
         return created(done.version, request.version)
 
-    def creating(self, request: Any, locations: dict[Key, str] | None = None) -> CreateLanceVersion:
-        """A request for a version, as the lake is asked. ``locations`` are of tables that are yet to be."""
+    def creating(
+        self, request: Any, locations: dict[Key, str] | None = None, now: Snapshot | None = None
+    ) -> CreateLanceVersion:
+        """A request for a version, as the lake is asked. ``locations`` are of tables that are yet to be;
+        others are where they are ``now``."""
         key = table_key(request.id)
         if (location := (locations or {}).get(key)) is None:
-            location = self.location(key)
+            location = self._content(now or self.snapshot(), key).location
         scheme = (request.naming_scheme or "V2").upper()
         if scheme not in ("V1", "V2"):
             raise InvalidRequest(f"{request.naming_scheme!r} is no way to name manifests: V1, V2")
@@ -73,32 +90,27 @@ class VersionOperations(TableOperations):
             metadata=dict(request.metadata or {}),
         )
 
-    def location(self, key: Key) -> str:
-        """Where a table is."""
-        return self._content(self.snapshot(), key).location
-
     def _create_detached(self, request: dict[str, Any], version: int) -> dict[str, Any]:
+        """Nothing is taken from its place but what was staged as exactly this version: any other manifest may
+        be one that the lake has."""
         self.writable()
-        key, branch = table_key(request.get("id")), own_branch_name(request.get("branch"))
-        about = self.about(key)
+        key, about, name = self._detached(request, version)
         path = whole(about.location, str(request.get("manifest_path")))
-        chain = about.folder.removeprefix(about.location).lstrip("/")
-        folder = folder_of(f"{chain}/" if chain else "", branch) + VERSIONS
         below = path.removeprefix(f"{about.location}/")
-        if not below.startswith(folder) or ".." in below:
-            raise InvalidManifest(f"{path} is not where versions of '{key}' are written on this branch")
+        if not below.startswith(name) or not _STAGED.fullmatch(below.removeprefix(name)):
+            raise InvalidManifest(
+                f"{path!r} is not where version {version % 2**64} of '{key}' is staged on this branch"
+            )
         place = self.lake.places.at(about.location)
         (data,) = place.read([below])
-        if data is None:
-            raise InvalidManifest(f"there is no manifest {path} of '{key}'")
-        name = detached_name(f"{chain}/" if chain else "", branch, version)
-        try:
-            place.create(name, data)
-        except OutcomeUnknown:
-            if place.size(name) != len(data):
-                raise
-        if below != name:
-            place.delete([below])
+        _check_detached(key, path, data, version)
+        assert data is not None
+        is_new = False
+        with suppress(OutcomeUnknown):  # what is there tells
+            is_new = place.create(name, data)
+        if not is_new and [*place.read([name])] != [data]:
+            raise VersionTaken(f"'{key}' has another version {version % 2**64}, or none", table=str(key))
+        place.delete([below])
         found = {
             "version": version,
             "manifest_path": from_root(f"{about.location}/{name}"),
@@ -121,15 +133,23 @@ class VersionOperations(TableOperations):
         return DescribeTableVersionResponse(version=shown_version(found))
 
     def _describe_detached(self, request: dict[str, Any], version: int) -> dict[str, Any]:
-        key, branch = table_key(request.get("id")), own_branch_name(request.get("branch"))
-        about = self.about(key)
-        chain = about.folder.removeprefix(about.location).lstrip("/")
-        name = detached_name(f"{chain}/" if chain else "", branch, version)
+        key, about, name = self._detached(request, version)
         size = self.lake.places.at(about.location).size(name)
         if size is None:
             raise VersionNotFound(f"'{key}' has no version {version}", table=str(key))
         path = from_root(f"{about.location}/{name}")
         return Answered(version={"version": version, "manifest_path": path, "manifest_size": size})
+
+    def _detached(self, request: dict[str, Any], version: int) -> tuple[Key, LanceAbout, str]:
+        """A table, and where a version of it is that belongs to no chain, below its folder."""
+        key, branch = table_key(request.get("id")), own_branch_name(request.get("branch"))
+        if version % 2**64 <= VERSION_MAX:
+            raise InvalidRequest(f"'{key}' can have no version {version}")
+        about = self.about(key)
+        if branch:
+            self.require_own_branch(key, branch)
+        chain = about.folder.removeprefix(about.location).lstrip("/")
+        return key, about, detached_name(f"{chain}/" if chain else "", branch, version)
 
     @operation(ListTableVersionsRequest)
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
@@ -214,6 +234,18 @@ def shown_version(one: LanceVersion) -> TableVersion:
         timestamp_millis=None if one.created is None else round(one.created.timestamp() * 1000),
         metadata=dict(one.metadata) or None,
     )
+
+
+def _check_detached(key: Key, path: str, data: bytes | None, version: int) -> None:
+    """``InvalidManifest`` unless a manifest says of itself that it is this version."""
+    if data is None:
+        raise InvalidManifest(f"there is no manifest {path} of '{key}'")
+    try:
+        says = Manifest.read(data).version
+    except Malformed as problem:
+        raise InvalidManifest(f"{path} is no manifest: {problem}") from None
+    if says != version % 2**64:
+        raise InvalidManifest(f"{path} says that it is version {says} of '{key}'")
 
 
 def _number(token: str) -> int:

@@ -9,7 +9,8 @@ import msgspec
 from penstock.model.clock import utc
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT
-from penstock.model.transactions import Policy, Transaction, TransactionState
+from penstock.model.reads import Read
+from penstock.model.transactions import Isolation, Policy, Transaction, TransactionState
 
 
 class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,7 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     base: str
     """The commit that it sees, beside its own writes."""
     policy: Policy
+    isolation: Isolation = Isolation.SNAPSHOT
     begun: datetime
     lease_s: float
     """How long it may be idle."""
@@ -39,9 +41,11 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
     is_late: bool = False
     """It is open, by what is known of it, and its lease has run out: it lands no more."""
+    reads: tuple[Read, ...] = ()
+    """What it has read, if that was asked for."""
 
     @classmethod
-    def of(cls, found: Transaction, now_us: int) -> TransactionInfo:
+    def of(cls, found: Transaction, now_us: int, reads: tuple[Read, ...] = ()) -> TransactionInfo:
         return cls(
             id=found.id,
             state=found.state,
@@ -49,6 +53,7 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
             branch=found.branch,
             base=found.base.hex(),
             policy=found.policy,
+            isolation=found.isolation,
             begun=utc(found.begun_us),
             lease_s=found.lease_us / 1e6,
             expires=utc(found.expires_us) if found.state is TransactionState.OPEN else None,
@@ -59,6 +64,7 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
             why=found.why,
             properties=found.properties,
             is_late=found.is_expired(now_us),
+            reads=reads,
         )
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from penstock.lake.call import Call, Said
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
-from penstock.model.transactions import Policy
+from penstock.model.reads import Read
+from penstock.model.transactions import Isolation, Policy
 
 
 class BeginTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
@@ -26,9 +27,12 @@ class BeginTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     """32 hexadecimal digits, made up by who begins it."""
     target: str | None = None
     """The branch that it lands on; the default branch if nothing is given."""
-    policy: Policy = Policy.SNAPSHOT
+    policy: Policy = Policy.REBASE
     """What becomes of it if a table that it changed was changed on the branch meanwhile: `snapshot` refuses
     it, `rebase` puts appends and deletions of other rows on top."""
+    isolation: Isolation = Isolation.SNAPSHOT
+    """What of that which it read must be on the branch as it was: in tables that it changed, or
+    (`serializable`) everywhere."""
     lease_s: float | None = None
     """How long it may be idle. The lake's own limit if nothing is given, and at most that."""
     message: str = ""
@@ -45,6 +49,8 @@ class GetTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     answer = TransactionInfo
 
     id: str
+    reads: bool = False
+    """Also tell what it has read."""
 
 
 class RenewTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
@@ -59,6 +65,20 @@ class RenewTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     """From now on; as long as it was begun with if nothing is given."""
     properties: dict[str, str | None] = {}  # noqa: RUF012 - msgspec makes a new one each time
     """To be set; those without a value go."""
+
+
+class NoteReads(Call[TransactionInfo], frozen=True, kw_only=True):
+    """Say what is about to be read in a transaction: it lands only if that is as it was then.
+
+    What is known already changes nothing.
+    """
+
+    method = "POST"
+    path = "/transactions/{id}/reads"
+    answer = TransactionInfo
+
+    id: str
+    reads: tuple[Read, ...]
 
 
 class CommitTransaction(Call[TransactionLanded], frozen=True, kw_only=True):
@@ -127,6 +147,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     BeginTransaction,
     GetTransaction,
     RenewTransaction,
+    NoteReads,
     CommitTransaction,
     AbortTransaction,
     ListTransactions,

@@ -24,10 +24,12 @@ from penstock.lake.transactions.calls import (
     GetTransaction,
     IsShared,
     ListTransactions,
+    NoteReads,
     RenewTransaction,
 )
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.reads import Read
 from penstock.model.transactions import TEXT_MAX_CHARS, Transaction, check_transaction_id
 
 logger = logging.getLogger("penstock")
@@ -49,6 +51,7 @@ class TransactionAnswers:
             BeginTransaction: self._begin,
             GetTransaction: self._get,
             RenewTransaction: self._renew,
+            NoteReads: self._note_reads,
             CommitTransaction: self._commit,
             AbortTransaction: self._abort,
             ListTransactions: self._list,
@@ -61,6 +64,7 @@ class TransactionAnswers:
             call.id,
             self._lake.or_default(call.target),
             policy=call.policy,
+            isolation=call.isolation,
             lease_us=_lease_us(call.lease_s),
             who=_text(call.who),
             message=_text(call.message),
@@ -70,13 +74,18 @@ class TransactionAnswers:
         return self._told(known)
 
     def _get(self, call: GetTransaction) -> TransactionInfo:
-        return self._told(self._transactions.seen(self._transactions.get(call.id)))
+        known = self._transactions.seen(self._transactions.get(call.id))
+        return self._told(known, self._transactions.reads(known) if call.reads else ())
 
     def _renew(self, call: RenewTransaction) -> TransactionInfo:
         properties = {
             _text(name): None if value is None else _text(value) for name, value in call.properties.items()
         }
         return self._told(self._transactions.renew(call.id, _lease_us(call.lease_s), properties))
+
+    def _note_reads(self, call: NoteReads) -> TransactionInfo:
+        self._transactions.note_reads(call.id, call.reads)
+        return self._told(self._transactions.get(call.id))
 
     def _commit(self, call: CommitTransaction) -> TransactionLanded:
         begun = self._transactions.get(call.id).transaction
@@ -129,8 +138,8 @@ class TransactionAnswers:
                 last = known.transaction.id
                 yield known
 
-    def _told(self, known: Known) -> TransactionInfo:
-        return TransactionInfo.of(known.transaction, self._kernel.clock())
+    def _told(self, known: Known, reads: tuple[Read, ...] = ()) -> TransactionInfo:
+        return TransactionInfo.of(known.transaction, self._kernel.clock(), reads)
 
     # -- those that were left ------------------------------------------------------------------------------
 
@@ -145,11 +154,11 @@ class TransactionAnswers:
 
     def _tidy_some(self) -> None:
         """The same for a few, wherever chance begins."""
-        start = uuid4().hex
+        start, few = uuid4().hex, TIDIED_AT_ONCE
         try:
-            for known in islice(self._transactions.open(start, skips_damaged=True), TIDIED_AT_ONCE):
+            for known in islice(self._transactions.open(start, skips_damaged=True, page_max=few), few):
                 self._settled(known)
-            for known in islice(self._transactions.ended(start, skips_damaged=True), TIDIED_AT_ONCE):
+            for known in islice(self._transactions.ended(start, skips_damaged=True, page_max=few), few):
                 self._forgotten(known)
         except PenstockError as problem:
             logger.warning("transactions that were left could not be looked for: %s", problem)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from penstock.errors import (
+    CheckFailed,
     ConflictError,
     InvalidRequest,
     OutcomeUnknown,
@@ -21,6 +20,7 @@ from penstock.errors import (
     TransactionOver,
     TryAgainError,
 )
+from penstock.kernel.checks import NO_REASON, said_no, verdict
 from penstock.lake.call import Said
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import (
@@ -30,34 +30,41 @@ from penstock.lake.transactions.calls import (
     GetTransaction,
     RenewTransaction,
 )
+from penstock.lake.transactions.engines import is_spark_frame, penstock_spark, session_of
+from penstock.lake.transactions.heartbeat import BEATS, Heartbeat
 from penstock.lake.views import Branch
-from penstock.model.transactions import Policy, TransactionState
+from penstock.model.transactions import Isolation, Policy, TransactionState
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.lance.namespace import PenstockNamespace
     from penstock.lake.table import Table
+    from penstock.model.commits import Commit
     from penstock.model.keys import Key
 
 logger = logging.getLogger("penstock")
 
-BEATS: Final = 3
-"""How often a lease is renewed in the time that it lasts."""
 COMMIT_WAIT_S: Final = 60.0
 """How long the end of a transaction is tried to be found out, where the lake does not answer."""
 WAIT_MAX_S: Final = 2.0
+CHECKS: Final = "penstock.checks"
+"""The property of its commit that names the checks that it passed."""
+NEITHER: Final = "it is None, which is neither yes nor no"
 
 
 class Transaction:
     """Writes that nobody else sees until they land on a branch, all at one instant.
 
-    As a context manager it commits at the end of the block, and aborts if an exception leaves it. Its
-    ``branch`` is what reads and writes in it name as theirs.
+    As a context manager it lands at the end of the block, and aborts if an exception leaves it. Whatever is
+    read and written by it sees its own writes. Its ``branch`` is what anything else that reads and writes in
+    it names as its branch.
     """
 
     def __init__(self, lake: Lake, info: TransactionInfo, *, beats: bool) -> None:
         """``beats`` renews its lease in the background for as long as this object lives."""
         self._lake, self._info = lake, info
+        self._commit: Commit | None = None
+        self._passed: list[str] = []
         self._heartbeat: Heartbeat | None = None
         if beats and info.expires is not None:
             self._heartbeat = Heartbeat(self, info.lease_s / BEATS)
@@ -94,9 +101,85 @@ class Transaction:
         """Its Lance tables, as a namespace that Lance's own clients take."""
         return self._lake.lance(self.branch)
 
+    @property
+    def commit(self) -> Commit | None:
+        """The commit that it landed as; ``None`` if it wrote nothing, or has not landed."""
+        if self._commit is None and self._info.commit:
+            self._commit = self._lake.show(self._info.commit)
+        return self._commit
+
+    # -- reading and writing -------------------------------------------------------------------------------
+
     def table(self, key: str | Key) -> Table:
         """A table, as the transaction sees it."""
         return self._lake.table(key, self.branch)
+
+    def tables(self, prefix: str | Key | None = None) -> list[Table]:
+        """The tables below a namespace, or all, as the transaction sees them."""
+        return self.writes.tables(prefix)
+
+    def create_table(self, key: str | Key, **table: Any) -> Table:
+        """Create a Delta table; takes what ``Lake.create_table`` takes."""
+        return self._lake.create_table(key, branch=self.branch, **table)
+
+    def drop(self, key: str | Key, **said: Any) -> Commit:
+        """Let a key hold nothing; takes what ``Branch.drop`` takes."""
+        return self.writes.drop(key, **said)
+
+    def write(
+        self,
+        data: Any,
+        key: str | Key,
+        *,
+        mode: str = "append",
+        format: str | None = None,  # noqa: A002 - as Spark's writer calls it
+        **how: Any,
+    ) -> Any:
+        """Write rows to a table, which is created if it is not there.
+
+        A DataFrame of Spark is written by Spark, and takes what ``penstock.spark.write`` takes. Anything that
+        gives Arrow's stream is written here, and takes what ``Table.write`` takes. Returns what they return.
+        """
+        if is_spark_frame(data):
+            placed = {"branch": self.branch, "lake": self._lake}
+            return penstock_spark().write(data, key, mode=mode, format=format, **placed, **how)
+        return self.table(key).write(data, mode=mode, format=format, **how)
+
+    def read(self, key: str | Key, *, spark: Any = None, **how: Any) -> Any:
+        """A table as a DataFrame of Spark, by the session that is given or the active one.
+
+        Takes what ``penstock.spark.read`` takes, such as ``where`` and ``columns``. ``InvalidRequest`` if
+        there is no session; without Spark, ``table(key).to_arrow()`` reads.
+        """
+        session = session_of(spark, f"tx.table('{key}').to_arrow()")
+        return penstock_spark().read(session, key, ref=self.branch, lake=self._lake, **how)
+
+    def view(self, *keys: str | Key, spark: Any = None, name: str | None = None) -> str:
+        """Make tables temporary views of a session of Spark; takes what ``penstock.spark.view`` takes.
+
+        They show what the transaction has now, until this is called again.
+        """
+        session = session_of(spark, "tx.table(…).to_arrow()")
+        found: str = penstock_spark().view(session, *keys, ref=self.branch, name=name, lake=self._lake)
+        return found
+
+    def check(self, name: str, holds: bool | Callable[[Transaction], Any], why: str = "") -> None:
+        """Go on only if something holds: ``CheckFailed`` otherwise, which lets nothing of the block land.
+
+        ``holds`` is whether it does, or a function that is given the transaction and answers as a check does:
+        with ``False``, or a text that says why not. The commit names all that were passed.
+        """
+        if callable(holds):
+            said = verdict(name, holds, self)
+        else:
+            said = NEITHER if holds is None else said_no(holds)
+        if said is not None:
+            reason = said if not why else why if said == NO_REASON else f"{why}: {said}"
+            raise CheckFailed(f"check '{name}' failed: {reason}", check=name, reason=reason)
+        if name not in self._passed:
+            self._passed.append(name)
+
+    # -- ending --------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Transaction:
         return self
@@ -110,7 +193,7 @@ class Transaction:
             self._abort_quietly(_told(kind, error))
             return
         try:
-            self.commit()
+            self.land()
         except RequestError as refused:
             self._abort_quietly(refused.message)  # if it was refused before it was sent
             raise
@@ -121,16 +204,18 @@ class Transaction:
         except PenstockError as problem:  # its lease ends it, and the program has an error of its own
             logger.warning("transaction %s could not be aborted: %s", self.id, problem)
 
-    def commit(self, message: str | None = None, **said: Any) -> TransactionLanded:
+    def land(self, message: str | None = None, **said: Any) -> TransactionLanded:
         """Let it land, as one commit. Repeated, it is answered with what it came to.
 
-        ``MergeConflict`` if what it changed was changed on its target too; that aborts it.
+        ``MergeConflict`` if what it changed, or has read, was changed on its target too; that aborts it.
         ``TransactionOver`` if it was aborted before, or is being committed with checks that this process has
         not: the message says what to do. ``OutcomeUnknown`` if the lake does not answer for long: then the
         same call, from any process, finishes it and tells.
         """
         if message is not None:
             _text("the message", message)
+        if self._passed:
+            said["properties"] = {**(said.get("properties") or {}), CHECKS: tuple(self._passed)}
         call = CommitTransaction(id=self.id, said=Said(message=message, **said), who=self._lake.author)
         deadline_s, wait_s = time.monotonic() + COMMIT_WAIT_S, 0.05
         while True:
@@ -149,7 +234,7 @@ class Transaction:
                 raise
             else:
                 self._stop()
-                self._info = landed.info
+                self._info, self._commit = landed.info, landed.commit
                 return landed
 
     def abort(self, why: str = "") -> TransactionInfo:
@@ -192,45 +277,12 @@ class Transaction:
         )
 
 
-class Heartbeat:
-    """Renews the lease of a transaction, until that ends or nobody holds it any more."""
-
-    def __init__(self, transaction: Transaction, every_s: float) -> None:
-        self._transaction = weakref.ref(transaction, lambda _: self._stopped.set())
-        self._stopped, self._every_s = threading.Event(), every_s
-        name = f"penstock-tx-{transaction.id[:8]}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def _run(self) -> None:
-        wait_s = self._every_s
-        while not self._stopped.wait(wait_s):
-            wait_s = self._every_s
-            try:
-                self._beat()
-            except TransactionOver:
-                return  # whoever writes or commits next is told
-            except (TryAgainError, OutcomeUnknown) as problem:
-                logger.info("the lease of a transaction could not be renewed yet: %s", problem)
-                wait_s = self._every_s / BEATS
-            except PenstockError as problem:
-                logger.warning("the lease of a transaction is not renewed any more: %s", problem)
-                return
-
-    def _beat(self) -> None:
-        transaction = self._transaction()
-        if transaction is not None and not self._stopped.is_set():
-            transaction.keep()
-
-
 def begin_transaction(
     lake: Lake,
     target: str | None,
     *,
     message: str,
+    isolation: str,
     policy: str,
     lease_s: float | None,
     id: str | None,  # noqa: A002
@@ -239,10 +291,13 @@ def begin_transaction(
     """Begin a transaction, or go on with one that is open; ``TransactionOver`` if that has ended."""
     if policy not in tuple(Policy):
         raise InvalidRequest(f"{policy!r} is no policy: it is one of {', '.join(Policy)}")
+    if isolation not in tuple(Isolation):
+        raise InvalidRequest(f"{isolation!r} is no isolation: it is one of {', '.join(Isolation)}")
     call = BeginTransaction(
         id=uuid4().hex if id is None else _text("the id", id),
         target=None if target is None else _text("the target", target),
         policy=Policy(policy),
+        isolation=Isolation(isolation),
         lease_s=_seconds(lease_s),
         message=_text("the message", message),
         properties=_texts(properties or {}),

@@ -11,6 +11,7 @@ import msgspec
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls, delta_calls
 from penstock.lake.asked import asked
+from penstock.lake.audits import calls as audit_calls
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files import care_calls as files_care_calls
@@ -39,6 +40,9 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.ListTokens: writing.for_administrators,
     calls.PutToken: writing.for_administrators,
     calls.RevokeToken: writing.for_administrators,
+    audit_calls.ListExpectations: reading.list_expectations,
+    audit_calls.AddExpectation: writing.change_expectations,
+    audit_calls.RemoveExpectation: writing.change_expectations,
     calls.ListReferences: reading.list_references,
     calls.GetReference: reading.get_reference,
     calls.GetReferenceLog: reading.get_reference_log,
@@ -88,6 +92,7 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     transaction_calls.BeginTransaction: transactions.begin_transaction,
     transaction_calls.GetTransaction: transactions.get_transaction,
     transaction_calls.RenewTransaction: transactions.renew_transaction,
+    transaction_calls.NoteReads: transactions.note_reads,
     transaction_calls.CommitTransaction: transactions.commit_transaction,
     transaction_calls.AbortTransaction: transactions.abort_transaction,
     transaction_calls.ListTransactions: transactions.list_transactions,

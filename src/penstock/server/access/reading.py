@@ -9,7 +9,9 @@ import msgspec
 from penstock.errors import HistoryExpired
 from penstock.lake import calls
 from penstock.lake.answers import Comparison, Difference, Entry, Landing, LogLine, Resolved
+from penstock.lake.audits.calls import ListExpectations
 from penstock.model.commits import Commit
+from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 from penstock.model.names import parse_revision
 from penstock.model.references import Reference
@@ -46,6 +48,11 @@ def get_reference(rights: Rights, call: calls.GetReference) -> Reference:
 
 def get_reference_log(rights: Rights, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
     rights.caller.require(Role.READ, call.name)
+    return rights.do(call)
+
+
+def list_expectations(rights: Rights, call: ListExpectations) -> tuple[Expectation, ...]:
+    rights.caller.require_all_keys(Role.READ, call.branch)
     return rights.do(call)
 
 

@@ -24,6 +24,7 @@ from penstock.lake.transactions.calls import (
     CommitTransaction,
     GetTransaction,
     ListTransactions,
+    NoteReads,
     RenewTransaction,
 )
 from penstock.model.tokens import Role
@@ -57,10 +58,17 @@ def _require_own(rights: Rights, found: TransactionInfo) -> None:
 
 
 def get_transaction(rights: Rights, call: GetTransaction) -> TransactionInfo:
-    return _found(rights, call.id)
+    found = _found(rights, call.id)
+    return rights.do(call) if call.reads else found
 
 
 def renew_transaction(rights: Rights, call: RenewTransaction) -> TransactionInfo:
+    _found(rights, call.id)
+    return rights.do(call)
+
+
+def note_reads(rights: Rights, call: NoteReads) -> TransactionInfo:
+    """Whoever may use it may say so of anything: it only keeps the transaction from landing."""
     _found(rights, call.id)
     return rights.do(call)
 

@@ -10,8 +10,10 @@ import msgspec
 from penstock.errors import LocationRefused
 from penstock.lake import calls
 from penstock.lake.answers import About
+from penstock.lake.audits.calls import AddExpectation, RemoveExpectation
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
+from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
 from penstock.model.operations import Change, Put, Unchanged
@@ -23,6 +25,7 @@ from penstock.server.access.rights import Rights
 
 R = TypeVar("R")
 B = TypeVar("B", bound=calls.Bring)
+E = TypeVar("E", AddExpectation, RemoveExpectation)
 
 
 def for_anybody(rights: Rights, call: calls.Call[R]) -> R:
@@ -39,6 +42,12 @@ def about(rights: Rights, call: calls.GetAbout) -> About:
 def for_administrators(rights: Rights, call: calls.Call[R]) -> R:
     rights.caller.require_admin()
     return rights.do(call)
+
+
+def change_expectations(rights: Rights, call: E) -> tuple[Expectation, ...]:
+    """What a branch expects stops everybody who writes there, and shows them rows of what it asks about."""
+    rights.caller.require_admin()
+    return rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
 
 
 # -- references --------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from penstock.wire.requests import KEY_HEADER
 if TYPE_CHECKING:
     from penstock.lake.lance.namespace import PenstockNamespace
 
+DETACHED: Final = ("create_table_version", "describe_table_version")
+"""Operations on versions that may be on no branch."""
 HEADER: Final = "header."
 """How entries of a context begin that are headers."""
 
@@ -36,7 +38,7 @@ def handler(operation: Operation, base: str) -> Callable[[Ask], Any]:
 
         values = _values(operation, ask)
         version = values.get("version")
-        is_detached = operation.name == "create_table_version" and type(version) is int and version < 0
+        is_detached = operation.name in DETACHED and type(version) is int and version < 0
         try:
             # Lance numbers versions that are on no branch below zero, which its own model does not take.
             request: Any = read_request(kind, {**values, "version": 0} if is_detached else values)

@@ -102,7 +102,10 @@ _VERSIONS: Final = (
 )
 
 _NAMESPACES: Final = (
-    _write("create_namespace", "/namespace/{id}/create", "Create a namespace", "CreateNamespaceRequest"),
+    _write(
+        *("create_namespace", "/namespace/{id}/create", "Create a namespace", "CreateNamespaceRequest"),
+        takes_key=True,
+    ),
     _read(
         *("list_namespaces", "/namespace/{id}/list", "List the namespaces in one"),
         *("ListNamespacesRequest", "ListNamespacesResponse"),
@@ -114,7 +117,10 @@ _NAMESPACES: Final = (
         *("describe_namespace", "/namespace/{id}/describe", "The properties of a namespace"),
         *("DescribeNamespaceRequest", "DescribeNamespaceResponse"),
     ),
-    _write("drop_namespace", "/namespace/{id}/drop", "Drop a namespace", "DropNamespaceRequest"),
+    _write(
+        *("drop_namespace", "/namespace/{id}/drop", "Drop a namespace", "DropNamespaceRequest"),
+        takes_key=True,
+    ),
     _read(
         *("namespace_exists", "/namespace/{id}/exists", "Whether there is a namespace"),
         *("NamespaceExistsRequest", "NamespaceExistsResponse"),
@@ -141,7 +147,9 @@ _TABLES: Final = (
         *("table_exists", "/table/{id}/exists", "Whether there is a table"),
         *("TableExistsRequest", "TableExistsResponse"),
     ),
-    _write("drop_table", "/table/{id}/drop", "Drop a table", "DropTableRequest", has_body=False),
+    _write(
+        "drop_table", "/table/{id}/drop", "Drop a table", "DropTableRequest", has_body=False, takes_key=True
+    ),
     _write("deregister_table", "/table/{id}/deregister", "Forget a table", "DeregisterTableRequest"),
     _write("rename_table", "/table/{id}/rename", "Give a table another id", "RenameTableRequest"),
     _write("restore_table", "/table/{id}/restore", "An old version as a new one", "RestoreTableRequest"),

@@ -74,6 +74,7 @@ def rows(spark: SparkSession, table: Table, wanted: Wanted = Wanted()) -> DataFr
     ``NotManaged`` if it is none, ``InvalidRequest`` if it is not known how to read it: no format, no columns,
     paths that do not agree on partition columns, files that Spark would leave out without a word.
     """
+    table.note_read(as_folder(wanted.folder))
     about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
     layout = _layout(about, wanted)
     listing = ListFiles(key=table.key, at=table.ref, via=table.via, prefix=as_folder(wanted.folder))

@@ -17,7 +17,9 @@ from penstock.lake.delta_answers import Ratified
 from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, Part
 from penstock.lake.delta_jobs import Began, removed_if_refused
 from penstock.lake.delta_snapshot import TableSnapshot
+from penstock.lake.transactions.reading import is_serializable, note_reads
 from penstock.model.keys import Key
+from penstock.model.reads import Read
 from penstock.spark.job.files import write_files
 from penstock.spark.scan.columns import spark_schema
 
@@ -46,7 +48,7 @@ class JobTable:
         self._options = options
         self._began = Began.now(lake)
         # At one commit: if the branch is set to another, a version there may have the same number.
-        self._table = lake.at(self.branch).table(self.key)
+        self._table = lake.at(self.branch).unnoted.table(self.key)
         self._now = lake.do(GetTableVersions(key=self.key, at=self._table.ref, via=self._table.via, limit=0))
         self.protocol, self.metadata = self._now.declared()
 
@@ -84,6 +86,16 @@ class JobTable:
     def snapshot(self) -> TableSnapshot:
         """The version that the job reads, with its files."""
         return self._table.snapshot(self.version)
+
+    def candidates(self, needed: str | None) -> list[Add]:
+        """The files that may hold rows for which a condition is true, all of them without one.
+
+        Who changes rows looks at them for that. In a serializable transaction it counts as read; in others a
+        row that somebody else adds meanwhile is as one that came later.
+        """
+        if is_serializable(self.lake, self.branch):
+            note_reads(self.lake, self.branch, None, Read(key=self.key, part=needed))
+        return list(self.snapshot.files(needed))
 
     def again(self) -> JobTable:
         """The table as it is now, for the same job."""

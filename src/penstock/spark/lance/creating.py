@@ -7,25 +7,19 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from penstock.errors import (
-    CommitConflict,
-    JobOver,
-    PenstockError,
-    TableExists,
-    TransactionNotFound,
-    TransactionOver,
-)
+from penstock.errors import CommitConflict, JobOver, PenstockError, TableExists, TransactionOver
 from penstock.lake.call import Said
 from penstock.lake.calls import GetReference
 from penstock.lake.files.saving import check_new_key
 from penstock.lake.lance.answers import LanceAbout
-from penstock.lake.lance.calls import CommitLance, DeclareLance, DeregisterLance, GetLanceTable
+from penstock.lake.lance.calls import CommitLance, DeclareLance, GetLanceTable
+from penstock.lake.lance.jobs import attempt_id, attempt_number, attempts, attempts_name
 from penstock.lake.transactions.answers import TransactionInfo
-from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction, GetTransaction
+from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction
 from penstock.model.commits import Commit
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.encoding import digest
 from penstock.model.keys import Key
+from penstock.model.operations import Delete
 from penstock.model.transactions import PREFIX, TransactionState
 from penstock.spark.lance.orders import LanceOrder
 
@@ -51,7 +45,7 @@ class New:
         """
         if self._transaction is None:
             return None
-        landed = self._transaction.commit(said.message, authors=said.authors, properties=said.properties)
+        landed = self._transaction.land(said.message, authors=said.authors, properties=said.properties)
         return landed.commit
 
 
@@ -59,7 +53,7 @@ class New:
 def declared(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Iterator[New]:
     """A new table, to be filled and landed in here; if that is left without, it never was.
 
-    Inside a transaction of the caller's it is part of that one, and taken back if this fails.
+    Inside a transaction of the caller's it is part of that one, and taken back if this fails without rows.
     ``CommitConflict`` if the key is taken, ``JobOver`` if another attempt of the same job does the same.
     """
     check_new_key(key)
@@ -68,8 +62,7 @@ def declared(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Iterator[N
         try:
             yield New(about, branch, None, order.job)
         except BaseException:
-            with suppress(PenstockError):
-                lake.do(CommitLance(branch=branch, operations=(DeregisterLance(key=key),)))
+            _take_back(lake, about, branch)
             raise
         return
     transaction = lake.transaction(branch, id=_next_id(lake, key, branch, order), message=order.message or "")
@@ -93,6 +86,20 @@ def _declare(lake: Lake, key: Key, branch: str) -> LanceAbout:
     return lake.do(GetLanceTable(key=key, at=branch, to_write=True))
 
 
+def _take_back(lake: Lake, about: LanceAbout, branch: str) -> None:
+    """Drop a table that was only declared.
+
+    One that has a version stays: whoever was interrupted, or heard no answer, may have made it, and the lake
+    remembers that their job is done. That is looked at and done at one instant, so that no version goes that
+    comes in between. What cannot be dropped now stays too, without rows.
+    """
+    with suppress(PenstockError):
+        head = lake.branch(branch).head
+        now = lake.do(GetLanceTable(key=about.key, at=head, via=branch))
+        if now.id == about.id and now.version is None:
+            lake.commit([Delete(about.key)], branch=branch, base=head, message=f"drop {about.key}")
+
+
 # -- attempts of a job -------------------------------------------------------------------------------------
 
 
@@ -101,19 +108,16 @@ def landed_before(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Trans
 
     One that is on its way is waited for; one that still writes is aborted, for this attempt takes its place.
     """
-    for one in _ids(lake, key, branch, order):
-        info = _known(lake, one)
-        if info is None:
-            return None
-        if info.state is TransactionState.OPEN:
-            info = lake.do(
-                AbortTransaction(id=info.id, why="a later attempt of its job began", who=lake.author)
-            )
-        if info.state is TransactionState.COMMITTING:
+    for info in attempts(lake, _name(lake, key, branch, order)):
+        ended = info
+        if ended.state is TransactionState.OPEN:
+            why = "a later attempt of its job began"
+            ended = lake.do(AbortTransaction(id=info.id, why=why, who=lake.author))
+        if ended.state is TransactionState.COMMITTING:
             with suppress(CommitConflict, TransactionOver):
-                info = lake.do(CommitTransaction(id=info.id, who=lake.author)).info
-        if info.state is TransactionState.COMMITTED:
-            return info
+                ended = lake.do(CommitTransaction(id=info.id, who=lake.author)).info
+        if ended.state is TransactionState.COMMITTED:
+            return ended
     return None
 
 
@@ -124,24 +128,17 @@ def _next_id(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
     """The id of a job's next transaction. Who names a job can find the ones before."""
     if not order.is_named:
         return uuid4().hex
-    for one in _ids(lake, key, branch, order):
-        if _known(lake, one) is None:
-            return one
-    raise JobOver(f"job {order.job} was tried {_ATTEMPTS_MAX} times; give it another id", job=order.job)
+    name = _name(lake, key, branch, order)
+    number = max(map(attempt_number, attempts(lake, name)), default=0) + 1
+    if number > _ATTEMPTS_MAX:
+        raise JobOver(f"job {order.job} was tried {_ATTEMPTS_MAX} times; give it another id", job=order.job)
+    return attempt_id(name, number)
 
 
-def _ids(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Iterator[str]:
-    """The ids of a job's transactions, one after the other.
+def _name(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
+    """What the ids of a job's transactions begin with.
 
     A job is that of one table on one branch: a branch that was deleted and made anew is another one.
     """
     incarnation = lake.do(GetReference(name=branch)).incarnation.hex()
-    for number in range(_ATTEMPTS_MAX):
-        yield digest("lance job", order.job, str(key), branch, incarnation, str(number)).hex()[:32]
-
-
-def _known(lake: Lake, transaction: str) -> TransactionInfo | None:
-    try:
-        return lake.do(GetTransaction(id=transaction))
-    except TransactionNotFound:
-        return None
+    return attempts_name("lance job", order.job, str(key), branch, incarnation)

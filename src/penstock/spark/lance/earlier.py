@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import HistoryExpired
+from penstock.errors import HistoryExpired, JobOver, KeyNotFound, NotManaged
 from penstock.lake.calls import GetCommit
+from penstock.lake.lance.answers import LanceAbout
 from penstock.lake.lance.calls import GetLanceTable
 from penstock.lake.lance.jobs import landed, require_changed
 from penstock.model.commits import Commit
@@ -22,10 +23,14 @@ def earlier(lake: Lake, key: Key, branch: str, order: LanceOrder) -> LanceWritte
     """What a job came to that was done before; ``None`` if it was not.
 
     ``IdempotencyKeyReused`` if its id is that of something else, which did not write to the table.
+    ``JobOver`` if it was done in a transaction that has lost the table since: nothing of it would land.
     """
     landing = landed(lake, order.job, key, branch)
     if landing is not None:
-        return _written(lake, key, branch, order, landing.head, landing.commit)
+        then = lake.do(GetLanceTable(key=key, at=landing.head, via=branch))
+        if branch.startswith(PREFIX):
+            _require_there(lake, branch, order, then)
+        return _written(branch, order, then, landing.commit)
     created = None if branch.startswith(PREFIX) else landed_before(lake, key, branch, order)
     if created is None or not created.commit:
         return None
@@ -34,11 +39,22 @@ def earlier(lake: Lake, key: Key, branch: str, order: LanceOrder) -> LanceWritte
         commit = lake.do(GetCommit(revision=created.commit, via=branch))
     except HistoryExpired:
         commit = None
-    return _written(lake, key, branch, order, created.commit, commit)
+    then = lake.do(GetLanceTable(key=key, at=created.commit, via=branch))
+    return _written(branch, order, then, commit)
 
 
-def _written(
-    lake: Lake, key: Key, branch: str, order: LanceOrder, at: str, commit: Commit | None
-) -> LanceWritten:
-    about = lake.do(GetLanceTable(key=key, at=at, via=branch))
-    return LanceWritten(key=key, branch=branch, version=about.version or 0, commit=commit, job=order.job)
+def _require_there(lake: Lake, branch: str, order: LanceOrder, then: LanceAbout) -> None:
+    try:
+        is_there = lake.do(GetLanceTable(key=then.key, at=branch)).id == then.id
+    except (KeyNotFound, NotManaged):
+        is_there = False
+    if not is_there:
+        raise JobOver(
+            f"job {order.job} has written '{then.key}' in this transaction, where that table is gone by now\n"
+            "  To write it once more, give the job another id.",
+            job=order.job,
+        )
+
+
+def _written(branch: str, order: LanceOrder, then: LanceAbout, commit: Commit | None) -> LanceWritten:
+    return LanceWritten(key=then.key, branch=branch, version=then.version or 0, commit=commit, job=order.job)

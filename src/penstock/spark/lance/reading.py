@@ -51,7 +51,9 @@ def rows(
 
     if version is not None and timestamp is not None:
         raise InvalidRequest("a table is read at a version or at a time, not at both")
-    opened = _opened(table, version, timestamp)
+    if version is None:
+        table.note_read()
+    opened = _opened(table.unnoted, version, timestamp)
     schema = readable(_needed(opened.schema, where, columns))
     shown = from_arrow_schema(schema)
     zone = spark.conf.get("spark.sql.session.timeZone", None)

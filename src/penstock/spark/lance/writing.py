@@ -154,7 +154,7 @@ def _filled(
 def _opened(lake: Lake, key: Key, branch: str) -> Any:
     import lance
 
-    with told(lake.lance(branch), key) as client:
+    with told(lake.lance(branch).unnoted, key) as client:
         return lance.dataset(namespace_client=client, table_id=[*key])
 
 

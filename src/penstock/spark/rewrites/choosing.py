@@ -172,7 +172,7 @@ def files_of_partitions(spark: SparkSession, table: JobTable, condition: Conditi
     of its column's type.
     """
     by_values: dict[tuple[str | None, ...], list[Add]] = {}
-    for file in table.snapshot.files():
+    for file in table.candidates(None):
         values = tuple(file.partition_values.get(name) for name in table.partition_columns)
         by_values.setdefault(values, []).append(file)
     fields, place = fields_of(table.metadata), table.snapshot.place

@@ -84,7 +84,7 @@ class Pairs:
         if not self._looks_everywhere:
             needed = necessary_of_target(self._rows(()).crossJoin(self._source), on, table.schema)
         self._region = region(table, needed)
-        self._candidates = list(table.snapshot.files(needed))
+        self._candidates = table.candidates(needed)
 
     def inserted(self) -> Rewrite | None:
         """Add the rows of the source that match none."""

@@ -62,7 +62,10 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with telling(), self._options.open() as lake:
-            snapshot = self._pin.table(lake, self._options).snapshot(self._pin.version)
+            table = self._pin.table(lake, self._options)
+            if self._options.version is None and self._options.timestamp is None:
+                table.note_read(self._options.where)
+            snapshot = table.snapshot(self._pin.version)
             files = snapshot.files(self._options.where)
             return grouped(snapshot.location, snapshot.protocol, snapshot.metadata, files)
 

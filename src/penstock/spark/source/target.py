@@ -142,7 +142,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         mode = "Append" if self.replaces is None else "Overwrite"
         info = CommitInfo({"operation": "WRITE", "operationParameters": {"mode": mode}})
         actions = [info, *self.changes, *(() if txn is None else (txn,)), *adds]
-        table = lake.table(self.options.table, self.branch)
+        table = lake.table(self.options.table, self.branch).unnoted
         one = msgspec.structs.replace(
             table_commit(table, actions, attempt=key),
             table=self.id,

@@ -17,6 +17,7 @@ from penstock.formats.delta.lines.intents import NAME, Commit, Release, Settle, 
 from penstock.formats.delta.lines.line import Line, Phase, line_of, with_line
 from penstock.formats.delta.lines.proposal import Proposal
 from penstock.formats.delta.lines.ratifying import Checked, bring, check, known, ratify
+from penstock.formats.delta.lines.seen import check_seen
 from penstock.formats.delta.owner.ownership import Owner, OwnerIdentity, owner_of
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Table
@@ -171,6 +172,17 @@ class DeltaFormat(Format):
     ) -> Applied:
         sides = _own(base), _own(source)
         return merging.merge(table, self.commits, *sides, self._now_ms(), self._extend)
+
+    def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
+        before, now = _own(was), _own(table.content)
+        if before is None or now is None:
+            raise Refused("was read by this transaction, and came or went since")
+        check_seen(table, self.commits, before, now, parts)
+
+    def tell(self, content: AnyContent) -> str:
+        return (
+            f"version {line_of(content).latest}" if isinstance(content, DeltaTable) and content.state else ""
+        )
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
         return merging.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)

@@ -10,12 +10,12 @@ was overtaken, and checked like any other commit before it is ratified.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from penstock.formats.delta.errors import UnsupportedFeature, VersionNotFound
+from penstock.formats.delta.lines.clash import Clash
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.difference import Difference
 from penstock.formats.delta.lines.line import (
@@ -32,8 +32,16 @@ from penstock.formats.delta.lines.net import RESTORE, Net, Step, fold, fold_all,
 from penstock.formats.delta.lines.news import but_replacements_of, files_of_known, news
 from penstock.formats.delta.lines.next_versions import WAY_OUT, Extend, NextVersions, seeing_blobs, stamp
 from penstock.formats.delta.lines.ratifying import Known, known
-from penstock.formats.delta.lines.standing import Standing, begin, noted, parted_at, replacements_since, steps
-from penstock.formats.delta.protocol.actions import Add, Remove, write_action
+from penstock.formats.delta.lines.standing import (
+    Standing,
+    begin,
+    files_before,
+    noted,
+    parted_at,
+    replacements_since,
+    steps,
+)
+from penstock.formats.delta.protocol.actions import write_action
 from penstock.formats.delta.protocol.conflicts import Conflict, rebase
 from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
 from penstock.formats.delta.protocol.transaction import Transaction, Winner
@@ -226,11 +234,18 @@ class _Merging:
         since, nets, mine = self._nets(stays, comes, parted)
         after = max(parted, self._base_tip.version if self._base_tip.is_on(line, self._table.read) else -1)
         standing = Standing(self._table, self._commits, stays, stamp(self._table, self._now_ms))
+        own: list[Step] = []
+        if since == parted:  # else more commits would have to be read than the table's files
+            own = steps(self._table, self._commits, comes, parted, line_of(comes).latest)
+            standing.was_told(parted, files_before(own))
         landing = []
         for net in nets:
             if net.doubtful:
                 net = net.settled(self._live_before(comes, net))
-            landing.append(self._checked(stays, after, since, net, mine))
+            try:
+                landing.append(self._checked(stays, after, since, net, mine))
+            except Clash as clash:
+                raise clash.refused(net, own, is_here=stays is self._target) from None
         return NextVersions(self._table, self._commits, stays, line, self._now_ms, self._extend, MERGED).all(
             landing, standing
         )
@@ -272,7 +287,7 @@ class _Merging:
         return self._base_tip.version, (net,), unrepeated.known
 
     def _checked(self, stays: DeltaTable, after: int, since: int, net: Net, mine: list[Step]) -> Net:
-        """A net change that goes with what the other side committed meanwhile, or ``Refused``."""
+        """A net change that goes with what the other side committed meanwhile, or ``Clash``."""
         line, table = line_of(stays), self._table
         if not net.actions and net.terms.replaces is None:
             return net
@@ -292,7 +307,7 @@ class _Merging:
         except UnsupportedFeature as problem:
             raise Refused(f"was changed on both sides, and {problem.message}; {WAY_OUT}") from None
         if isinstance(outcome, Conflict):
-            raise _refused(outcome, net)
+            raise Clash(outcome, next(one for one in found.winners if one.version == outcome.winner))
         return net
 
     def _known_before(self, stays: DeltaTable, after: int) -> Known:
@@ -322,23 +337,6 @@ def _isolation(was: Known, net: Net) -> Isolation:
     return isolation_for(
         table_isolation(was.metadata), net.actions, operation_changes_data=net.terms.changes_data
     )
-
-
-def _refused(conflict: Conflict, net: Net) -> Refused:
-    """Both sides, and the way out, where a person has to decide."""
-    told = str(conflict).partition("; this transaction read")[0].replace("this transaction", "the other side")
-    counts = [_count(net.adds, "added"), _count(net.removes, "removed")]
-    changes = ", ".join(filter(None, counts)) or "no files"
-    return Refused(
-        f"was changed on both sides: {told} (rule {conflict.rule});"
-        f" the other side has changed it since version {conflict.read_version}: {changes}; {WAY_OUT}",
-        expected=f"version {conflict.read_version}",
-        found=f"version {conflict.winner}",
-    )
-
-
-def _count(files: Sequence[Add | Remove], word: str) -> str:
-    return f"{len(files)} file{'' if len(files) == 1 else 's'} {word}" if files else ""
 
 
 def _managed(table: Table) -> DeltaTable | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.lines.commits import Commits
@@ -26,6 +26,9 @@ from penstock.model.content import DeltaTable
 from penstock.model.encoding import encode
 
 _Read = TypeVar("_Read")
+Files: TypeAlias = dict[str, tuple[str | None] | None]
+"""Of some decoded paths, the id of the deletion vector of each that is a file of the table, if it has one;
+``None`` stands for those that are none."""
 
 
 def noted(table: Table, key: tuple[object, ...], read: Callable[[], _Read]) -> _Read:
@@ -79,6 +82,26 @@ def _noted_step(table: Table, commits: Commits, location: str, version: int, ent
     return step
 
 
+def files_before(steps: Sequence[Step]) -> Files:
+    """What the files that commits name were right before these: each was checked when it was ratified.
+
+    What is removed was there, with that deletion vector. What is added and brings new rows was not; what
+    brings none may have been, and is left out.
+    """
+    found: Files = {}
+    unclear: set[str] = set()
+    for step in steps:
+        for action in step.actions:
+            if isinstance(action, Remove):
+                found.setdefault(action.key.path, (action.key.vector,))
+        for action in step.actions:
+            if isinstance(action, Add) and action.key.path not in found:
+                found[action.key.path] = None
+                if not action.data_change:
+                    unclear.add(action.key.path)
+    return {path: known for path, known in found.items() if path not in unclear}
+
+
 def parted_at(one: Line, other: Line, read: Read) -> int:
     """The last version that two lines share. Both begin with a part of the default branch's."""
     parted = min(one.fork, other.fork)
@@ -126,6 +149,11 @@ class Standing:
         self._from = self._looked_up()
         self._tip = Tip(-1, b"") if self._from is None else Tip.of(line_of(self._from))
         self._more: list[tuple[Action, ...]] = []
+        self._told: tuple[int, Files] = (-1, {})
+
+    def was_told(self, version: int, files: Files) -> None:
+        """Take somebody's word for some files of a version, who has looked them up there."""
+        self._told = (version, files)
 
     def followed_by(self, actions: Sequence[Action]) -> None:
         """Count in a commit that is about to be the next."""
@@ -133,20 +161,27 @@ class Standing:
 
     def live(self, paths: Collection[str]) -> dict[str, str | None]:
         """Of some decoded paths, those that are files of the table, each with its deletion vector's id."""
-        live: dict[str, str | None] = {}
-        touched: set[str] = set()
+        version, told = self._told
+        known = self._named_since(version, paths) if told else {}
+        known |= {path: told[path] for path in paths if path in told and path not in known}
+        if left := set(paths).difference(known):
+            since = self._named_since(self._tip.version, left)
+            known |= self._found(left.difference(since)) | since
+        return {path: one[0] for path, one in known.items() if one is not None}
+
+    def _named_since(self, version: int, paths: Collection[str]) -> Files:
+        """What those of some paths are that commits after a version name."""
+        found: Files = {}
         asked = set(paths)
-        for actions in self._since():
+        for actions in self._since(version):
             files = [one for one in actions if isinstance(one, Add | Remove) and one.key.path in asked]
-            for remove in files:
-                live.pop(remove.key.path, None)
-            live |= {one.key.path: one.key.vector for one in files if isinstance(one, Add)}
-            touched |= {one.key.path for one in files}
-        return {**self._found(asked - touched), **live}
+            found |= {one.key.path: None for one in files}
+            found |= {one.key.path: (one.key.vector,) for one in files if isinstance(one, Add)}
+        return found
 
     def replaced(self, partitions: tuple[Partitions, ...]) -> Replaced:
         """The files in some partitions, to be removed."""
-        since = list(self._since())
+        since = list(self._since(self._tip.version))
         if self._from is None:
             told = last([one for actions in since for one in actions], Metadata)
             replaced = Replaced.in_new(told, partitions)
@@ -168,7 +203,7 @@ class Standing:
                 self._snapshot(), self._commits.snapshot(wanted, self._table.read), self._now_ms
             ),
         )
-        for actions in self._since():
+        for actions in self._since(self._tip.version):
             found = self._wanted(wanted, difference.unknown(actions))
             difference = difference.after(actions, found, self._now_ms)
         return difference
@@ -181,17 +216,17 @@ class Standing:
             return began
         return self._content
 
-    def _found(self, paths: Collection[str]) -> dict[str, str | None]:
-        """Of some paths, the files of the version at which things are looked up."""
+    def _found(self, paths: Collection[str]) -> Files:
+        """What some paths are in the version at which things are looked up."""
         if self._from is None:
-            return {}
-        known: dict[str, tuple[str | None] | None] = self._table.notes.setdefault(self._key("live"), {})
+            return dict.fromkeys(paths)
+        known: Files = self._table.notes.setdefault(self._key("live"), {})
         if missing := [path for path in paths if path not in known]:
             if not self._table.may_read:
                 raise PrepareAgain
             found = self._commits.live(self._from, self._table.read)(missing)
             known |= {path: (found[path],) if path in found else None for path in missing}
-        return {path: one[0] for path in paths if (one := known[path]) is not None}
+        return {path: known[path] for path in paths}
 
     def _wanted(self, wanted: DeltaTable, keys: Collection[FileKey]) -> dict[FileKey, Add]:
         """Of some files, those that are part of a wanted version."""
@@ -215,9 +250,9 @@ class Standing:
             )
         return self._commits.snapshot(self._from, self._table.read)
 
-    def _since(self) -> Iterator[tuple[Action, ...]]:
-        if self._line.latest > self._tip.version:
-            last = self._line.latest
-            for step in steps(self._table, self._commits, self._content, self._tip.version, last):
+    def _since(self, version: int) -> Iterator[tuple[Action, ...]]:
+        """The commits of the line after a version, and those that are about to come."""
+        if self._line.latest > version:
+            for step in steps(self._table, self._commits, self._content, version, self._line.latest):
                 yield step.actions
         yield from self._more

@@ -52,6 +52,7 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Txn,
 )
+from penstock.formats.delta.protocol.deeds import batch, places, some
 from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS, ROW_TRACKING
 from penstock.formats.delta.protocol.features import binds_writers, supported
 from penstock.formats.delta.protocol.isolation import Isolation
@@ -113,28 +114,33 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     """The winner holds the very batch of the transaction, or a later one: its work is done already."""
 
     def __str__(self) -> str:
-        did = f" ({self.operation})" if self.operation else ""
-        where = f" in {_some(self.partitions)}" if self.partitions else ""
-        what = _TOLD[self.rule].format(names=_some(self.names), files=_some(self.files) + where)
         advice = f"read version {self.winner} or a later one and repeat the work"
         if self.repeated:
             advice = "the batch is in the table already, so nothing is left to do"
         read = f"this transaction read version {self.read_version}"
-        return f"version {self.winner}{did} {what}; {read}; {advice} (rule {self.rule})"
+        return f"{self.clash()}; {read}; {advice} (rule {self.rule})"
+
+    def clash(self, mine: str = "this transaction", winners: str = "") -> str:
+        """What the winner did that does not go together with the transaction, which is called ``mine``;
+        ``winners`` says whose version it is, where that needs to be said."""
+        did = f" ({self.operation})" if self.operation else ""
+        where = f" in {some(self.partitions)}" if self.partitions else ""
+        what = _TOLD[self.rule].format(names=some(self.names), files=some(self.files) + where, mine=mine)
+        return f"version {self.winner}{winners}{did} {what}"
 
 
 _TOLD: Final = {
-    1: "changed the protocol ({names}), as this transaction does",
+    1: "changed the protocol ({names}), as {mine} does",
     2: "changed the protocol ({names}) in a way that binds writers",
-    4: "changed the metadata ({names}), as this transaction does",
+    4: "changed the metadata ({names}), as {mine} does",
     6: "changed the metadata ({names})",
-    7: "wrote {names}, as this transaction does",
-    8: "recorded {names}, on which this transaction depends",
-    9: "appended {files}, which this transaction would have read",
-    10: "added {files}, which this transaction would have read",
-    11: "removed {files}, which this transaction has read or adds again",
-    12: "removed {files}, and this transaction has read the whole table",
-    13: "removed {files}, which this transaction removes too",
+    7: "wrote {names}, as {mine} does",
+    8: "recorded {names}, on which {mine} depends",
+    9: "appended {files}, which {mine} would have read",
+    10: "added {files}, which {mine} would have read",
+    11: "removed {files}, which {mine} has read or adds again",
+    12: "removed {files}, and {mine} has read the whole table",
+    13: "removed {files}, which {mine} removes too",
     16: "was committed meanwhile, and a table is taken over only at the version that was read",
 }
 
@@ -248,12 +254,12 @@ def _domains(winner: Winner, mine: Transaction) -> Conflict | None:
 def _applications(winner: Winner, mine: Transaction) -> Conflict | None:
     """Whoever records a batch has looked up the one before, or ought to have."""
     ours = {action.app_id: action.version for action in mine.actions if isinstance(action, Txn)}
-    theirs = {action.app_id: action.version for action in winner.actions if isinstance(action, Txn)}
+    theirs = {action.app_id: action for action in winner.actions if isinstance(action, Txn)}
     both = sorted(theirs.keys() & (ours.keys() | mine.reads.applications))
     if not both:
         return None
-    names = tuple(f"batch {theirs[name]} of the application '{name}'" for name in both)
-    repeated = bool(ours) and all(name in theirs and theirs[name] >= ours[name] for name in ours)
+    names = tuple(batch(theirs[name]) for name in both)
+    repeated = bool(ours) and all(name in theirs and theirs[name].version >= ours[name] for name in ours)
     return _conflict(ConflictKind.CONCURRENT_TRANSACTION, 8, winner, mine, names=names, repeated=repeated)
 
 
@@ -316,10 +322,8 @@ def _clash(
 ) -> Conflict | None:
     if not clash:
         return None
-    values = [one.partition_values for one in clash if one.partition_values]
-    places = {"/".join(f"{name}={_shown(text)}" for name, text in one.items()) for one in values}
     files = tuple(sorted({one.key.path for one in clash}))
-    return _conflict(kind, rule, winner, mine, files=files, partitions=tuple(sorted(places)))
+    return _conflict(kind, rule, winner, mine, files=files, partitions=places(clash))
 
 
 def _conflict(
@@ -345,15 +349,3 @@ def _conflict(
         names=names,
         repeated=repeated,
     )
-
-
-def _shown(text: str | None) -> str:
-    return text or "null"
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
-
-
-_SHOWN: Final = 3

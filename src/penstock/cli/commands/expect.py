@@ -1,0 +1,91 @@
+"""Expect: what a branch is to be like, whoever publishes there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from penstock.cli.audit_shapes import Expectations
+from penstock.cli.call import Call, pass_call
+from penstock.cli.declaration import branch_option, group
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.lake.lake import Lake
+from penstock.model.expectations import Expectation
+
+
+@group("expect", prints="Expectations", examples="$ penstock expect")
+@click.pass_context
+def expect(ctx: click.Context) -> None:
+    """List, add and remove what a branch expects of everything that is published there.
+
+    An expectation is a query that must find no row. It is kept in the lake, and asked of every commit, merge
+    and transaction that changes a table which it names, whichever process publishes it. Without a subcommand,
+    those of the default branch are listed.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Call), None)
+
+
+@expect.command("list", prints="Expectations", examples="$ penstock expect list --branch main")
+@branch_option
+@pass_call
+def expect_list(call: Call, branch: str | None) -> None:
+    """List what a branch expects."""
+    _list(call, branch)
+
+
+@expect.command(
+    "add",
+    prints="Expectations",
+    examples="""
+$ penstock expect add 'no negative amounts' 'select * from web.orders where amount < 0'
+""",
+)
+@click.argument("name", metavar="NAME")
+@click.argument("sql", metavar="SQL")
+@branch_option
+@pass_call
+def expect_add(call: Call, name: str, sql: str, branch: str | None) -> None:
+    """Add an expectation by a NAME: a query, SQL as DuckDB reads it, that must find no row.
+
+    It names tables by their keys, such as sales.orders. It is refused if it does not hold now. While a table
+    that it names is not there, it is not asked.
+    """
+    lake = call.open()
+    found = lake.expect(name, sql, branch)
+    _say(call, lake, branch, found)
+    snapshot = lake.at(lake.branch(branch).name)
+    tables = next(one.tables for one in found if one.name == name)
+    if missing := [key for key in tables if snapshot.get(key) is None]:
+        call.note(f"it is not asked until there is {' and '.join(missing)}")
+
+
+@expect.command("remove", prints="Expectations", examples="$ penstock expect remove 'no negative amounts'")
+@click.argument("name", metavar="NAME")
+@branch_option
+@pass_call
+def expect_remove(call: Call, name: str, branch: str | None) -> None:
+    """Remove the expectation of a NAME, and list what is left."""
+    lake = call.open()
+    _say(call, lake, branch, lake.unexpect(name, branch))
+
+
+def _list(call: Call, branch: str | None) -> None:
+    lake = call.open()
+    _say(call, lake, branch, lake.expectations(branch))
+
+
+def _say(call: Call, lake: Lake, branch: str | None, found: Sequence[Expectation]) -> None:
+    name = lake.branch(branch).name
+    call.answer(lambda: Expectations.of(name, found), lambda screen: _listing(screen, name, found))
+
+
+def _listing(screen: Screen, branch: str, found: Sequence[Expectation]) -> Iterator[str]:
+    if not found:
+        yield screen.paint(f"{branch} expects nothing", "dim")
+    rows: list[Row] = [
+        [Cell(printable(one.name), "name"), Cell(printable(" ".join(one.sql.split())))] for one in found
+    ]
+    yield from columns(screen, rows)

@@ -1,0 +1,90 @@
+"""Publish: merge a branch if all checks hold, and just as they saw it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from penstock.cli.audit_shapes import Published as PublishedShape
+from penstock.cli.call import Call, pass_call
+from penstock.cli.completions import complete_branch
+from penstock.cli.declaration import command, key_option, message_option
+from penstock.cli.rendering.history import short
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import counted
+from penstock.lake.audits.publishing import DROP, KEEP, Published
+
+
+def _expected(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in values:
+        name, is_given, sql = value.partition("=")
+        if not is_given or not name.strip() or not sql.strip():
+            raise click.BadParameter(f"{value!r} is not NAME=SQL", ctx, param)
+        if name.strip() in found:
+            raise click.BadParameter(f"there are two by the name {name.strip()!r}", ctx, param)
+        found[name.strip()] = sql.strip()
+    return found
+
+
+@command(
+    "publish",
+    prints="Published",
+    examples="""
+$ penstock branch create checked
+$ penstock publish checked --expect 'amounts=select * from web.orders where amount < 0'
+""",
+)
+@click.argument("branch", metavar="BRANCH", shell_complete=complete_branch)
+@click.option(
+    "--into", metavar="BRANCH", shell_complete=complete_branch, help="The target. [the default branch]"
+)
+@click.option(
+    "--expect",
+    "checks",
+    multiple=True,
+    metavar="NAME=SQL",
+    callback=_expected,
+    help="A query that must find no row on BRANCH, with tables named by their keys. Any number.",
+)
+@click.option("--drop", is_flag=True, help="Delete BRANCH if a query finds something. [it is kept]")
+@message_option
+@key_option
+@pass_call
+def publish(
+    call: Call,
+    branch: str,
+    into: str | None,
+    checks: dict[str, str],
+    drop: bool,
+    message: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Merge BRANCH if every expectation holds on it: write, audit, publish.
+
+    What was looked at is merged, and nothing else, also if somebody writes to BRANCH meanwhile. If a query
+    finds rows, all that do are told with some of their rows, and nothing is merged. What the target itself
+    expects is asked of the result as of any merge.
+    """
+    found = call.open().publish(
+        branch,
+        into,
+        checks=checks,
+        otherwise=DROP if drop else KEEP,
+        message=message,
+        author=call.who,
+        idempotency_key=idempotency_key,
+    )
+    call.answer(lambda: PublishedShape.of(found), lambda screen: _told(screen, found))
+
+
+def _told(screen: Screen, found: Published) -> Iterator[str]:
+    names = (printable(found.branch), printable(found.into))
+    if found.checks:
+        hold = "holds" if len(found.checks) == 1 else "hold"
+        yield f"{counted(len(found.checks), 'check')} {hold} on {names[0]} at {short(found.audited)}"
+    if found.commit is None:
+        yield screen.paint(f"{names[1]} has everything of {names[0]} already", "dim")
+    else:
+        yield f"published {names[0]} into {names[1]} as {screen.paint(short(found.commit), 'id')}"

@@ -1,0 +1,129 @@
+"""What commits did to a table, in the words of people: how many files of which partitions came and went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    FileKey,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+from penstock.formats.delta.protocol.transaction import last
+
+_FileT = TypeVar("_FileT", Add, Remove)
+
+SHOWN: Final = 3
+"""How many names of a kind are told."""
+_VERBS: Final = {"DELETE": "deleted", "UPDATE": "updated", "MERGE": "merged"}
+"""What operations do to rows of files that they write anew."""
+
+
+def deed(actions: Sequence[Action]) -> str:
+    """What a commit did, as the end of a sentence: ``appended 12 files to day=2026-11-14``."""
+    info = last(actions, CommitInfo)
+    operation = None if info is None else info.operation
+    adds = [one for one in actions if isinstance(one, Add)]
+    removes = [one for one in actions if isinstance(one, Remove)]
+    told = [
+        _changed(_data(adds), _data(removes), operation),
+        _rewritten(_plain(adds), _plain(removes)),
+        "changed the metadata" if last(actions, Metadata) is not None else "",
+        "changed the protocol" if last(actions, Protocol) is not None else "",
+        *(f"recorded {batch(one)}" for one in actions if isinstance(one, Txn)),
+        *(f"wrote the domain '{one.domain}'" for one in actions if isinstance(one, DomainMetadata)),
+    ]
+    return some([one for one in told if one], " and ") or "changed nothing"
+
+
+class Files(NamedTuple):
+    """How many files commits brought and took, all together."""
+
+    added: int
+    removed: int
+
+    @classmethod
+    def of(cls, commits: Iterable[Sequence[Action]]) -> Files:
+        """Of commits in their order: what came and went again is neither."""
+        added: set[FileKey] = set()
+        removed: set[FileKey] = set()
+        for actions in commits:
+            gone = {one.key for one in actions if isinstance(one, Remove)}
+            come = {one.key for one in actions if isinstance(one, Add)}
+            removed |= gone - added
+            added -= gone
+            added |= come - removed
+            removed -= come
+        return cls(len(added), len(removed))
+
+    def __str__(self) -> str:
+        if not any(self):
+            return "no files added or removed"
+        told = [counted(self.added, "added")] if self.added else []
+        if self.removed:
+            told.append(f"{self.removed} removed" if told else counted(self.removed, "removed"))
+        return ", ".join(told)
+
+
+def counted(files: int, word: str = "") -> str:
+    return f"{files} file{'' if files == 1 else 's'}{' ' if word else ''}{word}"
+
+
+def places(files: Iterable[Add | Remove]) -> tuple[str, ...]:
+    """The partitions of files, as far as they are known: ``day=2026-11-14``."""
+    values = [one.partition_values for one in files if one.partition_values]
+    return tuple(
+        sorted({"/".join(f"{name}={text or 'null'}" for name, text in one.items()) for one in values})
+    )
+
+
+def batch(one: Txn) -> str:
+    return f"batch {one.version} of the application '{one.app_id}'"
+
+
+def some(names: Sequence[str], before_last: str = ", ") -> str:
+    """The first few of some names, and how many there are besides."""
+    if len(names) > SHOWN:
+        return f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more"
+    return before_last.join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def _changed(adds: Sequence[Add], removes: Sequence[Remove], operation: str | None) -> str:
+    """What became of rows."""
+    if not removes:
+        return f"appended {counted(len(adds))}{_where(adds, ' to ')}" if adds else ""
+    gone = f"{counted(len(removes))}{_where(removes, ' of ')}"
+    if not adds:
+        return f"removed {gone}"
+    if operation in _VERBS:
+        return f"{_VERBS[operation]} rows in {gone}"
+    return f"replaced {gone} by {len(adds)}"
+
+
+def _rewritten(adds: Sequence[Add], removes: Sequence[Remove]) -> str:
+    """What became of files whose rows did not change."""
+    if not adds and not removes:
+        return ""
+    files = removes or adds
+    told = f"{counted(len(files))}{_where(files, ' of ')}"
+    return f"rewrote {told} as {len(adds)} with the same rows" if adds and removes else f"told {told} anew"
+
+
+def _where(files: Sequence[Add | Remove], word: str) -> str:
+    found = some(places(files))
+    return f"{word}{found}" if found else ""
+
+
+def _data(files: Sequence[_FileT]) -> list[_FileT]:
+    return [one for one in files if one.data_change]
+
+
+def _plain(files: Sequence[_FileT]) -> list[_FileT]:
+    return [one for one in files if not one.data_change]

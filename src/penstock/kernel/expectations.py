@@ -1,0 +1,144 @@
+"""What a branch expects: added to its row and taken from it by one swap each.
+
+An expectation holds when it is added: it is asked of the head, and the swap rests on the tables that were
+looked at. From then on nothing goes to the branch that was not asked about (see ``kernel.checks``). A fork
+does not inherit it, and a branch that is deleted and made anew has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted
+from penstock.kernel.chain import Chain
+from penstock.kernel.checks import NOBODY_ASKS, proposal_of, verdict
+from penstock.kernel.references import NOTE_MAX_BYTES, Move
+from penstock.model.commits import CommitMeta
+from penstock.model.encoding import ObjectId
+from penstock.model.expectations import (
+    Expectation,
+    check_expectation,
+    expectations_of,
+    has_expectations,
+    note_of,
+)
+from penstock.model.keys import Key
+from penstock.model.references import Event, Kind, Reference
+from penstock.model.transactions import is_transaction
+from penstock.stores.port import Row
+
+if TYPE_CHECKING:
+    from penstock.kernel.kernel import Kernel
+
+
+def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tuple[Expectation, ...]:
+    """Have a branch expect something from now on; returns all that it expects then.
+
+    The same once more changes nothing. ``InvalidRequest`` if it expects something else by that name, if it
+    does not fit into the row, or if the row is for something else; ``CommitVetoed`` if it does not hold.
+    """
+    check_expectation(expectation)
+    if is_transaction(branch):
+        raise InvalidRequest(f"'{branch}' is a transaction's: what its target expects is asked when it lands")
+
+    def decide(row: Row | None) -> Move:
+        found = kernel.references.expected(branch, row, None, Kind.BRANCH)
+        known = _known(found)
+        same = next((one for one in known if one.name == expectation.name), None)
+        if same is not None:
+            if same.sql == expectation.sql:
+                raise _AsItIs(found)
+            raise InvalidRequest(f"'{branch}' expects '{same.name}' already: {same.sql}", name=branch)
+        if _differ(kernel, asked, found.head, expectation.keys):
+            raise _Moved
+        return _noted(found, (*known, expectation))
+
+    for _ in range(kernel.settings.tries_max):
+        reference = kernel.branch(branch)
+        asked = reference.head
+        if expectation.name not in {one.name for one in _known(reference)}:
+            _require_held(kernel, reference, expectation)
+        try:
+            return expectations_of(kernel.references.swap(branch, decide, expectation.who))
+        except _AsItIs as found:
+            return expectations_of(found.reference)
+        except _Moved:
+            continue
+    raise RetriesExhausted(
+        f"the tables of '{expectation.name}' changed {kernel.settings.tries_max} times on '{branch}' while "
+        "it was asked whether it holds. Nothing was added; try again when there is less traffic.",
+        tries=kernel.settings.tries_max,
+    )
+
+
+def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") -> tuple[Expectation, ...]:
+    """Have a branch not expect something any more; returns what is left. ``InvalidRequest`` if it did not."""
+
+    def decide(row: Row | None) -> Move:
+        found = kernel.references.expected(branch, row, None, Kind.BRANCH)
+        known = expectations_of(found)
+        left = tuple(one for one in known if one.name != name)
+        if left == known:
+            raise InvalidRequest(f"'{branch}' does not expect anything by the name '{name}'", name=branch)
+        return _noted(found, left)
+
+    return expectations_of(kernel.references.swap(branch, decide, who))
+
+
+def _known(reference: Reference) -> tuple[Expectation, ...]:
+    if reference.note and not has_expectations(reference):
+        raise InvalidRequest(
+            f"'{reference.name}' is a program's own branch, and cannot expect anything", name=reference.name
+        )
+    return expectations_of(reference)
+
+
+def _noted(reference: Reference, expectations: tuple[Expectation, ...]) -> Move:
+    note = note_of(expectations)
+    if len(note) > NOTE_MAX_BYTES:
+        raise InvalidRequest(
+            f"all that '{reference.name}' expects has at most {NOTE_MAX_BYTES} bytes, and with this one it "
+            f"has {len(note)}\n  Remove one, or make one query of several.",
+            name=reference.name,
+        )
+    return Move(msgspec.structs.replace(reference, note=note), Event.NOTE)
+
+
+def _require_held(kernel: Kernel, reference: Reference, expectation: Expectation) -> None:
+    """``CommitVetoed`` if the branch is not as expected to begin with."""
+    engine = kernel.checks.engine
+    if engine is None:
+        raise InvalidRequest(NOBODY_ASKS)
+    shown = proposal_of(reference, Chain(kernel.objects, reference.head), CommitMeta(), [])
+    why = verdict(expectation.name, lambda proposal: engine.broken(proposal, expectation), shown)
+    if why is not None:
+        raise CommitVetoed(
+            f"'{reference.name}' is not as '{expectation.name}' expects: {why}",
+            check=expectation.name,
+            name=reference.name,
+            reason=why,
+        )
+
+
+def _differ(kernel: Kernel, one: ObjectId, other: ObjectId, keys: Iterable[Key]) -> bool:
+    """Whether two commits have different things at some of the keys."""
+    if one == other:
+        return False
+    before, after = kernel.state(one), kernel.state(other)
+    stored = [key.encode() for key in keys]
+    return before.get_many(stored) != after.get_many(stored)
+
+
+class _AsItIs(Exception):
+    """The row stays as it is."""
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__()
+        self.reference = reference
+
+
+class _Moved(Exception):
+    """A table that was asked about is another one by now."""

@@ -1,0 +1,112 @@
+"""Isolation: whether what a transaction has read is still so where it lands.
+
+It is asked at the merge's turn, on the very head that the merge is applied to and before the merge's own
+changes: against what the target was when the transaction began, which is what the transaction has seen. What
+is as it was then is found by comparing values; of a table that is not, its format tells whether that matters
+for what was read of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from penstock.kernel.conflict import compare
+from penstock.kernel.edit import Edit
+from penstock.kernel.format import READ_AND_CHANGED, Formats, Refused
+from penstock.kernel.history import History
+from penstock.kernel.reads import ReadEntry, Reads
+from penstock.kernel.state import Difference, differing, prefix_end, state_of
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.content import AnyContent, Namespace
+from penstock.model.keys import RESERVED, Key
+from penstock.model.objects import CommitObject, Value
+from penstock.model.transactions import Isolation
+
+CREATED: Final = "was not there when this transaction looked for it, and was created meanwhile"
+GONE: Final = "was read by this transaction, and is gone since"
+CAME: Final = "came to {where}, after this transaction had looked at the names there"
+WENT: Final = "went from {where}, after this transaction had looked at the names there"
+NAMES_MAX: Final = 20
+"""So many names that came or went are told of what was listed."""
+
+
+def check_reads(
+    history: History, formats: Formats, edit: Edit, reads: Reads, changed: Difference, head: CommitObject
+) -> None:
+    """Note in an edit without changes, on a target's ``head``, what was read and is not so any more.
+
+    ``changed`` is what the transaction changed. ``PrepareAgain`` of a format goes through.
+    """
+    check = _Check(history, formats, edit, reads, changed)
+    is_serializable = reads.isolation is Isolation.SERIALIZABLE
+    opened = [stored for stored, read in reads.entries.items() if read.is_opened]
+    check.keys([stored for stored in opened if is_serializable or stored in changed])
+    if is_serializable:
+        for stored, read in reads.entries.items():
+            if read.is_listed:
+                check.names(stored, head)
+
+
+class _Check:
+    def __init__(
+        self, history: History, formats: Formats, edit: Edit, reads: Reads, changed: Difference
+    ) -> None:
+        self._history, self._formats, self._edit = history, formats, edit
+        self._reads, self._changed = reads, changed
+        self._base = history.commit(reads.base)
+
+    def keys(self, read: Collection[bytes]) -> None:
+        """Whether these hold still what was read of them."""
+        if not read:
+            return
+        before = state_of(self._history.objects, self._base).get_many(read)  # with one request a level
+        after = self._edit.view.get_many(read)
+        for stored in read:
+            was, now = before.get(stored), after.get(stored)
+            if was != now and not self._is_shared(stored, was, now):
+                self._key(Key.decode(stored), self._reads.entries[stored], was, now)
+
+    def _is_shared(self, stored: bytes, was: Value | None, now: Value | None) -> bool:
+        """Whether both sides made a namespace where none was. They meet in one, and nothing is lost."""
+        if was is not None or self._reads.isolation is Isolation.SERIALIZABLE:
+            return False
+        sides = self._changed[stored][1], now
+        return all(isinstance(self._edit.decoded(one), Namespace) for one in sides)
+
+    def _key(self, key: Key, read: ReadEntry, was: Value | None, now: Value | None) -> None:
+        before, after = self._edit.decoded(was), self._edit.decoded(now)
+        managing = self._formats.managing(after)
+        is_one = before is not None and after is not None and before.id == after.id
+        if managing is None or not is_one or self._formats.managing(before) is not managing:
+            self._edit.conflicts.append(_differs(key, before, after))
+            return
+        assert before is not None
+        try:
+            managing.check_read(self._edit.table(key, after), before, read.parts)
+        except Refused as refused:
+            self._edit.refuse(key, refused)
+
+    def names(self, stored: bytes, head: CommitObject) -> None:
+        """Whether the same keys are at and below one that was listed, as on a target's head."""
+        start, stop = stored, prefix_end(stored + b"\0")
+        where = f"'{Key.decode(stored)}'" if stored else "the lake"
+        if not stored:
+            start, stop = prefix_end(RESERVED) or b"", None
+        count = 0
+        for at, was, now in differing(self._history.objects, self._base, head, start, stop):
+            if (was is None) == (now is None):
+                continue
+            count += 1
+            if count > NAMES_MAX:
+                return
+            kind = ConflictKind.KEY_EXISTS if was is None else ConflictKind.KEY_DOES_NOT_EXIST
+            why = (CAME if was is None else WENT).format(where=where)
+            self._edit.conflicts.append(Conflict(kind, Key.decode(at), why=why))
+
+
+def _differs(key: Key, was: AnyContent | None, now: AnyContent | None) -> Conflict:
+    why = CREATED if was is None else GONE if now is None else READ_AND_CHANGED
+    return msgspec.structs.replace(compare(key, was, now), why=why)

@@ -1,0 +1,172 @@
+"""The rows of transactions: how they are found, and how the note in one is swapped with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.kernel.references import NOTE_MAX_BYTES, PAGE, Move
+from penstock.kernel.rows import decoded_reference, no_transaction, over
+from penstock.model.encoding import ObjectId
+from penstock.model.references import Event, Kind, Reference
+from penstock.model.transactions import (
+    PREFIX,
+    TEXT_MAX_CHARS,
+    Transaction,
+    TransactionState,
+    check_transaction_id,
+    encode_transaction,
+    transaction_of,
+)
+from penstock.stores.port import Row
+
+if TYPE_CHECKING:
+    from penstock.kernel.kernel import Kernel
+
+logger = logging.getLogger("penstock")
+
+OUT_OF_TIME: Final = "its lease ran out"
+GIVEN_MAX_BYTES: Final = 6 * 1024
+"""Of the note of an open transaction. Its commit says the same once more."""
+
+
+class Known(NamedTuple):
+    """A transaction as its row has it."""
+
+    transaction: Transaction
+    reference: Reference
+
+    @property
+    def state(self) -> TransactionState:
+        return self.transaction.state
+
+    @property
+    def head(self) -> ObjectId:
+        return self.reference.head
+
+
+class TransactionRows:
+    """The rows of a lake's transactions."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def find(self, id: str) -> Known | None:  # noqa: A002
+        row = self._kernel.store.reference(PREFIX + check_transaction_id(id))
+        return known_in_row(row) if row is not None else None
+
+    def get(self, id: str) -> Known:  # noqa: A002
+        """``TransactionNotFound`` if there is none, or not any more."""
+        found = self.find(id)
+        if found is None:
+            raise no_transaction(id)
+        return found
+
+    def open(self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE) -> Iterator[Known]:
+        """Those that have not ended, by id; others are not read. So many are asked for at a time."""
+        return self._all(Kind.TRANSACTION, after, skips_damaged, page_max)
+
+    def ended(self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE) -> Iterator[Known]:
+        """Those that have ended and are still known, by id."""
+        return self._all(Kind.ENDED_TRANSACTION, after, skips_damaged, page_max)
+
+    def _all(self, kind: Kind, after: str, skips_damaged: bool, page_max: int) -> Iterator[Known]:
+        last = PREFIX + after if after else ""
+        while page := self._kernel.store.references(kind.value, PREFIX, last, page_max):
+            for row in page:
+                try:
+                    known = known_in_row(row)
+                except PenstockError as problem:
+                    if not skips_damaged:
+                        raise
+                    logger.warning("a transaction is passed over: %s", problem)
+                    continue
+                yield known
+            last = page[-1].name
+
+    def _move_open(self, id: str, decide: Callable[[Transaction, int], Transaction]) -> Known:  # noqa: A002
+        """Move the row of a transaction that is open; ``TransactionOver`` if it is not."""
+
+        def decide_open(found: Transaction, now_us: int) -> Transaction | None:
+            if found.is_expired(now_us):
+                return expired(found, now_us)
+            return decide(found, now_us) if found.state is TransactionState.OPEN else None
+
+        known = self._move(id, decide_open)
+        if known.state is not TransactionState.OPEN:
+            raise over(known.reference)
+        return known
+
+    def _move(
+        self,
+        id: str,  # noqa: A002
+        decide: Callable[[Transaction, int], Transaction | None],
+    ) -> Known:
+        """Move a row to what is decided, ``None`` for what it is; ``TransactionNotFound`` if it is gone."""
+        check_transaction_id(id)
+
+        def decide_row(row: Row | None) -> Move:
+            if row is None:
+                raise no_transaction(id)
+            known = known_in_row(row)
+            wanted = decide(known.transaction, self._kernel.clock())
+            if wanted is None:
+                raise AsItIs(known.reference)
+            kind = Kind.ENDED_TRANSACTION if wanted.has_ended else Kind.TRANSACTION
+            note = encode_transaction(wanted)
+            return Move(msgspec.structs.replace(known.reference, kind=kind, note=note), Event.NOTE)
+
+        return self._swapped(id, decide_row, "")
+
+    def _swapped(self, id: str, decide: Callable[[Row | None], Move], who: str) -> Known:  # noqa: A002
+        try:
+            return known_in(self._kernel.references.swap(PREFIX + id, decide, who))
+        except AsItIs as found:
+            return known_in(found.reference)
+
+
+class AsItIs(Exception):
+    """The row stays as it is."""
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__()
+        self.reference = reference
+
+
+def known_in_row(row: Row) -> Known:
+    return known_in(decoded_reference(row))
+
+
+def known_in(reference: Reference) -> Known:
+    found = transaction_of(reference)
+    if found is None:  # a branch of that name, made when the prefix was not kept yet
+        raise InvalidRequest(f"'{reference.name}' is a {reference.kind}, and no transaction")
+    return Known(found, reference)
+
+
+def fitting(transaction: Transaction) -> Transaction:
+    """Refuse what a caller gives if it is too much for a row. How it ends always fits."""
+    whose, most = "a transaction", GIVEN_MAX_BYTES
+    if transaction.meta is not None:
+        whose, most = "a transaction and of its commit", NOTE_MAX_BYTES
+    size = len(encode_transaction(transaction))
+    if size > most:
+        raise InvalidRequest(
+            f"the messages and properties of {whose}, with what else its row says, have at most {most} bytes "
+            f"in all, and these have {size}"
+        )
+    return transaction
+
+
+def aborted(found: Transaction, why: str, now_us: int) -> Transaction:
+    why = why[:TEXT_MAX_CHARS].encode(errors="replace").decode()
+    return msgspec.structs.replace(found, state=TransactionState.ABORTED, why=why, changed_us=now_us)
+
+
+def expired(found: Transaction, now_us: int) -> Transaction | None:
+    """Aborted, if its lease has run out; ``None`` if it stays."""
+    return aborted(found, OUT_OF_TIME, now_us) if found.is_expired(now_us) else None

@@ -1,0 +1,1 @@
+"""Audits: what is asked of tables before others see them, by functions and by queries."""

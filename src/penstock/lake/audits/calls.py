@@ -1,0 +1,53 @@
+"""Calls about what a branch expects."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.lake.call import Call
+from penstock.model.expectations import Expectation
+
+
+class ListExpectations(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
+    """What a branch expects of everything that is published there."""
+
+    path = "/references/{branch}/expectations"
+    answer = tuple[Expectation, ...]
+
+    branch: str
+
+
+class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
+    """Have a branch expect that a query finds nothing there; answers all that it expects.
+
+    Asked for twice, it is added once. It is refused if it does not hold now.
+    """
+
+    method = "POST"
+    path = "/references/{branch}/expectations"
+    answer = tuple[Expectation, ...]
+
+    branch: str
+    name: str
+    """By which it is told, and removed."""
+    sql: str
+    """One query that must find no row, as DuckDB reads it. It names tables by their keys: `sales.orders`."""
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+
+class RemoveExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
+    """Have a branch not expect something any more; answers what it still expects."""
+
+    method = "DELETE"
+    path = "/references/{branch}/expectations/{name}"
+    answer = tuple[Expectation, ...]
+
+    branch: str
+    name: str
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+
+CALLS: Final[tuple[type[Call[Any]], ...]] = (ListExpectations, AddExpectation, RemoveExpectation)
+"""All of them."""

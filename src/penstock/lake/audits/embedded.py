@@ -1,0 +1,43 @@
+"""Answering calls about what a branch expects, from a kernel in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.kernel.expectations import add_expectation, remove_expectation
+from penstock.kernel.kernel import Kernel
+from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
+from penstock.lake.audits.queries import read_query
+from penstock.lake.call import Call
+from penstock.model.expectations import Expectation, expectations_of
+
+
+class ExpectationAnswers:
+    """Answers every call of ``calls``."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
+            ListExpectations: self._list,
+            AddExpectation: self._add,
+            RemoveExpectation: self._remove,
+        }
+
+    def _list(self, call: ListExpectations) -> tuple[Expectation, ...]:
+        return expectations_of(self._kernel.references.get(call.branch))
+
+    def _add(self, call: AddExpectation) -> tuple[Expectation, ...]:
+        self._kernel.branch(call.branch)  # first, so that a branch that is none is what is told
+        query = read_query(call.sql)
+        expectation = Expectation(
+            name=call.name,
+            sql=call.sql,
+            tables=tuple(sorted(map(str, query.tables))),
+            who=call.who,
+            added_us=self._kernel.clock(),
+        )
+        return add_expectation(self._kernel, call.branch, expectation)
+
+    def _remove(self, call: RemoveExpectation) -> tuple[Expectation, ...]:
+        return remove_expectation(self._kernel, call.branch, call.name, call.who)

@@ -1,0 +1,98 @@
+"""Rows of a Lance table that no branch has yet: Lance itself reads them, told by a namespace of one version.
+
+A client of Lance's that is sent to what a writer has staged puts that where everybody looks: a version would
+be seen that was never published. So it is sent to a copy, whose name ends as that of a manifest which needs
+nothing more, and which goes when nobody reads the rows any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+from weakref import finalize
+
+from lance_namespace import (
+    DescribeTableResponse,
+    DescribeTableVersionResponse,
+    LanceNamespace,
+    ListTableVersionsResponse,
+)
+from lance_namespace_urllib3_client.models.table_version import TableVersion
+
+from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.lance.names import MAIN, staged_name
+from penstock.formats.lance.reading import is_of
+from penstock.formats.lance.state import Version, Versions, folder_at, state_of
+from penstock.lake.lance.paths import from_root
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from penstock.kernel.checks import Proposal
+    from penstock.lake.embedded import Embedded
+    from penstock.model.content import LanceTable
+    from penstock.model.keys import Key
+
+
+class LanceRows:
+    """The rows that a Lance table would have. It is opened once, however often they are read."""
+
+    def __init__(self, lake: Embedded, proposal: Proposal, key: Key, content: LanceTable) -> None:
+        self._lake, self._key, self._content = lake, key, content
+        self._newest = Versions(proposal.objects, state_of(content)).newest(MAIN)
+        self._opened: Any = None
+
+    def begin(self) -> Any:
+        """The rows as a ``pyarrow.RecordBatchReader``; none of a table that has no version yet."""
+        if self._newest is None:
+            return pa.RecordBatchReader.from_batches(pa.schema([]), [])
+        if self._opened is None:
+            self._opened = self._dataset(*self._newest)
+        found = self._opened.scanner().to_reader()
+        return pa.RecordBatchReader.from_batches(found.schema, self._batches(found))
+
+    def _dataset(self, number: int, version: Version) -> Any:
+        import lance
+
+        location = self._content.location
+        place = self._lake.places.at(location)
+        name = version.place(MAIN, number)
+        if not _is_there(place, name, version):
+            name = staged_name(version.chain, MAIN, f"checked-{uuid4().hex}", number)
+            place.create(name, self._lake.lance.manifests.read(location, MAIN, number, version))
+            finalize(self, place.delete, [name])
+        shown = TableVersion(
+            version=number, manifest_path=from_root(f"{location}/{name}"), manifest_size=version.size
+        )
+        namespace = _OneVersion(folder_at(location, version.chain), shown)
+        return lance.dataset(namespace_client=namespace, table_id=[*self._key])
+
+    def _batches(self, found: Any) -> Iterator[Any]:
+        yield from found  # and this object stays as long as somebody reads
+
+
+def _is_there(place: Place, canonical: str, version: Version) -> bool:
+    """Whether a version is where everybody looks: it, and not another one of its number."""
+    (data,) = place.read([canonical])
+    return data is not None and is_of(version, data)
+
+
+class _OneVersion(LanceNamespace):
+    """A namespace that knows of one version of one table."""
+
+    def __init__(self, folder: str, version: TableVersion) -> None:
+        self._folder, self._version = folder, version
+
+    def namespace_id(self) -> str:
+        return f"proposed version {self._version.version} of {self._folder}"
+
+    def describe_table(self, _request: Any) -> DescribeTableResponse:
+        return DescribeTableResponse(
+            location=self._folder, version=self._version.version, managed_versioning=True
+        )
+
+    def describe_table_version(self, _request: Any) -> DescribeTableVersionResponse:
+        return DescribeTableVersionResponse(version=self._version)
+
+    def list_table_versions(self, _request: Any) -> ListTableVersionsResponse:
+        return ListTableVersionsResponse(versions=[self._version])

@@ -1,0 +1,131 @@
+"""Write, audit, publish: a branch is merged if all checks hold, and just as they saw it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack
+
+import msgspec
+
+from penstock.errors import ChecksFailed, InvalidRequest, NotFound, ReferenceChanged
+from penstock.lake import calls
+from penstock.lake.audits.audited import Audit, Audited, FailedCheck
+from penstock.lake.transactions.transaction import CHECKS
+from penstock.model.merges import MergeResult
+from penstock.model.transactions import is_transaction
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+
+Checks: TypeAlias = Mapping[str, Audit] | Iterable[Callable[[Audited], Any]] | None
+KEEP: Final = "keep"
+DROP: Final = "drop"
+ROWS_TOLD: Final = 3
+"""How many rows of each check the text of an error shows."""
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """A branch that was audited and published."""
+
+    branch: str
+    into: str
+    audited: str
+    """The id of the commit that the checks saw, and that was merged."""
+    checks: tuple[str, ...]
+    """The names of those that hold."""
+    merged: MergeResult
+
+    @property
+    def commit(self) -> str | None:
+        """The id of the commit that published it; ``None`` if the target had all of it already."""
+        return self.merged.commits[-1] if self.merged.commits else None
+
+
+class Publishing(TypedDict, total=False):
+    """How a branch is published."""
+
+    checks: Checks
+    spark: Any
+    """A session, for queries and for checks that read DataFrames."""
+    otherwise: str
+    """What becomes of the branch if a check does not hold: ``keep``, or ``drop``."""
+    message: str | None
+    author: str | None
+    idempotency_key: str | None
+    """Of the merge."""
+
+
+def publish(lake: Lake, branch: str, into: str, **how: Unpack[Publishing]) -> Published:
+    """Audit a branch as it is now, and merge exactly that.
+
+    ``ChecksFailed`` names all checks that do not hold, and nothing is merged then.
+    """
+    otherwise, message = how.get("otherwise", KEEP), how.get("message")
+    if is_transaction(branch):
+        raise InvalidRequest(f"'{branch}' is a transaction's, which lands by itself: 'tx.check' checks it")
+    if otherwise not in (KEEP, DROP):
+        raise InvalidRequest(f"otherwise, a branch is for 'keep' or for 'drop', and not for '{otherwise}'")
+    if branch == into:
+        raise InvalidRequest(f"'{branch}' cannot be published into itself", name=branch)
+    named = _named(how.get("checks"))
+    lake.branch(branch).head  # noqa: B018 - a tag is refused: it is no work that could be dropped
+    audited = Audited(lake, branch, into, how.get("spark"))
+    failed = audited.failed(named)
+    if failed:
+        raise _refused(lake, audited, failed, otherwise)
+    names = tuple(name for name, _ in named)
+    text = f"publish {branch}" if message is None else message
+    merge = calls.Merge(
+        source=audited.ref,
+        into=into,
+        said=calls.said(text, how.get("author"), {CHECKS: names} if names else None),
+        idempotency_key=how.get("idempotency_key"),
+        who=lake.author,
+    )
+    merged = lake.do(merge)
+    return Published(branch=branch, into=into, audited=audited.commit, checks=names, merged=merged)
+
+
+def _named(checks: Checks) -> list[tuple[str, Audit]]:
+    """Checks with their names: those of functions, if none are given."""
+    if isinstance(checks, str) or callable(checks):
+        raise InvalidRequest("checks come with their names: checks={'no negative amounts': …}")
+    if isinstance(checks, Mapping):
+        found: list[tuple[str, Audit]] = [*checks.items()]
+    else:
+        found = [(getattr(one, "__name__", ""), one) for one in checks or ()]
+    for name, check in found:
+        if not name or not (callable(check) or isinstance(check, str)):
+            raise InvalidRequest("a check has a name, and is a function or a query")
+    return found
+
+
+def _refused(lake: Lake, audited: Audited, failed: tuple[FailedCheck, ...], otherwise: str) -> ChecksFailed:
+    is_dropped = otherwise == DROP and _dropped(lake, audited)
+    became = "is dropped" if is_dropped else "stays as it is"
+    lines = [f"'{audited.branch}' is not published into '{audited.into}', and {became}:"]
+    for one in failed:
+        lines.append(f"  check '{one.name}': {one.reason}")
+        lines += [f"    {_line(row)}" for row in one.rows[1:ROWS_TOLD]]
+    return ChecksFailed(
+        "\n".join(lines),
+        branch=audited.branch,
+        audited=audited.commit,
+        failed=[msgspec.to_builtins(one) for one in failed],
+        is_dropped=is_dropped,
+    )
+
+
+def _dropped(lake: Lake, audited: Audited) -> bool:
+    """Delete the branch, unless somebody has written to it since it was looked at, or deleted it."""
+    try:
+        lake.branch(audited.branch).delete(expected=audited.commit)
+    except ReferenceChanged:
+        return False
+    except NotFound:
+        return True
+    return True
+
+
+def _line(row: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in row.items())

@@ -1,0 +1,77 @@
+"""Running a function in a transaction, as often as it takes until what it did can land."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from penstock.errors import (
+    CommitVetoed,
+    ConflictError,
+    InvalidRequest,
+    JobOver,
+    PenstockError,
+    TransactionOver,
+    TryAgainError,
+)
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+    from penstock.lake.transactions.transaction import Transaction
+    from penstock.model.commits import Commit
+
+R = TypeVar("R")
+
+WAIT_MIN_S: Final = 0.05
+WAIT_MAX_S: Final = 5.0
+FINAL: Final = (CommitVetoed, TransactionOver, JobOver)
+"""Conflicts that another try would meet again, or that somebody meant: a check said no, or it was aborted."""
+
+
+class Ran(NamedTuple, Generic[R]):
+    """What came of a function that was run in a transaction."""
+
+    value: R
+    """That it returned."""
+    commit: Commit | None
+    """That its transaction landed as; nothing if it wrote nothing."""
+    tries: int
+
+
+def run(
+    lake: Lake,
+    function: Callable[[Transaction], R],
+    target: str | None,
+    retries: int,
+    transaction: dict[str, Any],
+) -> Ran[R]:
+    """Run a function until its transaction lands, or was tried once and so many times more."""
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise InvalidRequest(f"retries are a number of times, and not {retries!r}")
+    if transaction.get("id") is not None:
+        raise InvalidRequest("each try is a transaction of its own, so that no id can be given for it")
+    tries, wait_s = 0, WAIT_MIN_S
+    while True:
+        tries += 1
+        try:
+            with lake.transaction(target, **transaction) as begun:
+                value = function(begun)
+            return Ran(value, begun.commit, tries)
+        except (ConflictError, TryAgainError) as problem:
+            if isinstance(problem, FINAL):
+                raise
+            if tries > retries:
+                raise _counted(problem, tries) from None
+        time.sleep(random.uniform(wait_s / 2, wait_s))
+        wait_s = min(wait_s * 2, WAIT_MAX_S)
+
+
+def _counted(problem: PenstockError, tries: int) -> PenstockError:
+    """The last error, with how often it was tried."""
+    problem.details["tries"] = tries
+    times = "once" if tries == 1 else f"{tries} times"
+    problem.message += f"\n  It was tried {times}, each in a transaction of its own, and nothing has landed."
+    problem.args = (problem.message,)
+    return problem

@@ -1,0 +1,82 @@
+"""Expectations: queries that must find nothing on a branch, kept in the branch's own row.
+
+They are the row's note, and are swapped with it: whoever moves the branch has read them, or loses the swap.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from penstock.errors import Damaged, InvalidRequest
+from penstock.model.encoding import decoder, encode
+from penstock.model.keys import Key
+from penstock.model.references import Kind, Reference
+
+NAME_MAX_CHARS: Final = 100
+SQL_MAX_CHARS: Final = 4000
+_MARK: Final = b"penstock expects\0"
+"""How the note of a branch begins that has expectations; other notes are somebody else's."""
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """A query that must return no row, whatever the branch shows."""
+
+    name: str
+    sql: str
+    tables: tuple[str, ...]
+    """The keys of the tables that it names. It is asked of a change of one of these."""
+    who: str = ""
+    """Added it."""
+    added_us: int = 0
+
+    @property
+    def keys(self) -> frozenset[Key]:
+        return frozenset(map(Key.parse, self.tables))
+
+
+_decode = decoder(tuple[Expectation, ...]).decode
+
+
+def has_expectations(reference: Reference) -> bool:
+    """Whether nothing goes to a branch that was not asked about."""
+    return reference.kind is Kind.BRANCH and reference.note.startswith(_MARK)
+
+
+def expectations_of(reference: Reference) -> tuple[Expectation, ...]:
+    """What a branch expects, in the order in which it was added; ``Damaged`` if that cannot be read."""
+    if not has_expectations(reference):
+        return ()
+    try:
+        return _decoded(reference.note)
+    except (msgspec.MsgspecError, ValueError) as problem:
+        raise Damaged(
+            f"what '{reference.name}' expects cannot be read: {problem}", name=reference.name
+        ) from None
+
+
+def note_of(expectations: tuple[Expectation, ...]) -> bytes:
+    """The note of a branch that expects this."""
+    return _MARK + encode(expectations) if expectations else b""
+
+
+def check_expectation(expectation: Expectation) -> Expectation:
+    """``InvalidRequest`` if its name or its text is too long, or empty."""
+    name, sql = expectation.name, expectation.sql
+    if not 0 < len(name) <= NAME_MAX_CHARS or not name.isprintable():
+        raise InvalidRequest(f"the name of an expectation has 1 to {NAME_MAX_CHARS} printable characters")
+    if not 0 < len(sql.strip()) <= len(sql) <= SQL_MAX_CHARS:
+        raise InvalidRequest(f"the query of an expectation has 1 to {SQL_MAX_CHARS} characters")
+    try:
+        (name + sql).encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest("the query of an expectation is not valid text") from None
+    return expectation
+
+
+@lru_cache(256)
+def _decoded(note: bytes) -> tuple[Expectation, ...]:
+    found: tuple[Expectation, ...] = _decode(note.removeprefix(_MARK))
+    return found

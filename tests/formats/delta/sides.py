@@ -1,0 +1,188 @@
+"""A Delta table with real rows on the branches of a lake, changed as engines change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from deltalake import DeltaTable as ForeignTable
+
+from penstock import Lake
+from penstock.formats.delta.lines.replacing import removal
+from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Remove, Txn, write_commit
+from penstock.formats.delta.protocol.schema import Field, StructType, write_schema
+from penstock.formats.delta.rows.writing import write_files
+from penstock.lake.call import Said
+from penstock.lake.delta_answers import Ratified
+from penstock.lake.delta_calls import CommitTables, Looked, Part, TableCommit
+from penstock.lake.delta_snapshot import TableSnapshot
+from penstock.model.keys import Key
+from penstock.model.merges import MergeResult
+from tests.formats.delta.rows import inline_vector, vector_data
+
+KEY = "sales.orders"
+
+
+def rows(*ids: int, day: str = "mon") -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "day": pa.array([day] * len(ids), pa.string())})
+
+
+def create(lake: Lake, *branches: str, properties: Mapping[str, str] | None = None) -> Side:
+    """A table with two files on Monday and one on Tuesday, as main's versions 1 to 3, and branches of it."""
+    lake.create_table(KEY, schema=rows(0).schema, partition_by="day", properties=properties)
+    main = Side(lake, "main")
+    main.append(1, 2)
+    main.append(3, 4)
+    main.append(5, 6, day="tue")
+    for name in branches or ("dev",):
+        lake.branch(name).create()
+    return main
+
+
+def log(lake: Lake) -> dict[str, bytes]:
+    """The commits of the table's own log, once everything is published."""
+    lake.table(KEY).backfill_to_version()
+    folder = Path(lake.table(KEY).location) / "_delta_log"
+    return {one.name: one.read_bytes() for one in sorted(folder.glob("*.json"))}
+
+
+def foreign_ids(lake: Lake) -> list[int]:
+    """The ids of the newest version in the log, as an engine reads them that never heard of branches."""
+    lake.table(KEY).backfill_to_version()
+    read = pa.table(ForeignTable(lake.table(KEY).location).scan())
+    found: list[int] = sorted(read.column("id").to_pylist())
+    return found
+
+
+def foreign_changes(lake: Lake, since: int) -> list[tuple[str, int]]:
+    """The change feed from a version on, likewise: what happened to which id."""
+    lake.table(KEY).backfill_to_version()
+    read = pa.table(ForeignTable(lake.table(KEY).location).load_cdf(starting_version=since))
+    return sorted(zip(read.column("_change_type").to_pylist(), read.column("id").to_pylist(), strict=True))
+
+
+class Side:
+    """What one branch does to the table. No two rows have the same id."""
+
+    def __init__(self, lake: Lake, branch: str) -> None:
+        self.lake, self.branch = lake, branch
+        self.table = lake.table(KEY, branch)
+
+    def ids(self) -> list[int]:
+        found: list[int] = sorted(self.table.to_arrow().column("id").to_pylist())
+        return found
+
+    def merge(self, into: str = "main", **how: Any) -> MergeResult:
+        return self.lake.merge(self.branch, into, **how)
+
+    def append(self, *ids: int, day: str = "mon") -> Ratified:
+        return self.table.append(rows(*ids, day=day), message=f"append {ids}")
+
+    def overwrite(self, *ids: int, day: str | None = None) -> Ratified:
+        """Put rows in the place of all, or of a day's."""
+        partitions = None if day is None else {"day": day}
+        return self.table.overwrite(rows(*ids, day=day or "mon"), partitions=partitions, message="overwrite")
+
+    def delete(self, *ids: int, where_day: str | None = None, feed: bool = False) -> Ratified:
+        """Write the files anew that hold some rows, without these. They are all that was read, or else every
+        file of a day was looked at."""
+        now = self.table.snapshot()
+        touched, live = self._holding(now, ids), self.ids()
+        day = touched[0].partition_values["day"] or ""
+        kept = [one for add in touched for one in self._in(now, add) if one in live and one not in ids]
+        adds = write_files(now.place, now.metadata, rows(*kept, day=day)) if kept else []
+        told: list[Action] = [*map(_removal, touched), *adds]
+        if feed:
+            told.append(_feed(Path(now.location), ids, day))
+        parts = () if where_day is None else (Part(values={"day": (where_day,)}),)
+        return self._commit(now, "DELETE", told, Looked(parts=parts, files=_paths(touched)))
+
+    def mask(self, *ids: int) -> Ratified:
+        """Delete rows of one file by a deletion vector."""
+        now = self.table.snapshot()
+        (add,) = self._holding(now, ids)
+        known, live = self._in(now, add), self.ids()
+        gone = [at for at, one in enumerate(known) if one in ids or one not in live]
+        stats = {"numRecords": len(known), "tightBounds": False}
+        masked = msgspec.structs.replace(
+            add,
+            deletion_vector=inline_vector(vector_data(gone), len(gone)),
+            stats=msgspec.json.encode(stats).decode(),
+        )
+        return self._commit(now, "DELETE", [_removal(add), masked], Looked(files=_paths([add])))
+
+    def compact(self, day: str) -> Ratified:
+        """Write a day's files anew as one, with the same rows."""
+        now = self.table.snapshot()
+        old = [add for add in now.files() if add.partition_values["day"] == day]
+        ids = [one for add in old for one in self._in(now, add)]
+        new = write_files(now.place, now.metadata, rows(*ids, day=day))
+        files: list[Action] = [*map(_removal, old), *new]
+        told = [msgspec.structs.replace(one, data_change=False) for one in files]
+        return self._commit(now, "OPTIMIZE", told, Looked(files=_paths(old)))
+
+    def batch(self, application: str, number: int, *ids: int) -> Ratified:
+        """What a stream does: rows, and which batch of it they are."""
+        now = self.table.snapshot()
+        adds = write_files(now.place, now.metadata, rows(*ids))
+        told: list[Action] = [Txn(app_id=application, version=number), *adds]
+        return self._commit(now, "STREAMING UPDATE", told, Looked(applications=(application,)))
+
+    def set_property(self, name: str, value: str) -> Ratified:
+        now = self.table.snapshot()
+        told = {**now.metadata.configuration, name: value}
+        metadata = msgspec.structs.replace(now.metadata, configuration=told)
+        return self._commit(now, "SET TBLPROPERTIES", [metadata], Looked())
+
+    def add_column(self, name: str) -> Ratified:
+        now = self.table.snapshot()
+        wider = StructType((*now.schema.fields, Field(name=name, type="string", nullable=True)))
+        metadata = msgspec.structs.replace(now.metadata, schema_string=write_schema(wider))
+        return self._commit(now, "ADD COLUMNS", [metadata], Looked())
+
+    def _commit(
+        self, now: TableSnapshot, operation: str, actions: Sequence[Action], looked: Looked
+    ) -> Ratified:
+        info = CommitInfo({"operation": operation, "operationParameters": {}})
+        commit = TableCommit(
+            key=Key.parse(KEY),
+            actions=write_commit([info, *actions]).decode(),
+            read_version=now.version,
+            reads=looked,
+        )
+        said = Said(message=operation.lower())
+        return self.lake.do(
+            CommitTables(tables=(commit,), branch=self.branch, said=said, who=self.lake.author)
+        )
+
+    def _holding(self, now: TableSnapshot, ids: Sequence[int]) -> list[Add]:
+        return [add for add in now.files() if set(ids) & set(self._in(now, add))]
+
+    @staticmethod
+    def _in(now: TableSnapshot, add: Add) -> list[int]:
+        """The ids of all rows that a file holds, in their order, also of those that are masked."""
+        found: list[int] = pq.ParquetFile(Path(now.location) / add.path).read(["id"]).column("id").to_pylist()
+        return found
+
+
+def _feed(root: Path, ids: Sequence[int], day: str) -> Cdc:
+    """A file of the change feed that tells of deleted rows."""
+    path = f"_change_data/{uuid4()}.parquet"
+    (root / path).parent.mkdir(exist_ok=True)
+    deleted = {"id": pa.array(ids, pa.int64()), "_change_type": ["delete"] * len(ids)}
+    pq.write_table(pa.table(deleted), root / path)
+    size = (root / path).stat().st_size
+    return Cdc(path=path, partition_values={"day": day}, size=size, data_change=False)
+
+
+def _removal(add: Add) -> Remove:
+    return removal(add, 1)
+
+
+def _paths(files: Sequence[Add]) -> tuple[str, ...]:
+    return tuple(one.key.path for one in files)

@@ -1,0 +1,174 @@
+"""The newest versions of a table are beside its tree, and nobody who reads them can tell."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from penstock.formats.lance.state import (
+    Entry,
+    LanceState,
+    OwnBranch,
+    OwnTag,
+    Recent,
+    Version,
+    Versions,
+    branch_key,
+    changed,
+    keys_differing,
+    state_of,
+    tag_key,
+    version_key,
+    version_of,
+    with_next,
+    with_state,
+)
+from penstock.kernel.objects import INLINE_MAX_BYTES, Objects, Pending
+from penstock.lake.lance.soundness import LanceCheck
+from penstock.model.content import LanceTable, content_bytes
+from penstock.stores.memory import MemoryStore
+
+LOCATION = "s3://a-bucket-of-some-company/warehouse/8b0c7d2e-6a0a-4c53-9f0e-4a0f3f1f2a11"
+EMPTY = LanceTable(id=UUID(int=1), location=LOCATION)
+
+
+def version_of_number(number: int) -> Version:
+    staged = f"_versions/{2**64 - 1 - number:020d}.manifest-8b0c7d2e-6a0a-4c53-9f0e-4a0f3f1f2a11"
+    return Version(staged=staged, size=500 + number, sha256=number.to_bytes(32, "big"), time_us=1_763_200_000)
+
+
+class Table:
+    """A table that changes step by step, and all entries that it should have."""
+
+    def __init__(self) -> None:
+        self.objects = Pending(Objects(MemoryStore()))
+        self.content = with_state(EMPTY, LanceState())
+        self.entries: dict[bytes, Entry] = {}
+        self.nodes = 0
+        """How many steps wrote to the tree."""
+
+    @property
+    def state(self) -> LanceState:
+        return state_of(self.content)
+
+    @property
+    def versions(self) -> Versions:
+        return Versions(self.objects, self.state)
+
+    def numbers(self, branch: str) -> list[int]:
+        """The versions that one of Lance's branches should have, newest first."""
+        named = (version_of(key) for key in self.entries)
+        return sorted((one[1] for one in named if one and one[0] == branch), reverse=True)
+
+    def add(self, branch: str = "") -> None:
+        number = next(iter(self.numbers(branch)), 0) + 1
+        one = Recent(branch, number, version_of_number(number))
+        self.content, blobs = with_next(self.objects, self.content, self.state, one)
+        self._keep(blobs)
+        self.entries[version_key(branch, number)] = one.version
+
+    def change(self, changes: dict[bytes, Entry | None]) -> None:
+        state, blobs = changed(self.objects, self.state, changes)
+        self.content = with_state(self.content, state)
+        self._keep(blobs)
+        for key, one in changes.items():
+            if one is None:
+                self.entries.pop(key, None)
+            else:
+                self.entries[key] = one
+
+    def _keep(self, blobs: dict[bytes, bytes]) -> None:
+        self.objects.fresh.update(blobs)
+        self.nodes += bool(blobs)
+
+    def check(self, *branches: str) -> None:
+        """What is read is what should be there, by every way to read it."""
+        versions = self.versions
+        for branch in branches:
+            numbers = self.numbers(branch)
+            there = [(number, self.entries[version_key(branch, number)]) for number in numbers]
+            assert list(versions.all(branch)) == there
+            assert versions.newest(branch) == (there[0] if there else None)
+            for number in range(max(numbers, default=0) + 3):
+                assert versions.get(branch, number) == dict(there).get(number)
+                assert list(versions.all(branch, number)) == [one for one in there if one[0] < number]
+        tags = {key[1:].decode(): one for key, one in self.entries.items() if isinstance(one, OwnTag)}
+        assert versions.tags() == tags
+        assert self.state.newest == max(self.numbers(""), default=0)
+        assert list(LanceCheck(self.objects).flaws("t", self.content)) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_was_done_the_table_has_just_that(seed: int) -> None:
+    chance, table = random.Random(seed), Table()
+    table.add()
+    table.change({branch_key("dev"): OwnBranch(version=1)})
+    for _ in range(60):
+        what = chance.random()
+        if what < 0.8:
+            table.add(chance.choice(("", "", "dev")))
+        elif what < 0.9:
+            table.change({tag_key(f"t{chance.randrange(3)}"): OwnTag(version=table.numbers("")[0])})
+        else:
+            tagged = {one.version for one in table.entries.values() if isinstance(one, OwnTag)}
+            old = [number for number in table.numbers("")[1:] if number not in tagged]
+            gone = chance.sample(old, min(len(old), 2))
+            table.change({version_key("", number): None for number in gone})
+        table.check("", "dev", "never was")
+
+
+def test_most_versions_leave_the_tree_as_it_is_and_the_lakes_map_keeps_the_content_in_place() -> None:
+    table = Table()
+    for _ in range(100):
+        table.add()
+        assert len(content_bytes(table.content)) <= INLINE_MAX_BYTES
+        assert table.state.recent[-1].number == table.state.newest, "the newest one is never looked up"
+    assert 10 <= table.nodes <= 34
+
+
+def test_a_table_with_much_else_in_its_content_has_all_but_its_newest_version_in_the_tree() -> None:
+    table = Table()
+    crowded = msgspec.structs.replace(table.state, properties={"note": "x" * 2000})
+    table.content = with_state(table.content, crowded)
+    for _ in range(5):
+        table.add()
+        assert len(table.state.recent) == 1
+        table.check("")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_difference_of_two_states_is_missed(seed: int) -> None:
+    chance, table = random.Random(seed), Table()
+    seen = [(table.state, dict(table.entries))]
+    for _ in range(30):
+        if chance.random() < 0.8 or len(table.numbers("")) < 3:
+            table.add()
+        else:
+            table.change({version_key("", chance.choice(table.numbers("")[1:])): None})
+        seen.append((table.state, dict(table.entries)))
+    for _ in range(40):
+        (before, was), (after, now) = chance.sample(seen, 2)
+        differing = {key for key in was.keys() | now.keys() if was.get(key) != now.get(key)}
+        assert differing <= set(keys_differing(table.objects, before, after))
+
+
+@pytest.mark.parametrize(
+    ("recent", "said"),
+    [
+        ((Recent("", 2, version_of_number(2)),), "a version 2 after version 3"),
+        ((Recent("", 5, version_of_number(5)), Recent("", 4, version_of_number(4))), "4 after version 5"),
+        ((Recent("gone", 1, version_of_number(1)),), "of branch 'gone', which it does not have"),
+        ((Recent("", 4, Version(sha256=b"short")),), "cannot be known"),
+    ],
+    ids=["older-than-the-tree", "out-of-order", "of-no-branch", "no-hash"],
+)
+def test_versions_beside_the_tree_that_cannot_be_are_told(recent: tuple[Recent, ...], said: str) -> None:
+    table = Table()
+    for _ in range(3):
+        table.add()
+    table.change({tag_key("t"): OwnTag(version=3)})
+    wrong = with_state(table.content, msgspec.structs.replace(table.state, recent=recent))
+    assert [what for _, what in LanceCheck(table.objects).flaws("t", wrong) if said in what]
