@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
@@ -242,15 +243,16 @@ def _tables_table(found: Iterable[Compared]) -> Table:
 def _work_table(found: Iterable[Compared]) -> Table:
     rows: list[list[Cell]] = []
     for one in found:
-        for way, took in (("one by one", one.apart[-1]), ("transaction", one.together[-1])):
-            rows.append([one.kind, one.writes, way, *took.work])
+        for way, rounds in (("one by one", one.apart), ("transaction", one.together)):
+            least = min((took.work for took in rounds), key=attrgetter("file_bytes"))
+            rows.append([one.kind, one.writes, way, *least])
     return table(
         "What that comes to",
         ("tables of", "tables", "way", *(name.replace("_", " ") for name in Work._fields)),
         rows,
-        "Counted in the last round. Commits are those of main and of the transaction's own branch. The "
-        "lake's store waits for the disk at each swap of a row: a transaction swaps one when it begins, one "
-        "for each write, and three at its end (it is sent, it lands, that is noted). Syncs are files and "
+        "Of the round that wrote least: in others, checkpoints of Delta tables were due. Commits are those "
+        "of main and of the transaction's own branch. The lake's store waits for the disk at each swap of a row: "
+        "a transaction swaps one when it begins, one for each write, and three at its end (it is sent, it lands, that is noted). Syncs are files and "
         "folders of tables that Penstock waits for, with those of publishing.",
     )
 

@@ -354,14 +354,17 @@ def test_a_transaction_that_was_cancelled_takes_no_more(lake: Lake, main: Pensto
         _alter(main, transaction.id, {})
 
 
-def test_a_writer_in_a_transaction_whose_target_went_on_is_not_told_that_it_landed(
+def test_a_writer_in_a_transaction_whose_target_went_on_opens_the_table_again_and_lands(
     lake: Lake, main: PenstockNamespace
 ) -> None:
     transaction = lake.transaction()
     within = transaction.lance
-    assert ids_at(within, "items") == [0, 1, 2, 3]
+    stale = opened(within, "items")
     written(main, "items", ids=[4])
     with pytest.raises(OSError, match="result for version"):
-        written(within, "items", ids=[5])
-    transaction.abort()
-    assert ids_at(main, "items") == [0, 1, 2, 3, 4]
+        lance.write_dataset(rows([5]), stale, mode="append")
+    assert ids_at(within, "items") == [0, 1, 2, 3]
+    written(within, "items", ids=[5])
+    assert ids_at(within, "items") == [0, 1, 2, 3, 5]
+    transaction.land()
+    assert ids_at(main, "items") == [0, 1, 2, 3, 4, 5]

@@ -121,14 +121,13 @@ def test_an_error_survives_pickling_and_copying_whole(kind: type[PenstockError])
         assert (str(other), other.message, other.details) == (str(error), error.message, error.details)
 
 
-@pytest.mark.parametrize("kind", [CommitConflict, MergeConflict])
-def test_conflicts_are_named_one_by_one_and_survive_pickling(kind: type[CommitConflict]) -> None:
+@pytest.mark.parametrize(("kind", "when"), [(CommitConflict, "meanwhile"), (MergeConflict, "on both sides")])
+def test_conflicts_are_named_one_by_one_and_survive_pickling(kind: type[CommitConflict], when: str) -> None:
     error = pickle.loads(pickle.dumps(kind(CONFLICTS)))
     assert error.conflicts == CONFLICTS
     assert "2 conflicts" in str(error)
-    assert "'a.b' was created meanwhile (expected nothing, found ICEBERG_TABLE s3://b/1 [12345678])" in str(
-        error
-    )
+    found = "ICEBERG_TABLE s3://b/1 [12345678]"
+    assert f"'a.b' was created {when} (expected nothing, found {found})" in str(error)
     assert "'a.\"b.c\"' was overwritten (expected version 3, found version 4)" in str(error)
     assert kind(CONFLICTS, "said otherwise").message == "said otherwise"
 

@@ -178,15 +178,27 @@ def test_conflicts_name_versions_and_a_way_out(forked: Lake) -> None:
         forked.revert(second)
 
 
+def test_another_table_of_the_same_name_comes_when_this_one_did_not_change(forked: Lake) -> None:
+    replaced(forked, "dev")
+    forked.merge("dev", "main")
+    assert keys_seen(forked) == [9]
+
+
 def test_another_table_of_the_same_name_comes_when_this_one_is_dropped(forked: Lake) -> None:
-    forked.lance("dev").drop_table(spec.DropTableRequest(id=["items"]))
-    write(forked, "dev", 9, mode="create")
+    replaced(forked, "dev")
+    write(forked, "main", 20)
     for how in ("normal", "force"):
         with pytest.raises(MergeConflict, match="drop this one first, and merge then"):
             forked.merge("dev", "main", default=how)
     forked.lance().drop_table(spec.DropTableRequest(id=["items"]))
     forked.merge("dev", "main")
     assert keys_seen(forked) == [9]
+
+
+def replaced(lake: Lake, branch: str) -> None:
+    """Let another table be in the place of one."""
+    lake.lance(branch).drop_table(spec.DropTableRequest(id=["items"]))
+    write(lake, branch, 9, mode="create")
 
 
 PROGRAM = """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,6 +195,21 @@ def test_a_handle_from_before_the_table_moved_on_is_refused_and_a_new_one_is_not
         assert keys_of(forked, transaction.branch) == [1, 2, 3, 4, 5]
         write(forked, transaction.branch, 6)
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 6, 20]
+
+
+def test_what_a_transaction_did_to_lances_own_branch_lands_from_its_line(forked: Lake) -> None:
+    def exp(ref: str) -> Any:
+        return opened(forked, ref).checkout_version(("exp", None))
+
+    forked.do(CommitLance(operations=(PutLanceBranch(key=ITEMS, branch="exp"),)))
+    for key in (6, 7):
+        with forked.transaction() as transaction:
+            moved_on(forked, 20 + key)
+            exp(transaction.branch).insert(rows(key))
+    assert sorted(exp("main").to_table()["k"].to_pylist()) == [1, 2, 3, 4, 5, 6, 7]
+    exp("main").delete("k = 6")
+    assert sorted(exp("main").to_table()["k"].to_pylist()) == [1, 2, 3, 4, 5, 7]
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 26, 27]
 
 
 def swept(lake: Lake) -> None:

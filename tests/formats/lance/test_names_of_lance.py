@@ -16,7 +16,7 @@ from penstock.lake.lance.calls import (
     PutLanceBranch,
     PutLanceTag,
 )
-from tests.formats.lance.tables import keys_of, keys_seen, newest, opened, state, versions, write
+from tests.formats.lance.tables import keys_of, keys_seen, newest, opened, rows, state, versions, write
 
 ITEMS = Key("items")
 
@@ -100,6 +100,19 @@ def test_a_branch_of_lances_own_comes_to_a_branch_of_the_lake(forked: Lake) -> N
     do(forked, "main", DropLanceBranch(key=ITEMS, branch="exp"))
     forked.merge("main", "dev")
     assert versions(forked, "dev").branches() == {}
+
+
+def test_what_a_branch_did_to_lances_own_branch_comes_to_the_default_branch_again_and_again(
+    forked: Lake,
+) -> None:
+    do(forked, "main", PutLanceBranch(key=ITEMS, branch="exp", version=1))
+    forked.merge("main", "dev")
+    for key in (10, 11):
+        opened(forked, "dev").checkout_version(("exp", None)).insert(rows(key))
+        forked.merge("dev", "main")
+    for ref in ("main", "dev"):
+        found = opened(forked, ref).checkout_version(("exp", None)).to_table()["k"].to_pylist()
+        assert sorted(found) == [1, 2, 3, 10, 11]
 
 
 def test_versions_that_are_forgotten_on_a_branch_are_forgotten_where_it_lands(forked: Lake) -> None:

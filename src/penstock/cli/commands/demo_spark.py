@@ -55,7 +55,7 @@ def tell_of_spark(story: Story) -> None:
         story.chapter("Orders and customers arrive as files, and are kept as they came")
         story.run(f"files put -r {shlex.quote(f'{landing}/')} raw.shop -m 'files of a week'")
         story.chapter("A pipeline makes two Delta tables and a Lance table of them, in one transaction")
-        story.define(load, derive)
+        story.define(load, derive, check)
         story.python(run_pipeline, lake, spark)
         story.chapter("Since one instant all three are on main, as one commit")
         story.run("tables")
@@ -71,6 +71,7 @@ def tell_of_spark(story: Story) -> None:
         story.chapter("Every commit stays what it was: Delta and Lance tables together, before and after")
         story.python(query, spark)
         story.chapter("And programs that know nothing of Penstock see the tables, too")
+        story.run("lance promote search.customers")
         story.python(read_elsewhere, lake, deltalake="deltalake", lance="lance")
 
 
@@ -93,12 +94,15 @@ def derive(tx: Transaction, spark: Any) -> None:
     tx.write(known, "search.customers", mode="overwrite", format="lance", options={"vector.vector": 3})
 
 
+def check(tx: Transaction) -> None:
+    negative = tx.read("sales.by_day").where("least < 0")
+    tx.check("no negative amounts", negative.isEmpty(), "a day has some")
+
+
 def run_pipeline(lake: Lake, spark: Any) -> None:
     with lake.transaction("main", message="nightly load") as tx:
         load(tx, spark, "day < '2026-11-08'")
-        tx.check(
-            "no negative amounts", tx.read("sales.by_day").where("least < 0").isEmpty(), "a day has some"
-        )
+        check(tx)
         print("in the transaction:", *(table.key for table in tx.tables()))
         print("on main meanwhile: ", *(table.key for table in lake.tables()))
 
@@ -109,9 +113,7 @@ def run_into_check(lake: Lake, spark: Any) -> None:
     try:
         with lake.transaction("main", message="the last day") as tx:
             load(tx, spark, "day = '2026-11-08'")
-            tx.check(
-                "no negative amounts", tx.read("sales.by_day").where("least < 0").isEmpty(), "a day has some"
-            )
+            check(tx)
     except errors.CheckFailed as failed:
         print(failed.message)
 

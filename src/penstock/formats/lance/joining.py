@@ -175,16 +175,16 @@ class Joining:
         was, wanted, now = (side.own(name) for side in (base, source, self._here))
         if wanted in (was, now):
             return
-        if now != was:
-            sides = [side.newest(name) for side in (base, source, self._here)]
+        sides = [side.newest(name) for side in (base, source, self._here)]
+        if now != was and not (now[0] == was[0] and is_same(sides[0], sides[2])):
             if any(one is None or one.version.chain != self._chain.folder for one in sides):
                 raise Refused(f"had Lance's own branch '{name}' changed on both sides; {WAY_OUT}")
             self._bring_versions(base, source, name)
             return
         if wanted[0] is None:
             self._drop_branch(name)
-        elif wanted[0] == was[0]:
-            self._bring_versions(base, source, name)
+        elif wanted[0] == was[0] and not self._chain.owner:
+            self._bring_versions(base, source, name)  # those of a line cannot be here as they are
         else:
             self._take_branch(source, name)
 
