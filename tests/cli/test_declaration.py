@@ -37,7 +37,7 @@ def test_there_are_the_commands_that_are_promised() -> None:
         "init", "branch", "tag", "log", "show", "tables", "diff", "merge", "transplant", "revert", "rebase",
         "reflog", "namespace", "put", "delete", "outcome", "horizon", "sweep", "fsck", "doctor", "demo",
         "completion", "bench", "copy", "serve", "token", "root", "delta",
-        "files", "jobs", "tx", "lance",
+        "files", "jobs", "tx", "lance", "expect", "publish",
     }  # fmt: skip
     for group in ("branch", "tag"):
         assert [path[1] for path, _ in ALL if path[0] == group and len(path) > 1] == [
