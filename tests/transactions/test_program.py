@@ -148,11 +148,20 @@ def test_what_cannot_begin_is_told(lake: Lake) -> None:
 
 @pytest.mark.parametrize(
     "how",
-    [{"properties": {"run": 5}}, {"properties": {5: "run"}}, {"message": None}, {"lease_s": "5"}, {"id": 5}],
+    [
+        {"properties": {"run": 5}},
+        {"properties": {5: "run"}},
+        {"properties": [1]},
+        {"message": None},
+        {"lease_s": "5"},
+        {"lease_s": float("nan")},
+        {"lease_s": float("inf")},
+        {"id": 5},
+    ],
     ids=str,
 )
 def test_what_is_of_another_type_is_told(lake: Lake, how: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest, match=r"is a (text|number)"):
+    with pytest.raises(InvalidRequest, match=r"is a (text|number)|are texts|ends some day"):
         lake.transaction(**how)
     assert lake.transactions() == []
 
@@ -168,6 +177,33 @@ def test_what_is_renewed_or_committed_with_another_type_is_told(lake: Lake) -> N
         with pytest.raises(InvalidRequest, match=r"is a (text|number)"):
             step()
     assert tx.renew(run="5", gone=None).properties == {"run": "5"}
+
+
+def test_its_commit_says_what_it_is_given_to_say(lake: Lake) -> None:
+    tx = lake.transaction(properties={"run": "7", "step": "1"})
+    tx.writes.put("a.y", table(2))
+    tx.check("rows", True)
+    tx.check("rows", True)
+    commit = tx.land("done", author="bob", properties={"step": "2", "seen": ["x", "y"]}).commit
+    assert commit is not None
+    assert (commit.message, commit.authors) == ("done", ("bob",))
+    told = {"run": ("7",), "step": ("2",), "seen": ("x", "y"), "penstock.checks": ("rows",)}
+    assert commit.properties == told
+
+
+def test_a_check_that_its_commit_could_not_name_is_told_at_once(lake: Lake) -> None:
+    tx = lake.transaction()
+    tx.writes.put("a.y", table(2))
+    for name in (5, "", "x" * 257):
+        with pytest.raises(InvalidRequest, match="up to 256 characters"):
+            tx.check(name, True)  # type: ignore[arg-type]
+    for number in range(module.CHECKS_MAX_CHARS // 256):
+        tx.check(f"{number:0256}", True)
+    with pytest.raises(InvalidRequest, match="one check of several"):
+        tx.check("one more", True)
+    commit = tx.land().commit
+    assert commit is not None
+    assert len(commit.properties["penstock.checks"]) == module.CHECKS_MAX_CHARS // 256
 
 
 def test_a_commit_that_is_refused_before_it_is_sent_leaves_it_open_and_alive(lake: Lake) -> None:
@@ -211,9 +247,12 @@ class Unreliable:
         self._inner, self.page_max = lake.catalogue, lake.catalogue.page_max
         self.losing: dict[type, int] = {}
         self.refusing: dict[type, int] = {}
+        self.interrupting: type | None = None
         self.renewed = threading.Semaphore(0)
 
     def do(self, call: Call[object], progress: Progress = silent) -> object:
+        if type(call) is self.interrupting:
+            raise KeyboardInterrupt
         if self.refusing.get(type(call), 0):
             self.refusing[type(call)] -= 1
             raise Unavailable("nobody answers")
@@ -267,6 +306,15 @@ def test_the_exception_of_a_block_is_raised_though_it_cannot_be_aborted(
     with pytest.raises(KeyError), lake.transaction() as tx:
         raise KeyError("oops")
     assert tx.info.state is TransactionState.OPEN  # its lease ends it
+
+
+def test_a_block_that_is_interrupted_while_it_lands_is_aborted(unreliable: tuple[Lake, Unreliable]) -> None:
+    lake, catalogue = unreliable
+    catalogue.interrupting = CommitTransaction
+    with pytest.raises(KeyboardInterrupt), lake.transaction() as tx:
+        tx.writes.put("a.y", table(2))
+    assert (tx.info.state, tx.info.why) == (TransactionState.ABORTED, "KeyboardInterrupt: ")
+    assert lake.log() == []
 
 
 def test_a_lease_is_renewed_while_a_program_holds_it(unreliable: tuple[Lake, Unreliable]) -> None:

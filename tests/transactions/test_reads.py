@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import lance_namespace as ln
 import pytest
 
-from penstock.errors import InvalidRequest, KeyNotFound, Unavailable
+from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, Unavailable
+from penstock.formats.delta.lines.seen import NO_ROWS
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
@@ -64,9 +66,16 @@ LOOKS: dict[str, tuple[Callable[[Transaction, Lake], Any], list[Read]]] = {
     "a stream": (lambda tx, _: tx.table(DELTA).snapshot().to_batches().read_all(), whole(DELTA)),
     "a version": (lambda tx, _: tx.table(DELTA).version, whole(DELTA)),
     "a schema": (lambda tx, _: tx.table(DELTA).snapshot().schema, whole(DELTA)),
-    "properties": (lambda tx, _: tx.table(DELTA).properties, whole(DELTA)),
+    "columns": (lambda tx, _: tx.table(DELTA).schema, part(DELTA, NO_ROWS)),
+    "columns of what has none": (
+        lambda tx, _: swallow(NotManaged, lambda: tx.table(RAW).schema),
+        whole(RAW),
+    ),
+    "properties": (lambda tx, _: tx.table(DELTA).properties, part(DELTA, NO_ROWS)),
+    "a type": (lambda tx, _: tx.table(DELTA).type, names(DELTA)),
     "a history": (lambda tx, _: tx.table(DELTA).history(), whole(DELTA)),
     "commits of a table": (lambda tx, _: tx.table(DELTA).get_commits(), whole(DELTA)),
+    "commits of a table up to one": (lambda tx, _: tx.table(DELTA).get_commits(0, 0), whole(DELTA)),
     "rows of Lance": (lambda tx, _: tx.table(LANCE).to_arrow(), whole(LANCE)),
     "a dataset of Lance": (lambda tx, _: tx.table(LANCE).to_lance().count_rows(), whole(LANCE)),
     "rows of files": (lambda tx, _: tx.table(RAW).to_arrow(), whole(RAW)),
@@ -124,6 +133,8 @@ def told_of_itself(tx: Transaction, lake: Lake) -> None:
     assert tx.info.branch == tx.branch
     lake.log(tx.branch)
     lake.diff("main", tx.branch)
+    lake.changes(tx.branch)
+    tx.table(DELTA).log()
 
 
 def writing(key: str, **how: Any) -> Callable[[Transaction, Lake], Any]:
@@ -154,6 +165,24 @@ def test_what_a_write_looks_at_is_not_read(lake: Lake, what: str, isolation: str
     NO_LOOKS[what](tx, lake)
     assert reads(tx, lake) == []
     tx.abort()
+
+
+LANCE_LOOKS: dict[str, Callable[[Any], Any]] = {
+    "describe": lambda one: one.describe_table(ln.DescribeTableRequest(id=[*LANCE])),
+    "versions": lambda one: one.list_table_versions(ln.ListTableVersionsRequest(id=[*LANCE])),
+    "version": lambda one: one.describe_table_version(ln.DescribeTableVersionRequest(id=[*LANCE], version=1)),
+    "tags": lambda one: one.list_table_tags(ln.ListTableTagsRequest(id=[*LANCE])),
+    "branches": lambda one: one.list_table_branches(ln.ListTableBranchesRequest(id=[*LANCE])),
+}
+
+
+@pytest.mark.parametrize("look", LANCE_LOOKS)
+def test_what_a_client_of_lance_looks_at_counts_in_a_serializable_transaction(lake: Lake, look: str) -> None:
+    for isolation, expected in (("snapshot", []), ("serializable", whole(LANCE))):
+        tx = lake.transaction(isolation=isolation)
+        LANCE_LOOKS[look](tx.lance)
+        assert reads(tx, lake) == expected
+        tx.abort()
 
 
 def test_many_parts_become_the_whole(lake: Lake) -> None:

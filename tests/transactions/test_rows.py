@@ -77,6 +77,42 @@ def test_rows_are_written_once_under_a_key(lake: Lake, kind: str, inside: bool) 
     assert ids(lake, "t") == [1, 2]
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_key_of_one_transaction_is_not_that_of_another(lake: Lake, kind: str) -> None:
+    lake.table("t").write(rows(0), format=kind)
+    one, other = lake.transaction(), lake.transaction()
+    one.write(rows(1, 2), "t", idempotency_key="batch")
+    other.write(rows(3), "t", idempotency_key="batch")
+    one.land()
+    other.land()
+    lake.table("t").write(rows(4), idempotency_key="batch")
+    assert ids(lake, "t") == [0, 1, 2, 3, 4]
+
+
+def test_writers_with_the_same_key_at_once_write_once(lake: Lake) -> None:
+    lake.table("t").write(rows(0), format="parquet")
+    start = Barrier(4)
+
+    def write() -> None:
+        start.wait(30)
+        lake.table("t").write(rows(1), idempotency_key="batch")
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(write) for _ in range(4)]:
+            done.result(60)
+    assert ids(lake, "t") == [0, 1]
+
+
+def test_csv_does_not_lose_rows_that_are_empty_lines(lake: Lake) -> None:
+    nulls = pa.table({"a": [1, None, 3]})
+    for told, by in ((nulls, None), (nulls.append_column("day", pa.array(["x", "y", "z"])), "day")):
+        with pytest.raises(InvalidRequest, match="no 'a'"):
+            lake.table("t").write(told, format="csv", partition_by=by)
+    assert not lake.table("t").exists
+    lake.table("t").write(pa.table({"a": ["", "x"]}), format="csv")
+    assert lake.table("t").to_arrow().to_pylist() == [{"a": ""}, {"a": "x"}]
+
+
 @pytest.mark.parametrize("kind", ["delta", "parquet", "csv"])
 def test_rows_are_written_by_partition(lake: Lake, kind: str) -> None:
     told = pa.table({"id": [1, 2, 3], "day": ["a/b", None, "ü = %"], "x": [1.5, None, 0.5]})

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
 from penstock.errors import (
+    CommitConflict,
     CommitVetoed,
     InvalidRequest,
     MergeConflict,
@@ -101,6 +104,59 @@ def test_only_what_may_be_otherwise_next_time_is_tried_again(
     if isinstance(raised.value, PenstockError) and tries > 1:
         assert raised.value.details["tries"] == tries
     assert lake.transactions() == []
+
+
+def test_what_has_landed_is_not_tried_again(lake: Lake) -> None:
+    lake.table("t").write(rows(0))
+
+    def lands(tx: Transaction) -> None:
+        tx.write(rows(1), "t")
+        tx.land()
+        raise MergeConflict([])
+
+    def landed_by_others(tx: Transaction) -> None:
+        tx.write(rows(2), "t")
+        lake.find_transaction(tx.id).land()
+        raise Unavailable("the store is away")
+
+    for function, problem in ((lands, MergeConflict), (landed_by_others, Unavailable)):
+        with pytest.raises(problem):
+            lake.run(function, retries=2)
+    assert ids(lake, "t") == [0, 1, 2]
+
+
+def test_a_conflict_that_nobody_causes_is_not_tried_for_ever(lake: Lake) -> None:
+    lake.table("t").write(rows(0))
+    begun: list[str] = []
+
+    def exists(tx: Transaction) -> None:
+        begun.append(tx.base)
+        tx.write(rows(1), "t", mode="error")
+
+    with pytest.raises(CommitConflict, match="exists already"):
+        lake.run(exists, retries=10)
+    assert begun == [lake.show().id] * 2
+
+
+async def awaits(tx: Transaction) -> None:
+    tx.write(rows(1), "t")
+
+
+def yields(tx: Transaction) -> Iterator[int]:
+    tx.write(rows(1), "t")
+    yield 1
+
+
+class Awaits:
+    async def __call__(self, tx: Transaction) -> None:
+        await awaits(tx)
+
+
+@pytest.mark.parametrize("function", [awaits, yields, Awaits(), partial(awaits), None], ids=range(5))
+def test_what_is_not_run_to_its_end_by_a_call_is_refused(lake: Lake, function: Any) -> None:
+    with pytest.raises(InvalidRequest, match="run in a transaction"):
+        lake.run(function)
+    assert lake.transactions(all=True) == []
 
 
 def test_what_cannot_be_run_is_told(lake: Lake) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Event, Thread
 from time import monotonic
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from penstock.errors import PenstockError
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.format import DeltaFormat
+from penstock.formats.delta.lines.line import line_of
 from penstock.formats.delta.log.maintenance import Maintenance
 from penstock.formats.delta.owner.owner import DeltaOwner
 from penstock.formats.delta.owner.ownership import OwnerIdentity
@@ -18,6 +19,8 @@ from penstock.formats.delta.owner.tables import Tables
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
+from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.keys import Key
 from penstock.storage.places import Places
 
 logger = logging.getLogger("penstock")
@@ -72,6 +75,15 @@ class DeltaParts:
         except (PenstockError, OSError) as problem:
             if not self._closing.is_set():
                 logger.warning("it is not known what is left to be published: %s", problem)
+
+    def await_published(self, landed: Iterable[tuple[Key, AnyContent | None]], timeout_s: float) -> None:
+        """Give the publisher a moment, so that whoever reads the logs of tables next sees what landed."""
+        until_s = monotonic() + timeout_s
+        for key, content in landed:
+            left_s = until_s - monotonic()
+            if left_s > 0 and isinstance(content, DeltaTable) and content.id is not None and content.state:
+                self.publisher.told(key, content, is_default=True)  # another process may have landed it
+                self.publisher.wait(content.id, line_of(content).latest, left_s)
 
     def close(self, timeout_s: float) -> None:
         """Publish what was ratified here, for at most so long."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -12,6 +15,16 @@ from penstock.formats.delta.protocol.schema import StructType, parse_schema, wri
 
 UNNAMED_INDEX: Final = re.compile(r"__index_level_\d+__")
 """What pandas calls an index that has no name, where it has to call it something."""
+HAD: Final = (
+    "these rows can be had once, and were\n"
+    "  Make the stream where it is written, inside of the function that is run, or make a table of it first."
+)
+
+
+_had: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""Streams that were read, by what they are and not by what they are equal to."""
+_made: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""Readers that were made here, each for one write that may hand it on."""
 
 
 def rows_of(data: Any) -> Any:
@@ -19,22 +32,51 @@ def rows_of(data: Any) -> Any:
 
     An index of pandas that has a name is a column, as where pandas writes Parquet. One without a name is left
     out: it says where a row was in a frame, and readers other than pandas would take it for data.
-    ``InvalidRequest`` if the rows cannot be had as Arrow's.
+    ``InvalidRequest`` if the rows cannot be had as Arrow's, or are a stream that was read before: the rest of
+    it, or nothing, must not be taken for all rows.
     """
     from penstock.formats.delta.rows.arrow_types import pa
 
-    if not hasattr(data, "__arrow_c_stream__"):
-        return data  # whoever wants rows refuses it
-    try:
-        reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
-    except pa.ArrowException as problem:
-        raise InvalidRequest(f"the rows cannot be had as Arrow's: {problem}") from None
+    if not hasattr(data, "__arrow_c_stream__") or _made.get(id(data)) is data:
+        return data  # whoever wants rows refuses what has none
+    if _had.get(id(data)) is data:
+        raise InvalidRequest(HAD)
+    reader = data
+    if not isinstance(data, pa.RecordBatchReader):
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except (pa.ArrowException, OSError) as problem:
+            raise InvalidRequest(f"the rows cannot be had as Arrow's: {problem}") from None
+        if are_had_once(data):
+            _note_had(data)
     unnamed = _unnamed_index(reader.schema)
-    if not unnamed:
-        return reader
-    kept = [name for name in reader.schema.names if name not in unnamed]
-    schema = pa.schema([reader.schema.field(name) for name in kept])
-    return pa.RecordBatchReader.from_batches(schema, (batch.select(kept) for batch in reader))
+    if unnamed or reader is data:
+        kept = [name for name in reader.schema.names if name not in unnamed] if unnamed else None
+        schema = reader.schema if kept is None else pa.schema([reader.schema.field(name) for name in kept])
+        reader = pa.RecordBatchReader.from_batches(schema, _batches(data, reader, kept))
+    _made[id(reader)] = reader
+    return reader
+
+
+def are_had_once(data: Any) -> bool:
+    """Whether rows come as a stream, which is empty once it was read: it cannot tell how long it is."""
+    from penstock.lake.delta_snapshot import TableSnapshot
+
+    return not hasattr(type(data), "__len__") and not isinstance(data, TableSnapshot)
+
+
+def _batches(data: Any, reader: Any, kept: list[str] | None) -> Iterator[Any]:
+    if reader is data:  # as long as nobody has read of it, it can still be written
+        if _had.get(id(data)) is data:
+            raise InvalidRequest(HAD)
+        _note_had(data)
+    for batch in reader:
+        yield batch if kept is None else batch.select(kept)
+
+
+def _note_had(stream: Any) -> None:
+    with suppress(TypeError):  # libraries whose streams cannot be watched refuse to give one twice
+        _had[id(stream)] = stream
 
 
 def _unnamed_index(schema: Any) -> frozenset[str]:

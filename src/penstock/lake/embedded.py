@@ -656,7 +656,7 @@ class Embedded:
     def _merge(self, call: calls.Merge) -> MergeResult:
         target = self.or_default(call.into)
         commit = self._reachable(call.source)
-        return self.kernel.merge(
+        merged = self.kernel.merge(
             commit,
             target,
             commit_meta(call.said, call.who, f"merge {call.source} into {target}"),
@@ -666,6 +666,15 @@ class Embedded:
             key=call.idempotency_key,
             asked=partial(asked, call),
         )
+        if merged.applied:
+            self.await_published(target, ((one.key, one.after) for one in merged.keys))
+        return merged
+
+    def await_published(self, branch: str, landed: Iterable[tuple[Key, AnyContent | None]]) -> None:
+        """Give the publishing of tables that landed on a branch a moment, if that branch is published."""
+        wait_s = self.kernel.settings.publish_wait_s
+        if self._delta is not None and branch == self._default_branch and wait_s > 0:
+            self._delta.await_published(landed, wait_s)
 
     def _transplant(self, call: calls.Transplant) -> MergeResult:
         return self.kernel.transplant(

@@ -32,7 +32,7 @@ from penstock.lake.lance.installed import require_lance
 from penstock.lake.table import Table
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
-from penstock.lake.transactions.reading import Noted
+from penstock.lake.transactions.reading import Noted, note_reads
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import utc
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
@@ -40,7 +40,8 @@ from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 from penstock.model.merges import HowToMerge, KeyMerge, MergeMode, MergeResult
 from penstock.model.names import parse_time_us
-from penstock.model.operations import Operation
+from penstock.model.operations import Operation, Unchanged
+from penstock.model.reads import Read
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
 
@@ -307,8 +308,9 @@ class Lake:
         """A commit."""
         return self.do(calls.GetCommit(revision=self._or_default(revision)))
 
-    def changes(self, revision: str | None = None) -> list[Difference]:
+    def changes(self, revision: str | Commit | None = None) -> list[Difference]:
         """What a commit changed, compared with its first parent."""
+        revision = revision.id if isinstance(revision, Commit) else revision
         commit, via = self._pinned(self._or_default(revision))
         call = calls.GetChanges(revision=commit, via=via)
         return self.pages(call, None, lambda last: {"after": last.key})
@@ -344,7 +346,8 @@ class Lake:
 
         ``table`` may also be a namespace. ``after`` goes on after the commit with that id, the last one of
         the page before. ``all_parents`` also shows what was merged. ``via`` is the reference that led to
-        ``ref``, where that is a commit id.
+        ``ref``, where that is a commit id. What is told here, or by ``diff`` and ``changes``, does not count
+        as read in a transaction.
         """
         start, via = self._pinned(self._or_default(ref), limit, via)
         call = calls.ListCommits(
@@ -393,21 +396,27 @@ class Lake:
         ``CommitConflict`` names all that changed. Without it the operations act on the branch as it is.
         ``incarnation`` (of ``branch.reference``) refuses a branch that was deleted and created anew.
         The same request under the same ``idempotency_key`` is done once, however often it is sent, by
-        whomever, and wherever names in it lead by then.
+        whomever, and wherever names in it lead by then. In a transaction, what must be unchanged has to be so
+        still where that lands, as if it was read.
         """
-        return self.do(
-            calls.CommitOperations(
-                operations=tuple(operations),
-                branch=branch,
-                said=calls.said(message, author, properties),
-                base=base,
-                if_head=if_head,
-                incarnation=incarnation,
-                create_namespaces=create_namespaces,
-                idempotency_key=idempotency_key,
-                who=self.author,
-            )
+        call = calls.CommitOperations(
+            operations=tuple(operations),
+            branch=branch,
+            said=calls.said(message, author, properties),
+            base=base,
+            if_head=if_head,
+            incarnation=incarnation,
+            create_namespaces=create_namespaces,
+            idempotency_key=idempotency_key,
+            who=self.author,
         )
+        unchanged = [Read(key=one.key) for one in operations if isinstance(one, Unchanged)]
+        if if_head is None:
+            note_reads(self, branch, None, *unchanged)
+            return self.do(call)
+        made = self.do(call)  # to note anything moves the head
+        note_reads(self, branch, None, *unchanged)
+        return made
 
     def outcome(self, idempotency_key: str, branch: str | None = None) -> Commit | None:
         """The commit that the request with an idempotency key came to, the newest if it made several.
@@ -601,10 +610,12 @@ class Lake:
         """Run a function in a transaction, and let that land; anew if what others did meanwhile refuses it.
 
         The function is given the transaction, and may be called ``retries`` times more, each time in a new
-        one: so what it does outside of it must bear that. ``transaction`` is what ``transaction`` takes,
-        but for an id. A conflict, or a lake that does not answer for now, is tried again after a while, and
-        raised after the last time, with the number of ``tries`` in its details. What a check refuses, or
-        whose outcome is unknown, is raised at once: ``OutcomeUnknown`` says how to find out.
+        one: so what it does outside of it must bear that, and streams of rows are made inside of it: one that
+        was read before is refused, and not written as if it had no rows. ``transaction`` is what
+        ``transaction`` takes, but for an id. A conflict, or a lake that does not answer for now, is tried
+        again after a while, and raised after the last time, with the number of ``tries`` in its details. What
+        a check refuses, or whose outcome is unknown, is raised at once: ``OutcomeUnknown`` says how to find
+        out.
         """
         from penstock.lake.transactions.running import run
 

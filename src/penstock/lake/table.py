@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from penstock.errors import KeyNotFound, NotManaged, VersionNotFound
+from penstock.errors import KeyNotFound, NotManaged, RequestError, VersionNotFound
 from penstock.lake import calls
 from penstock.lake.lance.installed import require_lance
 from penstock.lake.transactions.reading import note_reads
@@ -65,6 +65,9 @@ class Table:
     def content(self) -> AnyContent:
         """What the key holds now; ``KeyNotFound`` if nothing."""
         self.note_read()
+        return self._required()
+
+    def _required(self) -> AnyContent:
         found = self._found()
         if found is None:
             raise KeyNotFound(f"there is no '{self.key}' at '{self.ref}'", key=str(self.key), ref=self.ref)
@@ -77,7 +80,9 @@ class Table:
 
     @property
     def type(self) -> str:
-        return self.content.type
+        """What kind of thing the key holds. In a transaction it only counts that there is one."""
+        self.note_read(is_listing=True)
+        return self._required().type
 
     @property
     def _is_lance(self) -> bool:
@@ -85,7 +90,10 @@ class Table:
         return isinstance(found, LanceTable) and found.state != b""
 
     def log(self, **chosen: Any) -> list[Commit]:
-        """The commits that changed it, newest first; takes what ``Lake.log`` takes."""
+        """The commits that changed it, newest first; takes what ``Lake.log`` takes.
+
+        In a transaction, history does not count as read.
+        """
         return self.lake.log(self.ref, table=self.key, via=self.via, **chosen)
 
     # -- tables of files; ``NotManaged`` for others --------------------------------------------------------
@@ -141,13 +149,11 @@ class Table:
         """Its columns, as Delta describes them; Arrow's schema is that of ``to_arrow``, or ``to_lance``."""
         from penstock.formats.delta.protocol.schema import parse_schema
 
-        self.note_read()
         return parse_schema(self._metadata().schema_string)
 
     @property
     def properties(self) -> Mapping[str, str]:
         """Its properties, such as ``delta.appendOnly``."""
-        self.note_read()
         return self._metadata().configuration
 
     def history(self, limit: int | None = 100) -> list[PastVersion]:
@@ -167,7 +173,16 @@ class Table:
         return self.lake.do(GetTableVersions(key=self.key, at=self.ref, via=self.via, limit=0))
 
     def _metadata(self) -> Metadata:
-        return self._latest().declared()[1]
+        """What is said of the table as a whole. In a transaction, none of its rows are read by that."""
+        from penstock.formats.delta.lines.seen import NO_ROWS
+
+        try:
+            found = self._latest()
+        except RequestError:
+            self.note_read()  # that there is none, or another kind of table
+            raise
+        self.note_read(NO_ROWS)
+        return found.declared()[1]
 
     def snapshot(self, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
         """The table as it is here now, or one of its versions, or what it was at a time."""
@@ -320,8 +335,7 @@ class Table:
         """The latest version, and the commits that are not published yet, from one version to another."""
         from penstock.lake.delta_snapshot import pages
 
-        if end is None:
-            self.note_read()
+        self.note_read()  # whatever the end: the latest version is told as well
         return pages(self, start, end)
 
     def backfill_to_version(self, version: int | None = None) -> int:

@@ -17,7 +17,7 @@ from penstock.lake.calls import GetCommit, GetContents
 from penstock.lake.delta_answers import Ratified, RatifiedTable
 from penstock.lake.delta_calls import GetTableVersions
 from penstock.lake.delta_creating import EXISTS
-from penstock.lake.delta_rows import rows_of
+from penstock.lake.delta_rows import are_had_once, rows_of
 from penstock.lake.files.answers import FilesWritten
 from penstock.lake.files.saving import SaveMode, check_new_key
 from penstock.lake.lance.installed import require_lance
@@ -61,6 +61,8 @@ def write(
         return _to_lance(table, data, chosen, by, said, idempotency_key)
     from penstock.lake.files.rows import write as write_files
 
+    if there is not None and chosen in (SaveMode.ERROR, SaveMode.IGNORE):
+        table.note_read(is_listing=True)  # it may come to nothing for that
     return write_files(table, data, chosen, kind, by, said, idempotency_key)
 
 
@@ -123,9 +125,13 @@ def _known(table: Table, there: AnyContent) -> str:
 
 
 def _is_done(table: Table, there: AnyContent | None, mode: SaveMode) -> bool:
-    """Whether nothing is to be written, since the table is there; ``CommitConflict`` if it must not be."""
+    """Whether nothing is to be written, since the table is there; ``CommitConflict`` if it must not be.
+
+    That it is there is all that such a write comes to, and so it is a read in a transaction.
+    """
     if there is None or mode not in (SaveMode.ERROR, SaveMode.IGNORE):
         return False
+    table.note_read(is_listing=True)
     if mode is SaveMode.IGNORE:
         return True
     raise CommitConflict(
@@ -149,12 +155,12 @@ def _to_delta(
         return known
     there = _there(table)
     if there is None:
-        rows = rows_of(data)
         try:
-            return _created(table, rows, by or (), said, idempotency_key)
+            return _created(table, rows_of(data), by or (), said, idempotency_key)
         except CommitConflict:
             # Rows that can be had only once are gone with the try. Others go to what somebody else created.
-            if (there := _there(table)) is None or (rows is data and mode is not SaveMode.IGNORE):
+            is_gone = are_had_once(data) and mode is not SaveMode.IGNORE
+            if (there := _there(table)) is None or is_gone:
                 raise
         except IdempotencyKeyReused:
             known = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)

@@ -21,7 +21,9 @@ from penstock.lake.files.calls import CopiedFile, GetFiles, GetFilesTable, ListF
 from penstock.lake.files.paths import as_folder
 from penstock.lake.files.reader import TableBytes
 from penstock.lake.files.writing import Changes, Data, commit
+from penstock.lake.transactions.reading import note_reads
 from penstock.model.keys import Key
+from penstock.model.reads import PARTS_MAX, Read
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
@@ -201,6 +203,7 @@ class Files:
             matching=() if if_match is None else (if_match,),
         )
         told = message if message is not None else f"put {path} into {self._key}"
+        self._note_conditions(changes)
         return commit(self._table, changes, said(told, author), idempotency_key)
 
     def write(
@@ -234,7 +237,20 @@ class Files:
             matching=tuple(matching),
         )
         told = message if message is not None else f"{changes.told} in {self._key}"
+        self._note_conditions(changes)
         return commit(self._table, changes, said(told, author), idempotency_key)
+
+    def _note_conditions(self, changes: Changes) -> None:
+        """In a transaction, what a change rests on has to hold still where that lands, as if it was read."""
+        if not self._table.is_noted:
+            return
+        here = self._table.ref
+        looked: dict[tuple[str, Key], set[str]] = {(here, self._key): {*changes.expected}}
+        for one in changes.copied:
+            looked.setdefault((one.at or here, one.key or self._key), set()).add(one.source)
+        for (ref, key), paths in looked.items():
+            reads = [Read(key=key, part=path) for path in sorted(paths)]
+            note_reads(self._lake, ref, None, *(reads if len(reads) <= PARTS_MAX else [Read(key=key)]))
 
     def delete(
         self,

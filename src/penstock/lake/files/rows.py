@@ -6,7 +6,7 @@ and which columns its last writer wrote. So what is written here is read by Spar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ from penstock.errors import InvalidRequest, KeyNotFound, RequestError
 from penstock.formats.delta.rows.arrow_types import pa
 from penstock.formats.files.intents import When
 from penstock.lake.call import Said
-from penstock.lake.calls import GetChanges, GetCommit, GetOutcome, Resolve
+from penstock.lake.calls import GetChanges, GetCommit, GetOutcome, GetReference, Resolve
 from penstock.lake.delta_rows import rows_of, schema_text
 from penstock.lake.files import saving
 from penstock.lake.files.answers import FilesAbout, FilesWritten, TableLayout
@@ -89,7 +89,7 @@ def write(
     layout = _layout(rows.schema, format, by)
     if about is not None:
         saving.check_fits(FilesJob(key=table.key, mode=mode, layout=layout), about)
-    stem = uuid4().hex if idempotency_key is None else digest("files rows", idempotency_key).hex()[:32]
+    stem = uuid4().hex if idempotency_key is None else _stem(table, idempotency_key)
     with TemporaryDirectory(prefix="penstock-") as folder:
         _write_into(Path(folder), rows, layout, stem)
         written = sorted(one for one in Path(folder).rglob("*") if one.is_file())
@@ -99,11 +99,22 @@ def write(
         changes = Changes(
             puts=puts,
             replaced=("",) if mode is SaveMode.OVERWRITE else (),
+            absent=tuple(puts) if mode is SaveMode.APPEND else (),  # no rows take the place of others
             when=_WHEN.get(mode, When.ALWAYS),
             layout=layout,
         )
         done = commit(table, changes, _told(said, table, mode, len(puts)), idempotency_key)
     return None if done.commit is None else done
+
+
+def _stem(table: Table, idempotency_key: str) -> str:
+    """What the names of files begin with that are written under a key.
+
+    A key is a branch's own: a transaction, or a branch of the same name that was made anew, may have it too,
+    for other rows.
+    """
+    incarnation = table.lake.do(GetReference(name=table.ref)).incarnation.hex()
+    return digest("files rows", idempotency_key, incarnation).hex()[:32]
 
 
 def _layout(schema: Any, format: str, by: tuple[str, ...]) -> TableLayout:  # noqa: A002
@@ -127,6 +138,9 @@ def _write_into(folder: Path, rows: Any, layout: TableLayout, stem: str) -> None
     """Write rows as files of a directory; ``InvalidRequest`` for rows that the format cannot have."""
     import pyarrow.dataset as datasets  # type: ignore[import-untyped]
 
+    columns = [name for name in rows.schema.names if name not in layout.partition_by]
+    if layout.format == "csv" and len(columns) == 1:
+        rows = pa.RecordBatchReader.from_batches(rows.schema, _without_empty_lines(rows, columns[0]))
     fields = pa.schema([rows.schema.field(name) for name in layout.partition_by])
     try:
         datasets.write_dataset(
@@ -141,6 +155,17 @@ def _write_into(folder: Path, rows: Any, layout: TableLayout, stem: str) -> None
         )
     except (pa.ArrowException, ValueError) as problem:
         raise InvalidRequest(f"the rows cannot be written as {layout.format}: {problem}") from None
+
+
+def _without_empty_lines(rows: Any, name: str) -> Iterator[Any]:
+    """``InvalidRequest`` for a null in the only column of a line: the line is empty then, and readers of CSV
+    do not count such lines."""
+    for batch in rows:
+        if batch.column(name).null_count:
+            raise InvalidRequest(
+                f"csv of one column cannot say that a row has no '{name}': write parquet, or one more column"
+            )
+        yield batch
 
 
 def _told(said: Said, table: Table, mode: SaveMode, files: int) -> Said:

@@ -32,7 +32,7 @@ from penstock.lake.lance.jobs import (
     attempts,
     attempts_name,
 )
-from penstock.lake.lance.rows import arrow_rows, done_before, ratified
+from penstock.lake.lance.rows import Source, done_before, ratified
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -52,11 +52,11 @@ def create(table: Table, data: Any, said: Said, idempotency_key: str | None) -> 
     ``CommitConflict`` if there is something at its key by now. In a transaction of the caller's it is part of
     that one, and taken back if this fails without rows.
     """
-    rows = arrow_rows(data)
+    source = Source(data)
     if is_transaction(table.ref):
         _declare(table)
         try:
-            return _filled(table, rows, said, idempotency_key or uuid4().hex)
+            return _filled(table, source, said, idempotency_key or uuid4().hex)
         except BaseException:
             _take_back(table)
             raise
@@ -65,7 +65,7 @@ def create(table: Table, data: Any, said: Said, idempotency_key: str | None) -> 
     with lake.transaction(table.ref, id=_next_id(table, idempotency_key), message=message) as inside:
         hidden = inside.table(table.key)
         _declare(hidden)
-        _filled(hidden, rows, said, uuid4().hex)
+        _filled(hidden, source, said, uuid4().hex)
         landed = inside.land(message, authors=said.authors, properties=said.properties)
     return ratified(table, landed.head, landed.commit, 1)
 
@@ -102,15 +102,16 @@ def _declare(table: Table) -> None:
         raise CommitConflict([Conflict(ConflictKind.FORMAT, table.key, why=problem.message)]) from None
 
 
-def _filled(table: Table, rows: Any, said: Said, job_id: str) -> Ratified:
+def _filled(table: Table, source: Source, said: Said, job_id: str) -> Ratified:
     import lance
 
     job = Job(key=table.key, branch=table.ref, id=job_id, id_name="idempotency_key", said=said)
-    committed = _Declared(table.lake, job).run(
-        lambda client: lance.write_dataset(
-            rows, namespace_client=client, table_id=[*table.key], mode="create"
+    with source.told():
+        committed = _Declared(table.lake, job).run(
+            lambda client: lance.write_dataset(
+                source.rows, namespace_client=client, table_id=[*table.key], mode="create"
+            )
         )
-    )
     return ratified(table, committed.head, committed.commit, committed.version)
 
 

@@ -21,7 +21,7 @@ from penstock.errors import (
     UnsupportedFeature,
     VersionNotFound,
 )
-from penstock.lake.lance.data_errors import Watched, lance_work
+from penstock.lake.lance.data_errors import Watched, lance_work, plain
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 
@@ -29,6 +29,8 @@ _GONE: Final = re.compile(
     r"\.(manifest|lance)\b[^:]* was not found|not found: \S+\.(manifest|lance)\b", re.IGNORECASE
 )
 """What Lance writes if a file is not there that a version has."""
+_SOURCE: Final = re.compile(r"C Data interface error: (?:Unknown error: )?(.*?)(?:\. Detail:|$)", re.DOTALL)
+"""What Lance writes if whoever gives the rows has failed."""
 _REQUEST: Final = frozenset(
     {
         ErrorCode.INVALID_INPUT,
@@ -55,6 +57,8 @@ def _ours(problem: LanceNamespaceError, key: Key) -> PenstockError:
     text = str(problem).removeprefix(f"{'.'.join(key)}: ")
     if _GONE.search(str(cause)):
         return gone(key)
+    if failed := _SOURCE.search(str(cause)):  # whatever words it has: to try again would miss rows
+        return InvalidRequest(f"the rows for '{key}' could not be read: {plain(failed[1])}", table=str(key))
     if problem.code == ErrorCode.CONCURRENT_MODIFICATION:
         return conflict(key, text)
     if problem.code in _REQUEST:

@@ -67,7 +67,9 @@ class OwnRefOperations(VersionOperations):
 
     @operation(ListTableBranchesRequest)
     def list_table_branches(self, request: ListTableBranchesRequest) -> ListTableBranchesResponse:
-        call = ListLanceBranches(key=table_key(request.id), **self.at)
+        key = table_key(request.id)
+        self.note_read(key)
+        call = ListLanceBranches(key=key, **self.at)
         found, token = self._listed(call, request)
         return ListTableBranchesResponse(
             branches={one.name: shown_branch(one) for one in found}, page_token=token
@@ -97,12 +99,16 @@ class OwnRefOperations(VersionOperations):
 
     @operation(GetTableTagVersionRequest)
     def get_table_tag_version(self, request: GetTableTagVersionRequest) -> GetTableTagVersionResponse:
-        branch, version = self.tagged(table_key(request.id), request.tag)
+        key = table_key(request.id)
+        self.note_read(key)
+        branch, version = self.tagged(key, request.tag)
         return GetTableTagVersionResponse(version=version, branch=branch or None)
 
     @operation(ListTableTagsRequest)
     def list_table_tags(self, request: ListTableTagsRequest) -> ListTableTagsResponse:
-        found, token = self._listed(ListLanceTags(key=table_key(request.id), **self.at), request)
+        key = table_key(request.id)
+        self.note_read(key)
+        found, token = self._listed(ListLanceTags(key=key, **self.at), request)
         return ListTableTagsResponse(tags={one.name: shown_tag(one) for one in found}, page_token=token)
 
     def _listed(self, call: Call[tuple[T, ...]], request: Any) -> tuple[Sequence[T], str | None]:

@@ -5,22 +5,33 @@ What fails is told as Penstock tells it, whether Lance or the lake refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from penstock.errors import IdempotencyKeyReused, InvalidRequest, VersionNotFound
+from penstock.errors import (
+    CommitConflict,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    PenstockError,
+    VersionNotFound,
+)
 from penstock.formats.delta.rows.arrow_types import pa
 from penstock.lake.calls import Said
 from penstock.lake.delta_answers import Ratified, RatifiedTable
-from penstock.lake.delta_rows import rows_of
+from penstock.lake.delta_rows import are_had_once, rows_of
 from penstock.lake.lance.calls import GetLanceTable, ListLanceVersions
 from penstock.lake.lance.failures import told
-from penstock.lake.lance.jobs import Job, JobNamespace, landed
+from penstock.lake.lance.jobs import Committed, Job, JobNamespace, landed
 from penstock.model.commits import Commit
+from penstock.model.transactions import is_transaction
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
+
+TRIES_MAX: Final = 3
+"""How often rows are written in a transaction whose target moves while they are."""
 
 
 def to_lance(table: Table, **options: Any) -> Any:
@@ -62,9 +73,6 @@ def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str |
         raise InvalidRequest(f"{table!r} is at a commit, which stays as it is; write to a branch")
     if idempotency_key is not None and (done := done_before(table, idempotency_key)) is not None:
         return done
-    rows = arrow_rows(data)
-    import lance
-
     job = Job(
         key=table.key,
         branch=table.ref,
@@ -73,11 +81,7 @@ def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str |
         said=said,
     )
     try:
-        committed = JobNamespace(table.lake, job).run(
-            lambda client: lance.write_dataset(
-                rows, namespace_client=client, table_id=[*table.key], mode=mode
-            )
-        )
+        committed = _committed(table, data, mode, job)
     except IdempotencyKeyReused:
         # Under that key the same may have been written by somebody else at the same time.
         if (done := done_before(table, job.id)) is None:
@@ -86,7 +90,59 @@ def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str |
     return ratified(table, committed.head, committed.commit, committed.version)
 
 
-def arrow_rows(data: Any) -> Any:
+def _committed(table: Table, data: Any, mode: str, job: Job) -> Committed:
+    """Have Lance write rows and commit them; in a transaction once more if its target moved meanwhile.
+
+    Lance finds the target's new versions in the folder that both share, and wants to come after them. Opened
+    again, the table has a folder of the transaction's own.
+    """
+    import lance
+
+    def write(client: Any) -> Any:
+        return lance.write_dataset(source.rows, namespace_client=client, table_id=[*table.key], mode=mode)
+
+    tries = TRIES_MAX if is_transaction(table.ref) and not are_had_once(data) else 1
+    for left in reversed(range(tries)):
+        source = Source(data)
+        try:
+            with source.told():
+                return JobNamespace(table.lake, job).run(write)
+        except CommitConflict:
+            if not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+class Source:
+    """Rows on their way to Lance, which knows of whatever their source raises only that it did."""
+
+    def __init__(self, data: Any) -> None:
+        self.rows = _arrow_rows(data)
+        self._problem: Exception | None = None
+        if isinstance(self.rows, pa.RecordBatchReader):
+            self.rows = pa.RecordBatchReader.from_batches(self.rows.schema, self._batches(self.rows))
+
+    def _batches(self, rows: Any) -> Iterator[Any]:
+        try:
+            yield from rows
+        except Exception as problem:
+            self._problem = problem
+            raise
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """What is written from it. If its source failed, that is raised, and nothing was written."""
+        try:
+            yield
+        except PenstockError:
+            if self._problem is None:
+                raise
+        else:
+            return
+        raise self._problem
+
+
+def _arrow_rows(data: Any) -> Any:
     """Rows as Lance takes them; ``InvalidRequest`` for what are none, or have a column twice."""
     try:
         rows = rows_of(data) if hasattr(data, "__arrow_c_stream__") else pa.table(data)

@@ -129,7 +129,9 @@ class VersionOperations(TableOperations):
 
     @operation(DescribeTableVersionRequest)
     def _describe_version(self, request: DescribeTableVersionRequest) -> DescribeTableVersionResponse:
-        found = self.version(table_key(request.id), request.branch, request.version)
+        key = table_key(request.id)
+        self.note_read(key)  # also that there is no such version
+        found = self.version(key, request.branch, request.version)
         return DescribeTableVersionResponse(version=shown_version(found))
 
     def _describe_detached(self, request: dict[str, Any], version: int) -> dict[str, Any]:
@@ -155,6 +157,7 @@ class VersionOperations(TableOperations):
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
         """Newest first, whether that is asked for or not."""
         limit, token = checked_limit(request.limit), checked_token(request.page_token)
+        self.note_read(table_key(request.id))
         most = (self.lake.catalogue.page_max or PAGE_MAX) - 1  # one more is asked for, to know whether it is
         wanted = most if limit is None else min(limit, most)
         found = self.versions(

@@ -13,6 +13,8 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import HistoryExpired, InvalidRequest, PenstockError, ReferenceNotFound
+from penstock.kernel.conflict import content_of
+from penstock.kernel.state import prefix_end
 from penstock.kernel.transactions import Known, Transactions
 from penstock.lake.call import Call, Said
 from penstock.lake.embedded import Embedded, commit_meta, first
@@ -28,7 +30,9 @@ from penstock.lake.transactions.calls import (
     RenewTransaction,
 )
 from penstock.model.commits import Commit, CommitMeta
+from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import RESERVED, Key
 from penstock.model.reads import Read
 from penstock.model.transactions import TEXT_MAX_CHARS, Transaction, check_transaction_id
 
@@ -99,7 +103,15 @@ class TransactionAnswers:
         commit: Commit | None = None
         with suppress(HistoryExpired):
             commit = Commit.of(found.commit, self._kernel.history.commit(found.commit))
+            self._lake.await_published(found.target, self._landed(found.commit))
         return TransactionLanded(info=self._told(known), commit=commit, head=found.commit.hex())
+
+    def _landed(self, commit: ObjectId) -> Iterator[tuple[Key, AnyContent | None]]:
+        """The keys that a commit changed, and what they hold since."""
+        before = self._kernel.history.commit(commit).parent
+        users = prefix_end(RESERVED) or b""
+        for stored, _, now in self._kernel.differing(before, commit, users):
+            yield Key.decode(stored), content_of(self._kernel.objects, now)
 
     def _abort(self, call: AbortTransaction) -> TransactionInfo:
         why = _text(call.why or (f"by {call.who}" if call.who else ""))[:TEXT_MAX_CHARS]

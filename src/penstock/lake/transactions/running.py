@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import time
 from collections.abc import Callable
@@ -47,25 +48,45 @@ def run(
     retries: int,
     transaction: dict[str, Any],
 ) -> Ran[R]:
-    """Run a function until its transaction lands, or was tried once and so many times more."""
+    """Run a function until its transaction lands, or was tried once and so many times more.
+
+    What a function raises after its transaction has landed is not tried again, nor is a conflict that a
+    second try met as well where nobody had changed the branch meanwhile.
+    """
+    _check(function)
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         raise InvalidRequest(f"retries are a number of times, and not {retries!r}")
     if transaction.get("id") is not None:
         raise InvalidRequest("each try is a transaction of its own, so that no id can be given for it")
-    tries, wait_s = 0, WAIT_MIN_S
+    tries, wait_s, met = 0, WAIT_MIN_S, ("", "")
     while True:
         tries += 1
+        begun: Transaction | None = None
         try:
             with lake.transaction(target, **transaction) as begun:
                 value = function(begun)
             return Ran(value, begun.commit, tries)
         except (ConflictError, TryAgainError) as problem:
-            if isinstance(problem, FINAL):
+            if isinstance(problem, FINAL) or (begun is not None and begun.may_have_landed):
                 raise
-            if tries > retries:
+            before, met = met, ("" if begun is None else begun.base, problem.message)
+            if tries > retries or (isinstance(problem, ConflictError) and met == before):
                 raise _counted(problem, tries) from None
         time.sleep(random.uniform(wait_s / 2, wait_s))
         wait_s = min(wait_s * 2, WAIT_MAX_S)
+
+
+def _check(function: Any) -> None:
+    """``InvalidRequest`` for what a call does not run to its end: its transaction would land before it."""
+    if not callable(function):
+        raise InvalidRequest(f"a function is run in a transaction, and this is a {type(function).__name__}")
+    for one in (function, type(function).__call__):
+        if inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one):
+            raise InvalidRequest(
+                "a function that is run in a transaction cannot be async: run what it awaits"
+            )
+        if inspect.isgeneratorfunction(one):
+            raise InvalidRequest("a function that is run in a transaction cannot yield: return its value")
 
 
 def _counted(problem: PenstockError, tries: int) -> PenstockError:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
+
+import msgspec
 
 from penstock.errors import (
     CheckFailed,
@@ -21,7 +24,7 @@ from penstock.errors import (
     TryAgainError,
 )
 from penstock.kernel.checks import NO_REASON, said_no, verdict
-from penstock.lake.call import Said
+from penstock.lake.call import said as commit_said
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import (
     AbortTransaction,
@@ -49,6 +52,10 @@ COMMIT_WAIT_S: Final = 60.0
 WAIT_MAX_S: Final = 2.0
 CHECKS: Final = "penstock.checks"
 """The property of its commit that names the checks that it passed."""
+CHECK_MAX_CHARS: Final = 256
+CHECKS_MAX: Final = 500
+CHECKS_MAX_CHARS: Final = 8_192
+"""Half of what a commit can say: the rest is for what else it is to say."""
 NEITHER: Final = "it is None, which is neither yes nor no"
 
 
@@ -65,6 +72,7 @@ class Transaction:
         self._lake, self._info = lake, info
         self._commit: Commit | None = None
         self._passed: list[str] = []
+        self._is_sent = False
         self._heartbeat: Heartbeat | None = None
         if beats and info.expires is not None:
             self._heartbeat = Heartbeat(self, info.lease_s / BEATS)
@@ -85,6 +93,17 @@ class Transaction:
     def target(self) -> str:
         """The branch that it lands on."""
         return self._info.target
+
+    @property
+    def base(self) -> str:
+        """The commit of its target that it began at, and sees beside its own writes."""
+        return self._info.base
+
+    @property
+    def may_have_landed(self) -> bool:
+        """Whether it has landed by all that is known here, or was sent and nobody heard what came of it."""
+        landed = (TransactionState.COMMITTING, TransactionState.COMMITTED)
+        return self._info.state in landed or (self._is_sent and self._info.ended is None)
 
     @property
     def info(self) -> TransactionInfo:
@@ -169,6 +188,7 @@ class Transaction:
         ``holds`` is whether it does, or a function that is given the transaction and answers as a check does:
         with ``False``, or a text that says why not. The commit names all that were passed.
         """
+        self._check_name(name)
         if callable(holds):
             said = verdict(name, holds, self)
         else:
@@ -178,6 +198,18 @@ class Transaction:
             raise CheckFailed(f"check '{name}' failed: {reason}", check=name, reason=reason)
         if name not in self._passed:
             self._passed.append(name)
+
+    def _check_name(self, name: object) -> None:
+        """``InvalidRequest`` for a check that the commit could not name, before work is done in vain."""
+        if not isinstance(name, str) or not 0 < len(name) <= CHECK_MAX_CHARS:
+            raise InvalidRequest(
+                f"a check has a name of up to {CHECK_MAX_CHARS} characters, not {name!r:.100}"
+            )
+        if len({*self._passed, name}) > CHECKS_MAX or sum(map(len, {*self._passed, name})) > CHECKS_MAX_CHARS:
+            raise InvalidRequest(
+                f"a commit names up to {CHECKS_MAX} checks, of {CHECKS_MAX_CHARS} characters together: make "
+                "one check of several"
+            )
 
     # -- ending --------------------------------------------------------------------------------------------
 
@@ -197,6 +229,11 @@ class Transaction:
         except RequestError as refused:
             self._abort_quietly(refused.message)  # if it was refused before it was sent
             raise
+        except PenstockError:
+            raise  # it has ended, or may land yet
+        except BaseException as interrupted:
+            self._abort_quietly(_told(type(interrupted), interrupted))
+            raise
 
     def _abort_quietly(self, why: str) -> None:
         try:
@@ -204,7 +241,14 @@ class Transaction:
         except PenstockError as problem:  # its lease ends it, and the program has an error of its own
             logger.warning("transaction %s could not be aborted: %s", self.id, problem)
 
-    def land(self, message: str | None = None, **said: Any) -> TransactionLanded:
+    def land(
+        self,
+        message: str | None = None,
+        *,
+        author: str | None = None,
+        properties: Mapping[str, str | Sequence[str]] | None = None,
+        **said: Any,
+    ) -> TransactionLanded:
         """Let it land, as one commit. Repeated, it is answered with what it came to.
 
         ``MergeConflict`` if what it changed, or has read, was changed on its target too; that aborts it.
@@ -214,9 +258,10 @@ class Transaction:
         """
         if message is not None:
             _text("the message", message)
-        if self._passed:
-            said["properties"] = {**(said.get("properties") or {}), CHECKS: tuple(self._passed)}
-        call = CommitTransaction(id=self.id, said=Said(message=message, **said), who=self._lake.author)
+        told = {**(properties or {}), **({CHECKS: tuple(self._passed)} if self._passed else {})}
+        meta = msgspec.structs.replace(commit_said(message, author, told), **said)
+        call = CommitTransaction(id=self.id, said=meta, who=self._lake.author)
+        self._is_sent = True
         deadline_s, wait_s = time.monotonic() + COMMIT_WAIT_S, 0.05
         while True:
             try:
@@ -227,9 +272,11 @@ class Transaction:
                 time.sleep(wait_s)
                 wait_s = min(wait_s * 2, WAIT_MAX_S)
             except ConflictError:
+                self._is_sent = False
                 self._stop()
                 raise
             except RequestError:
+                self._is_sent = False
                 self._stop_if_sent()
                 raise
             else:
@@ -314,6 +361,8 @@ def _text(what: str, given: object) -> str:
 
 
 def _texts(given: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f"the properties of a transaction are texts by name, and not {given!r}")
     return {
         _text("the name of a property", name): _text(f"the property '{name}'", value)
         for name, value in given.items()
@@ -323,6 +372,8 @@ def _texts(given: Mapping[str, str]) -> dict[str, str]:
 def _seconds(lease_s: float | None) -> float | None:
     if lease_s is not None and (isinstance(lease_s, bool) or not isinstance(lease_s, int | float)):
         raise InvalidRequest(f"a lease is a number of seconds, and not {lease_s!r}")
+    if isinstance(lease_s, float) and not math.isfinite(lease_s):  # which JSON has no words for
+        raise InvalidRequest(f"a lease ends some day, and is not {lease_s!r} seconds")
     return lease_s
 
 

@@ -8,7 +8,6 @@ such rows, by their partition values and statistics. In doubt a file counts.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from typing import Final, TypeAlias
 
 from penstock.errors import InvalidRequest
@@ -28,6 +27,8 @@ from penstock.kernel.format import READ_AND_CHANGED, Refused, Table
 from penstock.model.content import DeltaTable
 
 OTHER_LINE: Final = "its versions since then are not those of this branch any more"
+NO_ROWS: Final = "no rows"
+"""The part of a table that is read by who looks at its columns and properties alone."""
 FORGOTTEN: Final = "its log does not tell any more what was changed"
 
 PART_TOLD_CHARS: Final = 100
@@ -47,7 +48,8 @@ def check_seen(
     line, tip = line_of(now), Tip.of(line_of(was))
     if why := _why_others(table, commits, was, now, tip, parts):
         expected, found = f"version {tip.version}", f"version {line.latest}"
-        where = f" where {some([part[:PART_TOLD_CHARS] for part in parts], ' or ')}" if parts else ""
+        told = [part[:PART_TOLD_CHARS] for part in parts or () if part != NO_ROWS]
+        where = f" where {some(told, ' or ')}" if told else ""
         raise Refused(f"{READ_AND_CHANGED}{where}: {why}", expected=expected, found=found)
 
 
@@ -60,11 +62,13 @@ def _why_others(
     before, after = known(table, line_of(was).declared), known(table, line.declared)
     if changes := _redeclared(before, after):
         return f"{some(changes, ' and ')} became different"
+    if parts is not None and set(parts) == {NO_ROWS}:
+        return ""
     since = _since(table, commits, now, tip)
     if since is None:
         return FORGOTTEN
     selection = _Selection(table, commits, was, before.metadata, parts)
-    for step, files in _changed(since):
+    for step, files in _changed(since, selection.had(_came_and_went(since))):
         if found := selection.of(files):
             return _told(step, found)
     return ""
@@ -96,11 +100,23 @@ def _redeclared(before: Known, after: Known) -> list[str]:
     return [name for name, is_changed in changes.items() if is_changed] or ["its metadata"]
 
 
-def _changed(since: Sequence[Step]) -> list[tuple[Step, list[FileAction]]]:
+def _came_and_went(since: Sequence[Step]) -> set[FileKey]:
+    """Files that were added with new rows, and removed with them, in whichever order."""
+    files = [
+        one for step in since for one in step.actions if isinstance(one, Add | Remove) and one.data_change
+    ]
+    return {one.key for one in files if isinstance(one, Add)} & {
+        one.key for one in files if isinstance(one, Remove)
+    }
+
+
+def _changed(
+    since: Sequence[Step], had: Collection[FileKey] = frozenset()
+) -> list[tuple[Step, list[FileAction]]]:
     """What commits added and removed, as far as rows came or went by it, each where it was done.
 
-    A file that came with new rows and went with them again is neither. One that was only rewritten has its
-    rows still, in another file.
+    A file that came with new rows and went with them again is neither, unless the table ``had`` it before.
+    One that was only rewritten has its rows still, in another file.
     """
     fresh: dict[FileKey, int] = {}
     found: list[tuple[Step, list[FileAction]]] = []
@@ -112,7 +128,7 @@ def _changed(since: Sequence[Step]) -> list[tuple[Step, list[FileAction]]]:
         for one in files:
             if isinstance(one, Remove) and (came := fresh.pop(one.key, None)) is not None:
                 dropped |= {(came, one.key), (number, one.key)}
-        fresh |= {one.key: number for one in files if isinstance(one, Add)}
+        fresh |= {one.key: number for one in files if isinstance(one, Add) and one.key not in had}
         found.append((step, files))
     return [
         (step, [one for one in files if (number, one.key) not in dropped])
@@ -140,8 +156,13 @@ class _Selection:
         if self._pruners is None:
             return list(files)
         doubtful = {one.key for one in files if isinstance(one, Remove) and self._is_doubtful(one)}
-        known = self._before(doubtful) if doubtful else {}
+        known = (self._before(doubtful) if doubtful else None) or {}
         return [one for one in files if self._selects(known.get(one.key) or one)]
+
+    def had(self, keys: Collection[FileKey]) -> Collection[FileKey]:
+        """Those of some files that were there in the state that was seen, or may have been."""
+        before = self._before(keys) if keys else {}
+        return keys if before is None else before.keys()
 
     def _is_doubtful(self, remove: Remove) -> bool:
         """Whether a file may be selected only because its removal does not say enough of it."""
@@ -161,14 +182,15 @@ class _Selection:
             )
         return any(pruner.keeps(file) for pruner in self._pruners or ())
 
-    def _before(self, keys: Collection[FileKey]) -> dict[FileKey, Add]:
-        """What the state that was seen says of files."""
+    def _before(self, keys: Collection[FileKey]) -> dict[FileKey, Add] | None:
+        """What the state that was seen says of files; ``None`` if its log is gone, and they stay in doubt."""
 
-        def read() -> dict[FileKey, Add]:
-            with suppress(VersionNotFound):  # then they stay in doubt, and count
+        def read() -> dict[FileKey, Add] | None:
+            try:
                 files = self._commits.snapshot(self._was, self._table.read).files()
-                return {one.key: one for one in files if one.key in keys}
-            return {}
+            except VersionNotFound:
+                return None
+            return {one.key: one for one in files if one.key in keys}
 
         key = ("delta seen", self._was.location, Tip.of(line_of(self._was)), *sorted(keys, key=repr))
         return noted(self._table, key, read)
@@ -179,7 +201,7 @@ def _pruners(metadata: Metadata, parts: Sequence[str] | None) -> list[Pruner] | 
         return None
     try:
         schema = parse_schema(metadata.schema_string)
-        return [Pruner(parse_predicate(part, schema), metadata) for part in parts]
+        return [Pruner(parse_predicate(part, schema), metadata) for part in parts if part != NO_ROWS]
     except InvalidRequest:
         return None
 
