@@ -150,6 +150,37 @@ def test_a_version_of_a_lance_table_is_asked_about_and_not_put_where_others_look
     assert lance.dataset(str(location)).count_rows() == 2
 
 
+def test_a_lance_table_that_is_expected_to_be_something_is_made_by_lances_own_clients(lake: Lake) -> None:
+    lance = pytest.importorskip("lance")
+    from lance_namespace import DeclareTableRequest
+
+    lake.branch().create_namespace("vectors")
+    namespace = lake.lance()
+    for name in ("items", "others"):
+        lake.expect(name, f"select * from vectors.{name} where n > 10")
+    namespace.declare_table(DeclareTableRequest(id=["vectors", "others"]))
+    where: dict[str, Any] = {"namespace_client": namespace, "table_id": ["vectors", "items"]}
+    lance.write_dataset(pa.table({"n": [1]}), **where)
+    with pytest.raises(OSError, match=r"Permission denied|unknown"):
+        lance.write_dataset(pa.table({"n": [12]}), mode="append", **where)
+    assert lake.table("vectors.items").to_arrow()["n"].to_pylist() == [1]
+    location = Path(lake.table("vectors.items").location)
+    assert [*location.glob("_staging/checked-*")] == []
+
+
+def test_a_table_of_files_begins_with_a_marker_and_may_be_emptied(lake: Lake) -> None:
+    lake.expect("small", "select * from raw.events where n > 10")
+    lake.expect("known", "select * from raw.events where n not in (select id from sales.orders)")
+    files = lake.table("raw.events").files
+    files.put("_SUCCESS", b"")
+    files.put("empty.csv", b"")
+    files.put("a.csv", b"n\n1\n")
+    files.delete("a.csv")
+    lake.table("sales.orders").append(orders(3))
+    with pytest.raises(CommitVetoed, match="check 'small'"):
+        files.put("a.csv", b"n\n11\n")
+
+
 # -- what is asked, and when -------------------------------------------------------------------------------
 
 
@@ -201,7 +232,8 @@ def test_what_does_not_hold_now_is_not_expected(lake: Lake) -> None:
     ("sql", "why"),
     [
         ("selec", "syntax error"),
-        ("", "one query"),
+        ("", "1 to 4000 characters"),
+        ("-- nothing", "one query, and not 0"),
         ("select 1", "names no table"),
         ("select * from sales.orders; select * from sales.orders", "one query, and not 2"),
         ("drop table sales.orders", "Only SELECT"),
@@ -211,8 +243,14 @@ def test_what_does_not_hold_now_is_not_expected(lake: Lake) -> None:
         ("select * from query('select 1'), sales.orders", "not what 'query' gives"),
         ("describe sales.orders", "does not describe"),
         ("select * from sales.orders -- " + "x" * 5000, "1 to 4000 characters"),
+        ("select * from sales.orders where " + "not " * 900 + "true", "nested too deeply"),
+        ("select * from sales.orders where 'a\ud800' = ''", "not valid text"),
+        ("select * from sales.orders where 'a\0' = ''", "not valid text"),
     ],
-    ids=["word", "nothing", "constant", "two", "drop", "copy", "insert", "file", "hidden", "show", "long"],
+    ids=[
+        *("word", "nothing", "comment", "constant", "two", "drop", "copy", "insert", "file", "hidden"),
+        *("show", "long", "deep", "surrogate", "nul"),
+    ],
 )
 def test_a_text_that_is_no_query_of_tables_is_refused(lake: Lake, sql: str, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):

@@ -59,6 +59,34 @@ def test_columns_that_only_some_files_have_are_null_in_the_others(lake: Lake) ->
     assert read(lake) == [{"n": 1, "kind": "x"}, {"n": 2, "kind": None}]
 
 
+def test_columns_have_types_that_hold_the_values_of_all_files(lake: Lake) -> None:
+    files = lake.table("raw.events").files
+    files.put("a.csv", b"n\n1\n")
+    files.put("b.csv", b"n,kind\n2.5,x\n")
+    files.put("c.csv", b"")
+    files.put("d.json", b'{"n": 4}\n')
+    assert read(lake) == [
+        {"n": 1.0, "kind": None},
+        {"n": 2.5, "kind": "x"},
+        {"n": 4.0, "kind": None},
+    ]
+
+
+def test_files_that_do_not_go_together_are_told(lake: Lake) -> None:
+    files = lake.table("raw.events").files
+    files.put("a.json", b'{"n": 1}\n')
+    files.put("b.json", b'{"n": "x"}\n')
+    with pytest.raises(InvalidRequest, match=r"the files of 'raw\.events' do not go together: .*\bn\b"):
+        read(lake)
+
+
+def test_a_file_that_cannot_be_read_is_told_and_nothing_of_the_program(lake: Lake) -> None:
+    lake.table("raw.events").files.put("a.json", b"{]")
+    with pytest.raises(InvalidRequest, match=r"a\.json of 'raw\.events' cannot be read: ") as told:
+        read(lake)
+    assert "Traceback" not in told.value.message
+
+
 def test_values_of_paths_are_text_unless_all_are_whole_numbers(lake: Lake) -> None:
     files = lake.table("raw.events").files
     files.put("day=1/a.csv", b"n\n1\n")

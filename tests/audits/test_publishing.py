@@ -8,7 +8,7 @@ import pytest
 
 import penstock
 from penstock import Vetoed
-from penstock.errors import ChecksFailed, CommitVetoed, InvalidRequest, Unavailable
+from penstock.errors import ChecksFailed, CommitVetoed, InvalidRequest, ReferenceNotFound, Unavailable
 from penstock.lake.audits.audited import Audit, Audited
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
@@ -109,6 +109,40 @@ def test_a_branch_that_somebody_writes_to_meanwhile_is_not_dropped(dev: Lake, ot
     assert ids(dev, "dev") == [1, 2, 3, 4]
 
 
+def test_a_branch_that_cannot_be_dropped_hides_no_check(dev: Lake) -> None:
+    with pytest.raises(ChecksFailed, match=r"and could not be dropped \(.*default branch") as failed:
+        dev.publish("main", "dev", checks={"no": lambda _: "it is late"}, otherwise="drop")
+    assert failed.value.details["is_dropped"] is False
+    assert "check 'no': it is late" in failed.value.message
+    assert dev.branch("main").exists
+
+
+def test_rows_that_python_has_no_values_for_are_a_failed_check_like_others(dev: Lake) -> None:
+    far = "select timestamp '290000-01-01' as x from sales.orders"
+    with pytest.raises(ChecksFailed, match="such as x = 290000-01-01"):
+        dev.publish("dev", checks={"far": far})
+
+
+def test_a_query_that_fails_is_a_failed_check(dev: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise OverflowError("too much")
+
+    monkeypatch.setattr("penstock.lake.audits.audited.ask", fails)
+    checks: dict[str, Audit] = {"one": POSITIVE, "two": lambda _: "no"}
+    with pytest.raises(ChecksFailed) as failed:
+        dev.publish("dev", checks=checks)
+    assert [one["name"] for one in failed.value.details["failed"]] == ["one", "two"]
+
+
+def test_no_check_runs_before_it_is_known_that_there_is_a_branch_to_publish_into(dev: Lake) -> None:
+    dev.tag("v1").create()
+    seen: list[Audited] = []
+    for into, error in {"v1": InvalidRequest, "nowhere": ReferenceNotFound}.items():
+        with pytest.raises(error):
+            dev.publish("dev", into, checks={"seen": seen.append})
+    assert seen == []
+
+
 def test_what_the_target_expects_is_asked_of_the_result(dev: Lake) -> None:
     dev.table("sales.orders").append(orders(4))
     dev.expect("at most three", "select count(*) as n from sales.orders having n > 3")
@@ -143,6 +177,9 @@ def test_only_what_makes_sense_is_published(dev: Lake) -> None:
         ("dev", {"otherwise": "burn"}),
         ("dev", {"checks": "select 1"}),
         ("dev", {"checks": {"": POSITIVE}}),
+        ("dev", {"checks": 5}),
+        ("dev", {"checks": {5: POSITIVE}}),
+        ("dev", {"checks": {"red \x1b[31m": POSITIVE}}),
         ("dev", {"checks": {"x": 5}}),
     ]
     for branch, how in wrong:

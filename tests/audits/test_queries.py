@@ -9,7 +9,8 @@ import pytest
 
 from penstock.errors import InvalidRequest, Unavailable
 from penstock.formats.delta.rows.arrow_types import pa
-from penstock.lake.audits.queries import SAMPLE_MAX, Query, ask, read_query
+from penstock.lake.audits.asking import SAMPLE_MAX, ask
+from penstock.lake.audits.queries import Query, read_query
 from penstock.lake.audits.rows import TableRows
 from penstock.model.keys import Key
 
@@ -46,6 +47,31 @@ def test_a_table_is_found_by_its_key_however_it_is_written(name: str) -> None:
     found = ask(query, {key: rows(key, pa.table({"v": [1, 2]}))})
     assert found is not None
     assert str(found) == "it finds 1 row, such as v = 2"
+
+
+@pytest.mark.parametrize("name", ["penstock_0", "penstock_1", "temp_1"])
+def test_no_key_of_a_table_is_taken_by_something_else(name: str) -> None:
+    other, key = Key.parse("s.o"), Key.parse(name)
+    query = read_query(f"select n from {name} where n < 0 union all select n from s.o where n is null")
+    assert sorted(query.tables) == sorted((key, other))
+    for tables in (query.tables, query.tables[::-1]):
+        there = {key: rows(key, pa.table({"n": [-5]})), other: rows(other, pa.table({"n": [1]}))}
+        assert str(ask(Query(query.sql, tables), there)) == "it finds 1 row, such as n = -5"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("timestamp '290000-01-01'", "290000-01-01 00:00:00"),
+        ("[timestamp '290000-01-01']", "['290000-01-01 00:00:00']"),
+    ],
+    ids=["far", "nested"],
+)
+def test_values_that_python_does_not_have_are_told_in_words(value: str, told: str) -> None:
+    query = read_query(f"select {value} as v, n from sales.orders")
+    found = ask(query, {ORDERS: rows(ORDERS, pa.table({"n": [1]}))})
+    assert found is not None
+    assert found.rows == ({"v": told, "n": "1"},)
 
 
 def test_some_of_the_rows_are_told_and_whether_there_are_more() -> None:

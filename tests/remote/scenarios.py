@@ -488,6 +488,7 @@ def expecting(lake: Lake) -> list[Any]:
     main = lake.branch()
     main.put("a.b", table(1))
     lake.branch("dev").create()
+    failing: dict[str, Any] = {"no rows": "select * from a.e", "some": lambda _: False}
     return [
         lake.expectations(),
         told(lambda: lake.expect("none", "select * from a.c")),
@@ -504,7 +505,7 @@ def expecting(lake: Lake) -> list[Any]:
         told(lambda: lake.unexpect("none")),
         told(lambda: main.put("a.c", table(2))),
         told(lambda: lake.branch("dev").put("a.e", table(3))),
-        told(lambda: lake.publish("dev", checks={"no rows": "select * from a.e", "some": lambda _: False})),
+        told(lambda: lake.publish("dev", checks=failing)),
         told(lambda: lake.publish("dev", checks={"e": lambda audited: audited.get("a.e") is not None})),
         told(lambda: lake.publish("dev")),
         told(lambda: lake.publish("main")),

@@ -14,7 +14,7 @@ import click
 from penstock.cli import environment
 from penstock.cli.call import Call
 from penstock.cli.declaration import Group
-from penstock.cli.rendering.screen import Screen
+from penstock.cli.rendering.screen import Screen, printable
 from penstock.errors import PenstockError
 
 SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
@@ -188,7 +188,8 @@ def _report(error: Exception, call: Call, as_json: bool) -> int:
             print(encode({"error": shape}), file=sys.stderr)
         else:
             screen = Screen.of(sys.stderr)
-            print(f"{screen.paint('penstock:', 'bad')} {message}", file=sys.stderr)
+            told = "\n".join(map(printable, message.split("\n")))
+            print(f"{screen.paint('penstock:', 'bad')} {told}", file=sys.stderr)
             if advice:
                 print(screen.paint(f"  {advice}", "dim"), file=sys.stderr)
     return exit_code

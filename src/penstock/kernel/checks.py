@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from fnmatch import fnmatchcase
 from threading import Lock, get_ident
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypedDict, TypeVar, Unpack
 
-from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, TryAgainError
+from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, Throttled, TryAgainError
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects
 from penstock.kernel.request import Checked, Request
 from penstock.kernel.rows import live
+from penstock.kernel.settings import Settings
 from penstock.kernel.state import Overlay
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock")
 
+WAIT_S: Final = Settings().expectation_timeout_s
+LOOK_AGAIN_S: Final = 1.0
+"""How often one that waits for its turn looks whether it is still needed."""
 NO_REASON: Final = "it gave no reason"
 NOBODY_ASKS: Final = "nobody here can ask for it: this process has the lake's kernel and nothing else"
 
@@ -159,8 +164,14 @@ class Checks:
         return Check(expectation.name, "", ask)
 
     @contextmanager
-    def turn(self, branch: str) -> Iterator[None]:
-        """Wait for the turn of a writer of a branch that has checks; any other goes on at once."""
+    def turn(
+        self, branch: str, wait_s: float = WAIT_S, is_needed: Callable[[], bool] = lambda: True
+    ) -> Iterator[None]:
+        """Wait for the turn of a writer of a branch that has checks; any other goes on at once.
+
+        So does one that has waited until nothing looks at the branch any more. ``Throttled`` if the turn does
+        not come in time.
+        """
         if not self.may_be_for(branch):
             yield
             return
@@ -168,12 +179,23 @@ class Checks:
             raise InvalidRequest(f"a check of '{branch}' cannot write to '{branch}' itself", name=branch)
         with self._lock:
             turn = self._turns.setdefault(branch, Lock())
-        with turn:
-            self._whose[branch] = get_ident()
-            try:
+        until_s = monotonic() + wait_s
+        while not turn.acquire(timeout=max(0.0, min(LOOK_AGAIN_S, until_s - monotonic()))):
+            if not is_needed():
                 yield
-            finally:
-                del self._whose[branch]
+                return
+            if monotonic() >= until_s:
+                raise Throttled(
+                    f"the checks of '{branch}' were busy with others for {wait_s:g} s. Nothing was changed; "
+                    "try again when there is less traffic.",
+                    name=branch,
+                )
+        self._whose[branch] = get_ident()
+        try:
+            yield
+        finally:
+            del self._whose[branch]
+            turn.release()
 
 
 def run(checks: Sequence[Check], proposal: Proposal) -> None:
@@ -217,7 +239,7 @@ def said_no(said: object) -> str | None:
 
 def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
     """Check what a request comes to, and have exactly that published; once more if the branch moved."""
-    with kernel.checks.turn(branch):
+    with turn_of(kernel, branch):
         for _ in range(kernel.settings.tries_max):
             known = kernel.known(branch, request)
             if known is not None:
@@ -233,6 +255,9 @@ def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
                 return kernel.enqueue(branch, request)
             except PrepareAgain:
                 continue
+            except CommitVetoed:
+                if kernel.branch(branch).note == reference.note:
+                    raise  # otherwise it is perhaps not expected any more
             finally:
                 request.checked = None
     raise _moves_on(kernel, branch)
@@ -244,20 +269,33 @@ def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[Assign
     What others read there is another state from then on, wherever that came from.
     """
     references = kernel.references
-    with kernel.checks.turn(name):
+    with turn_of(kernel, name):
         for _ in range(kernel.settings.tries_max):
             found = live(kernel.store.reference(check_name(name)))
             checks = [] if found is None or found.kind is not Kind.BRANCH else kernel.checks.looking_at(found)
-            if found is not None and checks:
-                key, asked, expected = how.get("key"), how.get("asked"), how.get("expected")
-                is_done = bool(key) and kernel.outcome(name, key or "", asked, about_itself=True) is not None
-                if not is_done and found.head != to and expected in (None, found.head):
-                    _check_move(kernel, found, to, checks)
             try:
+                if found is not None and checks:
+                    key, asked, expected = how.get("key") or "", how.get("asked"), how.get("expected")
+                    is_done = bool(key) and kernel.outcome(name, key, asked, about_itself=True) is not None
+                    if not is_done and found.head != to and expected in (None, found.head):
+                        _check_move(kernel, found, to, checks)
                 return references.assign(name, to, checked=found if checks else None, **how)
             except PrepareAgain:
                 continue
+            except CommitVetoed:
+                if found is None or kernel.branch(name).note == found.note:
+                    raise
     raise _moves_on(kernel, name)
+
+
+def turn_of(kernel: Kernel, branch: str) -> AbstractContextManager[None]:
+    """The turn of a writer, who goes on without if the branch has nothing any more that looks at it."""
+
+    def is_needed() -> bool:
+        found = live(kernel.store.reference(branch))
+        return found is not None and bool(kernel.checks.looking_at(found))
+
+    return kernel.checks.turn(branch, kernel.settings.expectation_timeout_s, is_needed)
 
 
 def require_able(kernel: Kernel, branch: Reference, before: ObjectId, after: ObjectId) -> None:

@@ -40,7 +40,7 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
     The same once more changes nothing. ``InvalidRequest`` if it expects something else by that name, if it
     does not fit into the row, or if the row is for something else; ``CommitVetoed`` if it does not hold.
     """
-    check_expectation(expectation)
+    check_expectation(expectation.name, expectation.sql)
     if is_transaction(branch):
         raise InvalidRequest(f"'{branch}' is a transaction's: what its target expects is asked when it lands")
 

@@ -15,7 +15,7 @@ from penstock.errors import CommitVetoed, MergeConflict
 from penstock.kernel.batch import outcome_of
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain
-from penstock.kernel.checks import proposal_of, run
+from penstock.kernel.checks import proposal_of, run, turn_of
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.moves import check_move
 from penstock.kernel.references import Move
@@ -67,7 +67,7 @@ class Rebase:
 
     def run(self, request: bytes | None) -> MergeResult:
         """Move the branch; ``request`` is a hash of what is asked for, if the caller gave a key for it."""
-        with self._kernel.checks.turn(self._branch):
+        with turn_of(self._kernel, self._branch):
             return self._run(request)
 
     def _run(self, request: bytes | None) -> MergeResult:

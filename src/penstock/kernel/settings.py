@@ -46,5 +46,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a commit waits until every reader of its Lance tables finds it; it is ratified in any case."""
     publish_close_s: float = 10.0
     """How long a lake that is closed goes on publishing what it ratified."""
+    expectation_timeout_s: float = 60.0
+    """How long one query of what a branch expects may take, and how long a writer waits for others to be
+    checked. A query that takes longer vetoes what it is asked about."""
     unpublished_max: int = 10_000
     """How many versions of a Delta table may wait to be published; then its writers have to wait too."""

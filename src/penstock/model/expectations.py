@@ -62,18 +62,23 @@ def note_of(expectations: tuple[Expectation, ...]) -> bytes:
     return _MARK + encode(expectations) if expectations else b""
 
 
-def check_expectation(expectation: Expectation) -> Expectation:
-    """``InvalidRequest`` if its name or its text is too long, or empty."""
-    name, sql = expectation.name, expectation.sql
+def check_expectation(name: str, sql: str) -> None:
+    """``InvalidRequest`` if the name or the text of an expectation is too long, empty, or no text."""
     if not 0 < len(name) <= NAME_MAX_CHARS or not name.isprintable():
         raise InvalidRequest(f"the name of an expectation has 1 to {NAME_MAX_CHARS} printable characters")
     if not 0 < len(sql.strip()) <= len(sql) <= SQL_MAX_CHARS:
         raise InvalidRequest(f"the query of an expectation has 1 to {SQL_MAX_CHARS} characters")
+    check_text(sql)
+
+
+def check_text(sql: str) -> None:
+    """``InvalidRequest`` if a query has characters that are none. They are not repeated: nobody could."""
     try:
-        (name + sql).encode()
+        sql.encode()
     except UnicodeEncodeError:
-        raise InvalidRequest("the query of an expectation is not valid text") from None
-    return expectation
+        raise InvalidRequest("the query is not valid text: it has half of a surrogate pair") from None
+    if "\0" in sql:
+        raise InvalidRequest("the query is not valid text: it has a NUL character")
 
 
 @lru_cache(256)

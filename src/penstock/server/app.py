@@ -225,7 +225,7 @@ class Application:
             self._meter.count(HTTP_REQUESTS, api=api, route=label, status=str(status))
             self._meter.observe(HTTP_SECONDS, took_s, api=api, route=label)
             self._meter.gauge(HTTP_OPEN_REQUESTS, self.open_requests)
-        is_quiet = found is not None and found.route.is_vital and status < 400
+        is_quiet = found is not None and found.route.is_vital and not found.route.is_write and status < 400
         level = _level(status)
         if self._log.wants(level) and not is_quiet:
             self._log.request(

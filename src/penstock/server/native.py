@@ -47,6 +47,9 @@ _PINS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Reads of commits, which never change, and the fields that say which: answers at whole ids stay true."""
 
+_VITAL: Final = frozenset({"RemoveExpectation"})
+"""What gets a server out of trouble that its writers are in."""
+
 _FOREVER: Final = (
     ("cache-control", "private, max-age=31536000, immutable"),
     ("vary", "authorization, x-api-key"),
@@ -69,6 +72,7 @@ def _route(kind: type[Call[Any]]) -> Route:
         answer=kind.answer,
         streams=kind.is_long,
         is_write=kind.method != "GET" and not kind.is_long,
+        is_vital=kind.__name__ in _VITAL,
         body_required=any(field.required for field in form.rest_fields),
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
 from penstock.errors import InvalidRequest
-from penstock.lake.audits.queries import SAMPLE_MAX, Found
+from penstock.lake.audits.asking import SAMPLE_MAX, Found
 from penstock.model.keys import Key
 from penstock.spark.reading import read
 

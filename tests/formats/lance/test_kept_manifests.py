@@ -38,7 +38,7 @@ def test_what_was_parsed_before_is_what_would_be_read(tmp_path: Path, places: Pl
     (tmp_path / "_versions/1.manifest-1").write_bytes(data)
     version, parsed = version_of(data), Manifest.read(data)
     remembering, reading_anew = Manifests(places), Manifests(places)
-    remembering.keep(str(tmp_path), 1, version, data, parsed)
+    remembering.keep(version, data, parsed)
     assert remembering.manifest(str(tmp_path), "", 1, version) is parsed
     assert reading_anew.manifest(str(tmp_path), "", 1, version) == parsed
 
@@ -46,7 +46,7 @@ def test_what_was_parsed_before_is_what_would_be_read(tmp_path: Path, places: Pl
 def test_a_large_manifest_is_remembered_as_bytes_only(places: Places) -> None:
     data = manifest(1, b"x" * reading.PARSED_MAX_BYTES).pack()
     manifests, version, parsed = Manifests(places), version_of(data), Manifest.read(data)
-    manifests.keep("/nowhere", 1, version, data, parsed)
+    manifests.keep(version, data, parsed)
     found = manifests.manifest("/nowhere", "", 1, version)
     assert found == parsed
     assert found is not parsed
@@ -58,15 +58,13 @@ def test_the_oldest_are_forgotten_when_they_take_too_much(
     packed = [manifest(number, b"x" * 1000).pack() for number in range(1, 11)]
     monkeypatch.setattr(reading, "KEPT_MAX_BYTES", 8 * (len(packed[0]) + len(packed[1]) + len(packed[2])))
     manifests = Manifests(places)
-    for number, data in enumerate(packed, 1):
-        manifests.keep("/nowhere", number, version_of(data), data, Manifest.read(data))
-    known = [manifests.known("/nowhere", n, version_of(data)) for n, data in enumerate(packed, 1)]
+    for data in packed:
+        manifests.keep(version_of(data), data, Manifest.read(data))
+    known = [manifests.known(version_of(data)) for data in packed]
     assert [one is not None for one in known] == [False] * 7 + [True] * 3
 
 
-def test_a_version_that_nobody_has_read_is_not_taken_for_that_of_another_table(places: Places) -> None:
-    unread, manifests = Version(size=3), Manifests(places)
-    manifests.keep("/one", 1, unread, b"abc")
-    assert manifests.known("/one", 1, unread) == b"abc"
-    assert manifests.known("/one", 2, unread) is None
-    assert manifests.known("/other", 1, unread) is None
+def test_a_version_that_is_known_by_its_place_alone_is_not_remembered(places: Places) -> None:
+    registered, manifests = Version(size=3), Manifests(places)
+    manifests.keep(registered, b"abc")
+    assert manifests.known(registered) is None

@@ -136,3 +136,29 @@ def test_a_version_of_a_line_is_not_forgotten_because_the_other_side_never_had_i
     write(forked, "main", 20)
     forked.merge("main", "dev")
     assert [number for number, _ in versions(forked, "dev").all()] == [5, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("named", "what"),
+    [
+        (PutLanceTag(key=ITEMS, tag_name="keep", branch="exp", version=2), "tagged"),
+        (PutLanceBranch(key=ITEMS, branch="more", parent="exp", version=2), "forked"),
+    ],
+    ids=["tag", "fork"],
+)
+@pytest.mark.parametrize("way", ["branch", "transaction"])
+def test_a_branch_does_not_go_that_somebody_else_has_named_meanwhile(
+    forked: Lake, named: LanceOperation, what: str, way: str
+) -> None:
+    do(forked, "main", PutLanceBranch(key=ITEMS, branch="exp", version=2))
+    forked.merge("main", "dev")
+    tx = forked.transaction()
+    do(forked, "dev" if way == "branch" else tx.branch, DropLanceBranch(key=ITEMS, branch="exp"))
+    do(forked, "main", named)
+    with pytest.raises(MergeConflict, match=f"'exp' dropped on one side, and {what} on the other"):
+        if way == "branch":
+            forked.merge("dev", "main")
+        else:
+            tx.land()
+    assert "exp" in versions(forked).branches()
+    assert not forked.fsck().damages

@@ -103,3 +103,18 @@ def test_a_transplant_of_more_fragments_than_are_remembered_is_refused(
         forked.transplant("dev~1..dev", "main")
     forked.merge("dev", "main")
     assert keys_seen(forked) == [*START, 10, 20]
+
+
+@pytest.mark.parametrize("rewritten", [compact, update])
+@pytest.mark.parametrize(("source", "target"), [("main", "dev"), ("dev", "main")])
+def test_rows_that_were_rewritten_where_they_are_from_are_not_there_twice(
+    forked: Lake, rewritten: Callable[[Lake], None], source: str, target: str
+) -> None:
+    write(forked, "dev", 50)
+    write(forked, "main", 10)
+    forked.transplant("main~1..main", "dev")
+    rewritten(forked)
+    before = keys_of(forked, target)
+    with pytest.raises(MergeConflict, match="by repeating them there"):
+        forked.merge(source, target)
+    assert keys_of(forked, target) == before

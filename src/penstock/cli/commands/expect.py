@@ -51,7 +51,7 @@ def expect_add(call: Call, name: str, sql: str, branch: str | None) -> None:
     """Add an expectation by a NAME: a query, SQL as DuckDB reads it, that must find no row.
 
     It names tables by their keys, such as sales.orders. It is refused if it does not hold now. While a table
-    that it names is not there, it is not asked.
+    that it names is not there, or has no columns yet, it is not asked.
     """
     lake = call.open()
     found = lake.expect(name, sql, branch)
@@ -59,7 +59,7 @@ def expect_add(call: Call, name: str, sql: str, branch: str | None) -> None:
     snapshot = lake.at(lake.branch(branch).name)
     tables = next(one.tables for one in found if one.name == name)
     if missing := [key for key in tables if snapshot.get(key) is None]:
-        call.note(f"it is not asked until there is {' and '.join(missing)}")
+        call.note(f"it is not asked until there is {' and '.join(missing)}, by exactly that name")
 
 
 @expect.command("remove", prints="Expectations", examples="$ penstock expect remove 'no negative amounts'")

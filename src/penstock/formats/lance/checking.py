@@ -174,9 +174,7 @@ class _Looking:
             e_tag=step.e_tag,
             metadata=step.metadata,
         )
-        self._manifests.keep(
-            content.location, step.version, version, data, manifest if mended is manifest else None
-        )
+        self._manifests.keep(version, data, manifest if mended is manifest else None)
         self._coming[step.branch, step.version] = version
         follows = None if before is None else before[1].mark
         return Made(version, chain, _fork(manifest) if step.branch else None, follows)

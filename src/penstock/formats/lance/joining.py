@@ -6,12 +6,13 @@ properties. What only one side changed is taken, and what both changed is grafte
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from penstock.formats.lance.grafting import Ungraftable, can_be_grafted, check_operations
 from penstock.formats.lance.landing import WAY_OUT, Landing, refusal
+from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MAIN
 from penstock.formats.lance.sides import (
     Numbered,
@@ -27,6 +28,7 @@ from penstock.formats.lance.standing import Chain
 from penstock.formats.lance.state import (
     Arrived,
     Changes,
+    OwnBranch,
     OwnTag,
     Version,
     branch_key,
@@ -69,6 +71,7 @@ class Joining:
             self._bring_branch(base, source, name)
         self._bring_tags(base.versions.tags(), source)
         self._leave_removed(base, source, keys)
+        self._check_dropped()
         was, wanted = base.state.properties, source.state.properties
         for name in was.keys() | wanted.keys():
             self._bring_property(name, was.get(name), wanted.get(name))
@@ -91,6 +94,7 @@ class Joining:
             else:
                 raise Refused(f"has had Lance's own branch '{name}' changed since, which cannot be undone")
         self._bring_tags(self._here.versions.tags(), wanted)
+        self._check_dropped()
         self._properties = dict(wanted.state.properties)
         return self._applied()
 
@@ -118,15 +122,17 @@ class Joining:
         for one in (other.newest(branch) for other in self._others):
             if one is not None and one not in bases:
                 bases.append(one)
-        mine = operations_since(self._here, base, branch)
+        mine, taken = operations_since(self._here, base, branch), taken_since(self._here, base, branch)
         try:
+            _check_repeated(arrived.taken, mine)
+            _check_repeated(taken, done)
             if self._chain.owner and not source.state.owner and not can_be_grafted(done):
                 # A branch that takes in the default one puts its own changes on top of that, whatever it was.
                 check_operations(mine, done)
                 landed = self._landing.grafted(bases, now, wanted, now, arrived, branch, arrived.taken)
             else:
                 check_operations(done, mine)
-                is_plain, taken = can_be_grafted(mine), taken_since(self._here, base, branch)
+                is_plain = can_be_grafted(mine)
                 landed = self._landing.grafted(
                     bases, wanted, now, now, arrived, branch, taken, only_grafted=is_plain
                 )
@@ -206,6 +212,25 @@ class Joining:
             self._changes[version_key(name, one.number)] = None
         self._changes[branch_key(name)] = None
 
+    def _check_dropped(self) -> None:
+        """``Refused`` if a tag or a branch of the result leads to a branch that goes: who made it does not
+        know."""
+        tags, branches = self._here.versions.tags(), self._here.versions.branches()
+        known: Changes = {tag_key(name): one for name, one in tags.items()}
+        known |= {branch_key(name): one for name, one in branches.items()}
+        known |= self._changes
+        dropped = {name for name in branches if known[branch_key(name)] is None}
+        for one in known.values():
+            leads_to = (
+                one.branch if isinstance(one, OwnTag) else one.parent if isinstance(one, OwnBranch) else ""
+            )
+            if leads_to in dropped:
+                what = "tagged" if isinstance(one, OwnTag) else "forked"
+                raise Refused(
+                    f"had Lance's own branch '{leads_to}' dropped on one side, and {what} on the other;"
+                    f" {WAY_OUT}"
+                )
+
     def _bring_tags(self, before: Mapping[str, OwnTag], source: TableSide) -> None:
         """Take the tags that differ from what they were before on the other side."""
         wanted, here = source.versions.tags(), self._here.versions.tags()
@@ -274,6 +299,19 @@ def has_same_names(one: TableSide, other: TableSide) -> bool:
         and branches == other.versions.branches()
         and all(one.own(name) == other.own(name) for name in branches)
     )
+
+
+def _check_repeated(taken: Collection[bytes], others: Iterable[Operation]) -> None:
+    """``Ungraftable`` if one side repeated commits and the other rewrote fragments since they parted.
+
+    What was rewritten may be rows of those very commits, which nothing tells any more: they would be there
+    twice.
+    """
+    if taken and not can_be_grafted(others):
+        raise Ungraftable(
+            "got commits on one side by repeating them there, and had fragments rewritten on the other, so"
+            " that rows might be there twice"
+        )
 
 
 def _branches_of(keys: list[bytes]) -> list[str]:

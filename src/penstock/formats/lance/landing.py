@@ -186,7 +186,7 @@ class Landing:
             copied=copied,
         )
         if not self._is_dry:
-            self._manifests.keep(self._location, number, version, data)
+            self._manifests.keep(version, data)
         return Numbered(number, version)
 
     def _with_taken(

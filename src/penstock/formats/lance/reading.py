@@ -15,7 +15,6 @@ from penstock.errors import Damaged
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.state import Version
 from penstock.formats.lance.wire import Malformed
-from penstock.model.encoding import digest
 from penstock.storage.places import Places
 
 KEPT_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -43,20 +42,20 @@ class Manifests:
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._size, self._lock = 0, Lock()
 
-    def known(self, location: str, number: int, version: Version) -> bytes | None:
+    def known(self, version: Version) -> bytes | None:
         """The bytes of a version's manifest, if they are in memory."""
-        kept = self._look(location, number, version)
+        kept = self._look(version)
         return None if kept is None else kept.data
 
     def read(self, location: str, branch: str, number: int, version: Version) -> bytes:
         """The bytes of a version's manifest. ``Damaged`` if it is not there, or is another one."""
-        if (found := self.known(location, number, version)) is not None:
+        if (found := self.known(version)) is not None:
             return found
         place = self._places.at(location)
         names = [name for name in (version.place(branch, number), version.staged) if name]
         for data in (*place.read(names), *place.read(names[:1])):  # it may have been put there in between
             if data is not None and is_of(version, data):
-                self.keep(location, number, version, data)
+                self.keep(version, data)
                 return data
         raise Damaged(
             f"the manifest of version {number} of the Lance table at {location} is gone, or is another one:"
@@ -67,7 +66,7 @@ class Manifests:
 
     def manifest(self, location: str, branch: str, number: int, version: Version) -> Manifest:
         """A version's manifest. ``Damaged`` as for its bytes."""
-        kept = self._look(location, number, version)
+        kept = self._look(version)
         if kept is not None and kept.manifest is not None:
             return kept.manifest
         try:
@@ -77,26 +76,25 @@ class Manifests:
                 f"the manifest of version {number} of the Lance table at {location} cannot be read: {problem}"
             ) from None
 
-    def keep(
-        self, location: str, number: int, version: Version, data: bytes, manifest: Manifest | None = None
-    ) -> None:
-        """Remember the bytes of a version that somebody has read or written, and what they say."""
+    def keep(self, version: Version, data: bytes, manifest: Manifest | None = None) -> None:
+        """Remember the bytes of a version that somebody has read or written, and what they say.
+
+        Not those of one that is known by its place alone: another manifest may come to be there, when a table
+        is let go and registered again.
+        """
+        if not version.sha256:
+            return
         kept = _Kept(data, manifest if len(data) <= PARSED_MAX_BYTES else None)
         with self._lock:
-            if (key := _key(location, number, version)) in self._kept:
+            if version.sha256 in self._kept:
                 return
-            self._kept[key], self._size = kept, self._size + kept.size
+            self._kept[version.sha256], self._size = kept, self._size + kept.size
             while self._size > KEPT_MAX_BYTES and len(self._kept) > 1:
                 self._size -= self._kept.popitem(last=False)[1].size
 
-    def _look(self, location: str, number: int, version: Version) -> _Kept | None:
+    def _look(self, version: Version) -> _Kept | None:
         with self._lock:
-            return self._kept.get(_key(location, number, version))
-
-
-def _key(location: str, number: int, version: Version) -> bytes:
-    """By which a manifest is known: its own hash, or where it is as long as nobody has read it."""
-    return version.sha256 or digest(location, version.id(number))
+            return self._kept.get(version.sha256)
 
 
 def is_of(version: Version, data: bytes) -> bool:

@@ -10,7 +10,8 @@ import msgspec
 
 from penstock.errors import InvalidRequest, RequestError
 from penstock.kernel.checks import verdict
-from penstock.lake.audits.queries import Found, ask, read_query
+from penstock.lake.audits.asking import Found, ask
+from penstock.lake.audits.queries import read_query
 from penstock.lake.audits.rows import TableRows, rows_at
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
@@ -81,14 +82,19 @@ class Audited:
         return tuple(failed for name, check in checks if (failed := self._failed(name, check)) is not None)
 
     def _failed(self, name: str, check: Audit) -> FailedCheck | None:
-        if not isinstance(check, str):
-            why = verdict(name, check, self)
-            return None if why is None else FailedCheck(name=name, reason=why)
-        try:
-            found = self._asked(check)
-        except RequestError as problem:  # it names a table or a column that is not there, for example
-            return FailedCheck(name=name, reason=problem.message)
-        return None if found is None else FailedCheck(name=name, reason=str(found), rows=found.rows)
+        rows: tuple[Mapping[str, str], ...] = ()
+
+        def asked(sql: str) -> str | None:
+            nonlocal rows
+            try:
+                found = self._asked(sql)
+            except RequestError as problem:  # it names a table or a column that is not there, for example
+                return problem.message
+            rows = () if found is None else found.rows
+            return None if found is None else str(found)
+
+        why = verdict(name, (lambda _: asked(check)) if isinstance(check, str) else check, self)
+        return None if why is None else FailedCheck(name=name, reason=why, rows=rows)
 
     def _asked(self, sql: str) -> Found | None:
         """What a query finds: on Spark if a session was given, else by DuckDB."""

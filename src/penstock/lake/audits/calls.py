@@ -20,7 +20,9 @@ class ListExpectations(Call[tuple[Expectation, ...]], frozen=True, kw_only=True)
 class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
     """Have a branch expect that a query finds nothing there; answers all that it expects.
 
-    Asked for twice, it is added once. It is refused if it does not hold now.
+    Asked for twice, it is added once. It is refused if it does not hold now. That a table is not there is no
+    mistake: it is not asked until there is one of exactly that key. Keys are told apart by case, unlike names
+    in SQL.
     """
 
     method = "POST"

@@ -10,7 +10,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
 from penstock.lake.audits.queries import read_query
 from penstock.lake.call import Call
-from penstock.model.expectations import Expectation, expectations_of
+from penstock.model.expectations import Expectation, check_expectation, expectations_of
 
 
 class ExpectationAnswers:
@@ -29,6 +29,7 @@ class ExpectationAnswers:
 
     def _add(self, call: AddExpectation) -> tuple[Expectation, ...]:
         self._kernel.branch(call.branch)  # first, so that a branch that is none is what is told
+        check_expectation(call.name, call.sql)
         query = read_query(call.sql)
         expectation = Expectation(
             name=call.name,

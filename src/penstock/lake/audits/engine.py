@@ -25,8 +25,9 @@ class LakeEngine:
     def broken(self, proposal: Proposal, expectation: Expectation) -> str | None:
         """Why a proposal is not as expected.
 
-        It is not asked while a table that it names is not there. A proposal that takes one away, and leaves
-        another, is against it: it could not be asked from then on.
+        It is not asked while a table that it names is not there, or has no columns yet: one that was only
+        declared, or has no file. A proposal that takes a table away, and leaves another, is against it: it
+        could not be asked from then on. One that takes longer than it may is not as expected.
         """
         keys = sorted(expectation.keys)
         there = [key for key in keys if proposal.get(key) is not None]
@@ -39,11 +40,15 @@ class LakeEngine:
             return None
         try:
             require_sql()
-            from penstock.lake.audits.queries import Query, ask
+            from penstock.lake.audits.asking import ask
+            from penstock.lake.audits.queries import Query
             from penstock.lake.audits.rows import rows_proposed
 
             rows = {key: rows_proposed(self._lake, proposal, key) for key in keys}
-            found = ask(Query(expectation.sql, tuple(keys)), rows)
+            if not all(one.has_columns for one in rows.values()):
+                return None
+            timeout_s = self._lake.kernel.settings.expectation_timeout_s
+            found = ask(Query(expectation.sql, tuple(keys)), rows, timeout_s)
         except RequestError as problem:
             return problem.message
         return None if found is None else str(found)

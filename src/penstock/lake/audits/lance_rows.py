@@ -8,6 +8,8 @@ nothing more, and which goes when nobody reads the rows any more.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from weakref import finalize
@@ -60,7 +62,7 @@ class LanceRows:
         if not _is_there(place, name, version):
             name = staged_name(version.chain, MAIN, f"checked-{uuid4().hex}", number)
             place.create(name, self._lake.lance.manifests.read(location, MAIN, number, version))
-            finalize(self, place.delete, [name])
+            finalize(self, _remove, place, location, name)
         shown = TableVersion(
             version=number, manifest_path=from_root(f"{location}/{name}"), manifest_size=version.size
         )
@@ -69,6 +71,14 @@ class LanceRows:
 
     def _batches(self, found: Any) -> Iterator[Any]:
         yield from found  # and this object stays as long as somebody reads
+
+
+def _remove(place: Place, location: str, name: str) -> None:
+    """Delete a copy. On a disk it has a folder of its own, which goes as well."""
+    place.delete([name])
+    if "://" not in location:
+        with suppress(OSError):
+            Path(location, name).parent.rmdir()
 
 
 def _is_there(place: Place, canonical: str, version: Version) -> bool:

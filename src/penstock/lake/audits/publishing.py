@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
-from penstock.errors import ChecksFailed, InvalidRequest, NotFound, ReferenceChanged
+from penstock.errors import ChecksFailed, InvalidRequest, NotFound, PenstockError, ReferenceChanged
 from penstock.lake import calls
 from penstock.lake.audits.audited import Audit, Audited, FailedCheck
 from penstock.lake.transactions.transaction import CHECKS
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Checks: TypeAlias = Mapping[str, Audit] | Iterable[Callable[[Audited], Any]] | None
 KEEP: Final = "keep"
 DROP: Final = "drop"
+KEPT: Final = "stays as it is"
+DROPPED: Final = "is dropped"
 ROWS_TOLD: Final = 3
 """How many rows of each check the text of an error shows."""
 
@@ -68,7 +70,8 @@ def publish(lake: Lake, branch: str, into: str, **how: Unpack[Publishing]) -> Pu
     if branch == into:
         raise InvalidRequest(f"'{branch}' cannot be published into itself", name=branch)
     named = _named(how.get("checks"))
-    lake.branch(branch).head  # noqa: B018 - a tag is refused: it is no work that could be dropped
+    for name in (branch, into):
+        lake.branch(name).head  # noqa: B018 - a tag is refused: it is neither work nor a place for it
     audited = Audited(lake, branch, into, how.get("spark"))
     failed = audited.failed(named)
     if failed:
@@ -92,17 +95,19 @@ def _named(checks: Checks) -> list[tuple[str, Audit]]:
         raise InvalidRequest("checks come with their names: checks={'no negative amounts': …}")
     if isinstance(checks, Mapping):
         found: list[tuple[str, Audit]] = [*checks.items()]
-    else:
+    elif checks is None or isinstance(checks, Iterable):
         found = [(getattr(one, "__name__", ""), one) for one in checks or ()]
+    else:
+        raise InvalidRequest(f"checks come with their names, and not as {checks!r}")
     for name, check in found:
-        if not name or not (callable(check) or isinstance(check, str)):
-            raise InvalidRequest("a check has a name, and is a function or a query")
+        is_named = isinstance(name, str) and name.isprintable() and name.strip()
+        if not is_named or not (callable(check) or isinstance(check, str)):
+            raise InvalidRequest("a check has a printable name, and is a function or a query")
     return found
 
 
 def _refused(lake: Lake, audited: Audited, failed: tuple[FailedCheck, ...], otherwise: str) -> ChecksFailed:
-    is_dropped = otherwise == DROP and _dropped(lake, audited)
-    became = "is dropped" if is_dropped else "stays as it is"
+    became = _dropped(lake, audited) if otherwise == DROP else KEPT
     lines = [f"'{audited.branch}' is not published into '{audited.into}', and {became}:"]
     for one in failed:
         lines.append(f"  check '{one.name}': {one.reason}")
@@ -112,19 +117,24 @@ def _refused(lake: Lake, audited: Audited, failed: tuple[FailedCheck, ...], othe
         branch=audited.branch,
         audited=audited.commit,
         failed=[msgspec.to_builtins(one) for one in failed],
-        is_dropped=is_dropped,
+        is_dropped=became == DROPPED,
     )
 
 
-def _dropped(lake: Lake, audited: Audited) -> bool:
-    """Delete the branch, unless somebody has written to it since it was looked at, or deleted it."""
+def _dropped(lake: Lake, audited: Audited) -> str:
+    """Delete the branch, unless somebody has written to it since it was looked at, or deleted it.
+
+    Whatever keeps it from being deleted is told, and hides no check.
+    """
     try:
         lake.branch(audited.branch).delete(expected=audited.commit)
     except ReferenceChanged:
-        return False
+        return KEPT
     except NotFound:
-        return True
-    return True
+        return DROPPED
+    except PenstockError as problem:
+        return f"could not be dropped ({problem.message.partition(chr(10))[0]})"
+    return DROPPED
 
 
 def _line(row: Mapping[str, str]) -> str:

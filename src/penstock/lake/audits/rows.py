@@ -34,6 +34,11 @@ class TableRows:
         """Arrow's schema of them."""
         return self.to_batches().schema
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether there can be rows: not of a table that was only declared, or has no file yet."""
+        return len(self.schema.names) > 0
+
     def to_batches(self) -> Any:
         """A ``pyarrow.RecordBatchReader``, from the first row on."""
         return self._begin()

@@ -243,7 +243,7 @@ class Opening:
         (data,) = self._parts.places.at(content.location).read([canonical])
         if data is None or not is_of(version, data):
             return False
-        self._parts.manifests.keep(content.location, number, version, data)
+        self._parts.manifests.keep(version, data)
         self._remember(known)
         return True
 
