@@ -155,10 +155,8 @@ def test_a_branch_does_not_go_that_somebody_else_has_named_meanwhile(
     tx = forked.transaction()
     do(forked, "dev" if way == "branch" else tx.branch, DropLanceBranch(key=ITEMS, branch="exp"))
     do(forked, "main", named)
+    land = tx.land if way == "transaction" else lambda: forked.merge("dev", "main")
     with pytest.raises(MergeConflict, match=f"'exp' dropped on one side, and {what} on the other"):
-        if way == "branch":
-            forked.merge("dev", "main")
-        else:
-            tx.land()
+        land()
     assert "exp" in versions(forked).branches()
     assert not forked.fsck().damages
