@@ -219,7 +219,7 @@ def test_an_expression_that_multiplies_what_it_is_given_is_refused(expression: s
         start = time.thread_time()
         with pytest.raises(InvalidRequest, match=r"costs too much|possible|constants only|cannot"):
             filter_for("commits", expression)(item)
-        assert time.thread_time() - start < 1
+        assert time.thread_time() - start < 5
 
 
 @pytest.mark.parametrize(
@@ -382,5 +382,5 @@ def test_whatever_is_accepted_ends_soon_and_takes_little_memory(expression: str,
     start = time.thread_time()
     with suppress(InvalidRequest):
         filter_for("commits", expression)(item)
-    assert time.thread_time() - start < 1
+    assert time.thread_time() - start < 5
     assert getrusage(RUSAGE_SELF).ru_maxrss - before_kib < 100 * 1024

@@ -83,7 +83,7 @@ def load(tx: Transaction, spark: Any, days: str) -> None:
 
 
 def derive(tx: Transaction, spark: Any) -> None:
-    tx.view("sales.orders")  # as this transaction has it by now
+    tx.view("sales.orders", spark=spark)  # as this transaction has it by now
     by_day = spark.sql("SELECT day, sum(amount) AS total, min(amount) AS least FROM orders GROUP BY day")
     tx.write(by_day, "sales.by_day", mode="overwrite")
 
