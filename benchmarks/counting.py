@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 
@@ -64,3 +66,20 @@ def kind_of(data: bytes) -> str:
     """What an object is: the first element of its bytes says it."""
     kind: str = msgspec.msgpack.decode(data)[0]
     return kind
+
+
+@contextmanager
+def counted_syncs() -> Iterator[list[int]]:
+    """The files that this process's Python code waits for until they are on the disk."""
+    waited: list[int] = []
+    sync = os.fsync
+
+    def counted(file: int) -> None:
+        waited.append(file)
+        sync(file)
+
+    os.fsync = counted  # type: ignore[assignment]
+    try:
+        yield waited
+    finally:
+        os.fsync = sync

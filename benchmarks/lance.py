@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from benchmarks.counting import KindCountingStore
+from benchmarks.counting import KindCountingStore, counted_syncs
 from benchmarks.lakes import Workshop
 from benchmarks.lance_tables import (
     NAMESPACE,
@@ -231,7 +231,7 @@ def _work(place: Path, store: KindCountingStore | None, do: Callable[[], object]
     before = _files(place)
     if store is not None:
         store.reset()
-    with _syncs() as syncs:
+    with counted_syncs() as syncs:
         do()
     new = {path: size for path, size in _files(place).items() if path not in before}
     counts = None if store is None else store.counts
@@ -250,23 +250,6 @@ def _files(place: Path) -> dict[Path, int]:
         if path.is_file() and not path.name.startswith(DATABASE_FILE):
             found[path] = path.stat().st_size
     return found
-
-
-@contextmanager
-def _syncs() -> Iterator[list[int]]:
-    """The files that this process's Python code waits for until they are on the disk."""
-    waited: list[int] = []
-    sync = os.fsync
-
-    def counted(file: int) -> None:
-        waited.append(file)
-        sync(file)
-
-    os.fsync = counted  # type: ignore[assignment]
-    try:
-        yield waited
-    finally:
-        os.fsync = sync
 
 
 # -- what came of it ---------------------------------------------------------------------------------------

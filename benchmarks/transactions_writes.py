@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa  # type: ignore[import-untyped]
 
 import penstock
-from benchmarks.counting import KindCountingStore
+from benchmarks.counting import KindCountingStore, counted_syncs
 from penstock import IcebergTable, Lake, Settings
 from penstock.lake.embedded import Embedded
 from penstock.spark import write
@@ -145,7 +145,7 @@ class Ground:
     def _took(self, run: Callable[[], tuple[float, float]]) -> Took:
         before = self._files()
         self._store.reset()
-        with _syncs() as syncs:
+        with counted_syncs() as syncs:
             start = perf_counter()
             begin_s, land_s = run()
             answered = perf_counter()
@@ -189,20 +189,3 @@ def ground(place: Path) -> Iterator[Ground]:
     with penstock.open(store, settings=WAITS) as lake:
         lake.branch().create_namespace(NAMESPACE)
         yield Ground(place, lake, store)
-
-
-@contextmanager
-def _syncs() -> Iterator[list[int]]:
-    """The files that this process's Python code waits for until they are on the disk."""
-    waited: list[int] = []
-    sync = os.fsync
-
-    def counted(file: int) -> None:
-        waited.append(file)
-        sync(file)
-
-    os.fsync = counted  # type: ignore[assignment]
-    try:
-        yield waited
-    finally:
-        os.fsync = sync

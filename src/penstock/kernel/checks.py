@@ -27,7 +27,6 @@ from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects
 from penstock.kernel.request import Checked, Request
 from penstock.kernel.rows import live
-from penstock.kernel.settings import Settings
 from penstock.kernel.state import Overlay
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock")
 
-WAIT_S: Final = Settings().expectation_timeout_s
 LOOK_AGAIN_S: Final = 1.0
 """How often one that waits for its turn looks whether it is still needed."""
 NO_REASON: Final = "it gave no reason"
@@ -164,9 +162,7 @@ class Checks:
         return Check(expectation.name, "", ask)
 
     @contextmanager
-    def turn(
-        self, branch: str, wait_s: float = WAIT_S, is_needed: Callable[[], bool] = lambda: True
-    ) -> Iterator[None]:
+    def turn(self, branch: str, wait_s: float, is_needed: Callable[[], bool]) -> Iterator[None]:
         """Wait for the turn of a writer of a branch that has checks; any other goes on at once.
 
         So does one that has waited until nothing looks at the branch any more. ``Throttled`` if the turn does

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 from urllib.parse import unquote
 
 from penstock.errors import InvalidRequest
+from penstock.lake.files.data_files import NO_VALUE, is_data
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ FORMATS: Final = ("parquet", "csv", "json", "orc", "arrow", "feather")
 """Those that can be read."""
 _PARTITION: Final = re.compile(r"([^/=]+)=([^/]*)/")
 _WHOLE: Final = re.compile(r"-?\d{1,18}")
-_NONE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 class ManyFiles(Protocol):
@@ -52,7 +52,7 @@ class FileRows:
 
     @cached_property
     def _paths(self) -> list[str]:
-        return [one.path for one in self._files.walk() if one.size and not _is_hidden(one.path)]
+        return [one.path for one in self._files.walk() if one.size and is_data(one.path)]
 
     def _kind(self, path: str) -> str:
         kind = self._layout.format or path.rpartition("/")[2].rpartition(".")[2].lower()
@@ -151,15 +151,10 @@ def _said(problem: Exception) -> str:
     return str(problem).partition("\n")[0].partition(" Detail: ")[0]
 
 
-def _is_hidden(path: str) -> bool:
-    """Whether readers of folders pass a file over: a marker, or something temporary."""
-    return any(part[:1] in ("_", ".") and "=" not in part for part in path.split("/"))
-
-
 def _told(path: str) -> Mapping[str, str | None]:
     """The columns that a path tells, with their values."""
     found = {unquote(one[1]): unquote(one[2]) for one in _PARTITION.finditer(path)}
-    return {name: None if value == _NONE else value for name, value in found.items()}
+    return {name: None if value == NO_VALUE else value for name, value in found.items()}
 
 
 def _type(values: list[str | None]) -> Any:

@@ -24,8 +24,9 @@ from penstock.lake.delta_rows import rows_of, schema_text
 from penstock.lake.files import saving
 from penstock.lake.files.answers import FilesAbout, FilesWritten, TableLayout
 from penstock.lake.files.calls import GetFilesTable, ListFiles
+from penstock.lake.files.data_files import is_data
 from penstock.lake.files.reader import TableBytes
-from penstock.lake.files.rows_reading import DataFile, is_data, read_rows
+from penstock.lake.files.rows_reading import DataFile, read_rows
 from penstock.lake.files.saving import FilesJob, SaveMode
 from penstock.lake.files.writing import Changes, commit
 from penstock.model.encoding import digest

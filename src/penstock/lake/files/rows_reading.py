@@ -12,9 +12,8 @@ from penstock.formats.delta.protocol.schema import StructType, parse_schema
 from penstock.formats.delta.rows.arrow_types import arrow_schema, loosened, pa, pq, schema_of
 from penstock.formats.delta.rows.filtering import rows_where
 from penstock.lake.files.answers import TableLayout
+from penstock.lake.files.data_files import NO_VALUE
 
-NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The value of a partition whose column is null, in a path."""
 _CSV_OPTIONS: Final = frozenset({"header", "sep", "delimiter", "quote", "nullvalue"})
 """Options of Spark's CSV that Arrow's reader has too."""
 
@@ -25,13 +24,6 @@ class DataFile(NamedTuple):
     path: str
     """In its table."""
     open: Callable[[], BinaryIO]
-
-
-def is_data(path: str) -> bool:
-    """Whether engines read the file at a path: neither it nor a folder above is hidden."""
-    return not any(
-        part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/")
-    )
 
 
 def read_rows(
@@ -95,7 +87,7 @@ def _partitions(path: str, named: Sequence[str]) -> dict[str, str | None]:
         name, sign, value = part.partition("=")
         name = unquote(name)
         if sign and (not named or name in named):
-            found[name] = None if value == NULL else unquote(value)
+            found[name] = None if value == NO_VALUE else unquote(value)
     return found
 
 

@@ -17,9 +17,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-
-NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The name in a folder that stands for null."""
+from penstock.lake.files.data_files import NO_VALUE
 
 _ESCAPED: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 _WHOLE: Final = re.compile(r"[+-]?\d+")
@@ -65,16 +63,6 @@ class PartitionColumns(msgspec.Struct, frozen=True):
     def of(self, path: str) -> tuple[str | None, ...]:
         """The values for the file at a path, which is one of those that this was made of."""
         return self.values[_folder_of(path)]
-
-
-def is_data(path: str) -> bool:
-    """Whether Spark reads the file at a path: neither it nor a folder above is hidden."""
-    return not any(is_hidden(part) for part in path.split("/"))
-
-
-def is_hidden(name: str) -> bool:
-    """Whether Spark passes over files and folders of such a name: ``_SUCCESS`` or ``.x``, not ``_day=1``."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def partition_columns(paths: Iterable[str], known: Mapping[str, str], rules: Rules) -> PartitionColumns:

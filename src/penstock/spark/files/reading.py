@@ -19,14 +19,13 @@ from penstock.errors import InvalidRequest
 from penstock.formats.files.files import POOL
 from penstock.lake.files.answers import FileEntry, FilesAbout
 from penstock.lake.files.calls import GetFilesTable, ListFiles
+from penstock.lake.files.data_files import is_data, is_hidden
 from penstock.lake.files.paths import as_folder
 from penstock.lake.files.pool import pool_of
 from penstock.spark import jar
 from penstock.spark.files.partition_columns import (
     PartitionColumns,
     Rules,
-    is_data,
-    is_hidden,
     partition_columns,
 )
 from penstock.spark.scan.columns import quoted
