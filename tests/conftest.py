@@ -1,4 +1,4 @@
-"""How the suite runs: the same every time in `make test`, wider and at random in `make reliability`."""
+"""How the suite runs: always the same, but for `make reliability`, which is wider and at random."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.arrangement import (
+    pytest_collection_modifyitems,
+    pytest_runtest_logreport,
+    pytest_terminal_summary,
+    pytest_xdist_make_scheduler,
+)
 from tests.servers.fixtures import (
     dynamodb_place,
     dynamodb_server,
@@ -33,6 +39,10 @@ __all__ = [
     "moto_place",
     "postgres_server_url",
     "postgres_url",
+    "pytest_collection_modifyitems",
+    "pytest_runtest_logreport",
+    "pytest_terminal_summary",
+    "pytest_xdist_make_scheduler",
     "s3_bucket",
     "s3_place",
     "started_spark",
@@ -51,35 +61,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what runs in the background so, and programs that tests start would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    chosen = "reliability" if config.getoption("markexpr") == "reliability" else "test"
-    settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", chosen))
+    profile = "reliability" if _is_long(config) else "test"
+    settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", profile))
 
 
-FIRST = (
-    "tests/spark/",
-    "tests/interop/",
-    "tests/committer/",
-    "tests/test_documents.py",
-    "tests/test_benchmarks.py",
-)
-"""What takes long: begun last, one process would do it alone while the other has nothing left to do."""
-TOGETHER = ("tests/spark/cluster/", "tests/spark/")
-"""One process does all of these, so that what they share is started once."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a file's tests run in one process, which starts what they share once, and the longest first."""
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        group = next((folder for folder in TOGETHER if file.startswith(folder)), file)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: next((at for at, one in enumerate(FIRST) if item.nodeid.startswith(one)), 9))
+def _is_long(config: pytest.Config) -> bool:
+    return bool(config.getoption("markexpr") == "reliability")
 
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """Where chance begins: fixed, or for a long run another one each time, which it prints."""
-    if request.node.get_closest_marker("reliability") is None:
+    if not _is_long(request.config):
         return 20261101
     chosen = int(os.environ.get("PENSTOCK_SEED") or random.SystemRandom().randrange(2**32))
     print(f"repeat with PENSTOCK_SEED={chosen}")

@@ -17,11 +17,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import dynamodb, mongodb, postgresql, s3
 from tests.servers.process import AnyServer, Missing
+
+# A server's client library is loaded when the first test asks for the server: most runs ask for few of them.
+if TYPE_CHECKING:
+    from tests.servers import dynamodb, s3
 
 
 @contextmanager
@@ -38,6 +42,8 @@ def or_skipped(server: AbstractContextManager[AnyServer]) -> Iterator[AnyServer]
 @pytest.fixture(scope="session")
 def postgres_server_url() -> Iterator[str]:
     """Where databases can be created: `postgresql://…`."""
+    from tests.servers import postgresql
+
     own = os.environ.get("PENSTOCK_TEST_POSTGRES")
     if own:
         yield own
@@ -49,6 +55,8 @@ def postgres_server_url() -> Iterator[str]:
 @pytest.fixture
 def postgres_url(postgres_server_url: str) -> Iterator[str]:
     """An empty PostgreSQL database."""
+    from tests.servers import postgresql
+
     with postgresql.fresh_database(postgres_server_url) as url:
         yield url
 
@@ -56,6 +64,8 @@ def postgres_url(postgres_server_url: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def s3_bucket() -> Iterator[s3.S3Place]:
     """A bucket of a real S3 server, whose conditional writes stand up to races."""
+    from tests.servers import s3
+
     own = os.environ.get("PENSTOCK_TEST_S3")
     if own:
         yield s3.place_of(own)
@@ -67,6 +77,8 @@ def s3_bucket() -> Iterator[s3.S3Place]:
 @pytest.fixture
 def s3_place(s3_bucket: s3.S3Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.S3Place]:
     """An empty prefix in a bucket of a real S3 server; its keys are in the environment."""
+    from tests.servers import s3
+
     with s3.fresh_place(s3_bucket) as place:
         for name, value in place.environment.items():
             monkeypatch.setenv(name, value)
@@ -76,6 +88,8 @@ def s3_place(s3_bucket: s3.S3Place, monkeypatch: pytest.MonkeyPatch) -> Iterator
 @pytest.fixture(scope="session")
 def moto_bucket() -> Iterator[s3.S3Place]:
     """A bucket of moto, which is not safe under races."""
+    from tests.servers import s3
+
     with or_skipped(s3.moto()) as server:
         yield server.bucket
 
@@ -83,6 +97,8 @@ def moto_bucket() -> Iterator[s3.S3Place]:
 @pytest.fixture
 def moto_place(moto_bucket: s3.S3Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.S3Place]:
     """An empty prefix in moto's bucket; its keys are in the environment. Not safe under races."""
+    from tests.servers import s3
+
     with s3.fresh_place(moto_bucket) as place:
         for name, value in place.environment.items():
             monkeypatch.setenv(name, value)
@@ -92,6 +108,8 @@ def moto_place(moto_bucket: s3.S3Place, monkeypatch: pytest.MonkeyPatch) -> Iter
 @pytest.fixture(scope="session")
 def dynamodb_server() -> Iterator[dynamodb.DynamoDBPlace]:
     """Where tables can be created."""
+    from tests.servers import dynamodb
+
     own = os.environ.get("PENSTOCK_TEST_DYNAMODB")
     if own:
         yield dynamodb.place_of(own)
@@ -105,6 +123,8 @@ def dynamodb_place(
     dynamodb_server: dynamodb.DynamoDBPlace, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dynamodb.DynamoDBPlace]:
     """The name of a table that is not there yet; its keys are in the environment."""
+    from tests.servers import dynamodb
+
     with dynamodb.fresh_table(dynamodb_server) as place:
         for name, value in place.environment.items():
             monkeypatch.setenv(name, value)
@@ -114,6 +134,8 @@ def dynamodb_place(
 @pytest.fixture(scope="session")
 def mongodb_server_url() -> Iterator[str]:
     """Where databases can be created: `mongodb://…`."""
+    from tests.servers import mongodb
+
     own = os.environ.get("PENSTOCK_TEST_MONGODB")
     if own:
         yield own
@@ -125,5 +147,7 @@ def mongodb_server_url() -> Iterator[str]:
 @pytest.fixture
 def mongodb_url(mongodb_server_url: str) -> Iterator[str]:
     """An empty database of a server that speaks MongoDB's protocol."""
+    from tests.servers import mongodb
+
     with mongodb.fresh_database(mongodb_server_url) as url:
         yield url

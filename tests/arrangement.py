@@ -1,0 +1,91 @@
+"""How the suite is arranged: what only `make verify` runs, which process does what, what is told at the end.
+
+A file's tests run in one process, so that what they share is started once, and what takes long is begun
+first, so that no process is left alone with it at the end. The last lines of a run say how each failure is
+repeated, and how long each process had nothing to do.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
+
+VERIFIED = (
+    "tests/committer/",
+    "tests/interop/",
+    "tests/nessie/oracle/",
+    "tests/spark/cluster/",
+    "tests/test_benchmarks.py",
+)
+"""All that is in there needs other people's JVMs or a cluster. Single tests are marked where they stand."""
+
+FIRST = (
+    "tests/spark/",
+    "tests/test_documents.py",
+)
+"""What takes long: begun last, one process would do it alone while the other has nothing left to do."""
+
+TOGETHER = ("tests/spark/cluster/",)
+"""One process does all of these: the cluster that they share is started once."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what only `make verify` runs, and let the longest begin."""
+    for item in items:
+        if item.nodeid.startswith(VERIFIED):
+            item.add_marker(pytest.mark.verify)
+    items.sort(key=lambda item: _place(item.nodeid, FIRST))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Hand tests out by file, in the order in which they were collected."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+    config.option.loadscopereorder = False  # the largest number of tests is not the longest time
+    return ByFile(config, log)
+
+
+def _place(nodeid: str, folders: tuple[str, ...]) -> int:
+    return next((at for at, folder in enumerate(folders) if nodeid.startswith(folder)), len(folders))
+
+
+# --- what is told at the end ----------------------------------------------------------------------------
+
+_last_s: dict[str, float] = {}
+"""When each process ended its last test."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    worker = getattr(report, "worker_id", None)
+    if worker is not None:
+        _last_s[worker] = max(report.stop, _last_s.get(worker, 0.0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how to repeat each failure, and how long each process had nothing to do at the end."""
+    failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    if failed:
+        terminalreporter.section("to repeat")
+        for nodeid in dict.fromkeys(report.nodeid for report in failed):
+            terminalreporter.write_line(command_that_repeats(nodeid, config.option.markexpr))
+    if len(_last_s) > 1:
+        end_s = max(_last_s.values())
+        idle = ", ".join(f"{worker} {end_s - last_s:.0f} s" for worker, last_s in sorted(_last_s.items()))
+        terminalreporter.write_line(f"idle at the end: {idle}")
+
+
+def command_that_repeats(nodeid: str, marks: str) -> str:
+    """The command that runs one test again, as it was run when ``marks`` said which tests to run."""
+    return shlex.join([".venv/bin/pytest", *([] if marks.startswith("not ") else ["-m", marks]), nodeid])
