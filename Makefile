@@ -4,19 +4,18 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 STAMP := .venv/.up-to-date
-SERVERS := build/servers/.up-to-date
 INTEROP := build/interop/.up-to-date
 TYPED := $(wildcard hatch_build.py src tests benchmarks docs/*.py)
 JVM := hatch_build.py $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: help setup servers interop check format test reliability bench demo docs lock clean
+.PHONY: help setup servers interop check format quick test verify verify-only reliability bench demo docs lock clean
 
 help: ## List these commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
-setup: $(STAMP) ## Create .venv with everything pinned (at once when it is up to date)
+setup: $(STAMP) ## Create .venv with everything pinned, and a Java compiler (at once when it is up to date)
 
-$(STAMP): pyproject.toml requirements/bootstrap.txt requirements/dev.txt scripts/setup.sh $(JVM)
+$(STAMP): pyproject.toml requirements/bootstrap.txt requirements/dev.txt scripts/setup.sh scripts/parts.sh $(JVM)
 	@bash scripts/setup.sh
 	@touch $@
 
@@ -25,16 +24,21 @@ ifneq ($(and $(wildcard src/penstock/spark/jars/missing.txt),$(shell command -v 
 .PHONY: $(STAMP)
 endif
 
-servers: $(SERVERS) ## Install the servers that tests and benchmarks run against
-
-$(SERVERS): tests/servers/pom.xml tests/servers/Launcher.java tests/servers/nessie-java.txt scripts/servers.sh
+servers: ## Install PostgreSQL, which `make test` runs against (at once when it is there)
 	@bash scripts/servers.sh
 
-interop: $(INTEROP) ## Install other people's clients, which tests drive against the server
+interop: $(INTEROP) ## Install what only `make verify` and `make bench` need: other servers and clients, wrk
 
-$(INTEROP): scripts/interop.sh $(wildcard requirements/interop-*.txt tests/interop/java/* tests/interop/*/pom.xml) \
-		| $(STAMP) $(SERVERS)
+$(INTEROP): scripts/interop.sh scripts/parts.sh tests/pom.xml \
+		$(wildcard requirements/interop-*.txt tests/servers/*pom.xml tests/servers/*.java tests/servers/nessie-java.txt) \
+		$(wildcard tests/interop/*/pom.xml tests/interop/java/*) | $(STAMP)
 	@bash scripts/interop.sh
+
+# Their system packages are installed while .venv is made. What cannot be installed is named; its tests are skipped.
+test: export PENSTOCK_PACKAGES := postgresql
+verify-only reliability bench: export PENSTOCK_PACKAGES := postgresql maven wrk
+TEST_SERVERS = bash scripts/servers.sh || true
+ALL_SERVERS = $(TEST_SERVERS); $(MAKE) --no-print-directory interop || true
 
 check: setup ## Format, lint, types and layers; takes seconds
 	$(BIN)/ruff format --check .
@@ -46,13 +50,26 @@ format: setup ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-test: setup servers interop ## Run the whole test suite, the documents' examples included
+quick: check ## Run the checks, and the tests that take seconds
+	$(BIN)/pytest -n 2 tests/kernel tests/model
+	$(BIN)/pytest -n 2 -m smoke
+
+test: setup ## Run the tests that prove a change, the documents' examples included
+	@$(TEST_SERVERS)
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-reliability: setup servers ## Run the long tests that hunt for rare failures
+verify: test verify-only ## Run all that must pass before a change lands: `make test`, then `make verify-only`
+
+verify-only: setup ## Run what `make verify` adds: other people's servers and clients, clusters, every store
+	@$(ALL_SERVERS)
+	$(BIN)/pytest -n 2 --dist loadgroup -m verify
+
+reliability: setup ## Run the long tests that hunt for rare failures
+	@$(ALL_SERVERS)
 	$(BIN)/pytest -m reliability --timeout=3600
 
-bench: setup servers ## Run every benchmark and write its numbers
+bench: setup ## Run every benchmark and write its numbers
+	@$(ALL_SERVERS)
 	$(BIN)/python -m benchmarks
 
 demo: setup ## See a pipeline of Spark land on main at one instant

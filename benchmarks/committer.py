@@ -30,6 +30,7 @@ from penstock.stores import DATABASE_FILE
 from penstock.stores.sqlite import SqliteStore
 from tests.interop import installed
 from tests.servers import s3
+from tests.servers.process import Missing
 from tests.spark.s3.counting import Asked, Counting
 
 QUESTION = "What does it cost to commit what a Spark job wrote, beside Hadoop's committers?"
@@ -169,7 +170,10 @@ def _bucket() -> Iterator[tuple[s3.S3Place, Counting]]:
 
 @contextmanager
 def _spark(place: Path, bucket: s3.S3Place, requests: Counting) -> Iterator[_Spark]:
-    jars = ",".join(map(str, sorted(installed.java_libraries("s3a").glob("*.jar"))))
+    try:
+        jars = ",".join(map(str, sorted(installed.java_libraries("s3a").glob("*.jar"))))
+    except Missing as missing:
+        raise SystemExit(f"this benchmark needs S3 for Spark: {missing}") from None
     endpoint = f"http://127.0.0.1:{requests.port}"
     environment = {
         **os.environ,

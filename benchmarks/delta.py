@@ -58,7 +58,7 @@ class Drained(NamedTuple):
 
 def ask(workshop: Workshop) -> Findings:
     if shutil.which("wrk") is None:
-        raise SystemExit("this benchmark needs wrk, which is a Debian package: apt-get install wrk")
+        raise SystemExit("this benchmark needs wrk, which is not installed: run `make interop` as root")
     seconds = 0.3 if workshop.quick else 5.0
     found: dict[tuple[str, int], list[Appended]] = {}
     drained: list[Drained] = []

@@ -102,7 +102,7 @@ CONTENDERS = (
 
 def ask(workshop: Workshop) -> Findings:
     if shutil.which("wrk") is None:
-        raise SystemExit("this benchmark needs wrk, which is a Debian package: apt-get install wrk")
+        raise SystemExit("this benchmark needs wrk, which is not installed: run `make interop` as root")
     commits: dict[tuple[str, int], list[Loaded]] = {}
     reads: dict[str, list[Loaded]] = {}
     one_table: list[Loaded] = []

@@ -24,6 +24,8 @@ from penstock.lake.call import Call
 from penstock.spark import read, session, write
 from penstock.storage.buckets import Entry
 from penstock.storage.local import LocalBucket
+from tests.interop import installed
+from tests.servers.process import Missing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +42,6 @@ COLUMNS: Final = (
     "concat('customer ', id % 100000) AS customer",
     "date_add(date'2026-01-01', CAST(id % 365 AS INT)) AS day",
 )
-INTEROP: Final = Path(__file__).parent.parent / "build" / "interop"
 DELTA_PROGRAM: Final = Path(__file__).parent / "spark_delta.py"
 
 
@@ -117,8 +118,10 @@ def _writing(spark: SparkSession, place: Path, count: int) -> tuple[Took, Took]:
 
 def _delta_spark(place: Path, count: int) -> tuple[Took, Took] | None:
     """Plain Parquet and a Delta table, by Delta Spark in the PySpark that it needs; nothing without it."""
-    python, jars = INTEROP / "spark" / "bin" / "python", INTEROP / "delta"
-    if not python.exists() or not jars.exists():
+    try:
+        python, jars = installed.python_environment("spark") / "python", installed.java_libraries("delta")
+    except Missing as missing:
+        print(f"Delta Spark is left out: {missing}", file=sys.stderr)
         return None
     asked = [str(python), str(DELTA_PROGRAM), str(place / "delta"), str(count), str(ROUNDS), str(jars)]
     found = subprocess.run(asked, capture_output=True, text=True, check=False)

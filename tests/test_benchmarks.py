@@ -26,7 +26,7 @@ def test_a_benchmark_runs_and_keeps_what_it_prints(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if name in ("delta", "server") and shutil.which("wrk") is None:
-        pytest.skip("there is no wrk on this machine to make load: run `make servers` as root")
+        pytest.skip("there is no wrk on this machine to make load: run `make interop` as root")
     arguments = [name, "--quick", "--work", str(tmp_path)]
     if name in OF_SPARK:
         program = [sys.executable, "-m", "benchmarks", *arguments]

@@ -24,7 +24,7 @@ def python_environment(name: str) -> Path:
 def java() -> Path:
     found = shutil.which("java")
     if found is None:
-        raise Missing("there is no Java on this machine: run `make servers`, then `make interop`")
+        raise Missing("there is no Java on this machine: run `make setup` as root")
     return Path(found)
 
 

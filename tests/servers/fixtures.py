@@ -1,6 +1,6 @@
 """The servers that tests run against: real ones, started when the first test asks and stopped at the end.
 
-`make servers` installs what they need. A test whose server is not on this machine is skipped, and says so.
+`make servers` and `make interop` install them. A test whose server is not there is skipped, and says so.
 
 To run a store's tests against a server of your own, name it in the environment, as `penstock.open` takes it:
 

@@ -1,4 +1,4 @@
-"""The servers that come as Java libraries, as `make servers` has laid them out."""
+"""The servers that come as Java libraries, as `make interop` has laid them out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def launch(name: str, port: int) -> Process:
     """Start one of the servers that `Launcher.java` knows."""
     java = shutil.which("java")
     if java is None or not (LIBRARIES / "Launcher.class").exists():
-        raise Missing(f"the {name} server is not installed: run `make servers`")
+        raise Missing(f"the {name} server is not installed: run `make interop`")
     return start(
         [
             java,

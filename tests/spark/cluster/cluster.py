@@ -55,7 +55,7 @@ def compiled(directory: Path) -> Path:
     """A jar with the faults, compiled for the Spark that is installed."""
     javac = shutil.which("javac")
     if javac is None:
-        raise Missing("there is no Java compiler on this machine: run `make servers`")
+        raise Missing("there is no Java compiler on this machine: run `make setup` as root")
     classes, jar = directory / "classes", directory / "faults.jar"
     sources = sorted(map(str, SOURCES.rglob("*.java")))
     path = f"{home() / 'jars'}/*"
