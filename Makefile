@@ -10,6 +10,9 @@ JVM := hatch_build.py $(shell find jvm -name '*.java' 2>/dev/null)
 
 .PHONY: help setup servers interop check format quick test verify verify-only reliability bench demo docs lock clean
 
+# A command uses the cores of the machine itself.
+.NOTPARALLEL:
+
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
