@@ -79,6 +79,7 @@ fetch_libraries() {
       cp "tests/$pom" "${libraries[$pom]}/pom.xml"
     fi
   done
+  rm -rf "$fetched"
   missing=$(missing_libraries)
   # shellcheck disable=SC2086  # paths without spaces
   [ -z "$missing" ] || { printf 'not fetched: the libraries of tests/%s\n' $missing; return 1; }
