@@ -13,6 +13,9 @@ JVM := hatch_build.py $(shell find jvm -name '*.java' 2>/dev/null)
 # A command uses the cores of the machine itself.
 .NOTPARALLEL:
 
+# What is compiled is kept, whatever the machine says: every Python that a test starts would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
@@ -53,19 +56,18 @@ format: setup ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-quick: check ## Run the checks, and the tests that take seconds
-	$(BIN)/pytest -n 2 tests/kernel tests/model
-	$(BIN)/pytest -n 2 -m smoke
+quick: check ## Run the checks, the kernel's tests and a life of a table of each format; takes a minute at most
+	$(BIN)/pytest -n 2 tests/kernel tests/model tests/smoke
 
 test: setup ## Run the tests that prove a change, the documents' examples included
 	@$(TEST_SERVERS)
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2
 
 verify: test verify-only ## Run all that must pass before a change lands: `make test`, then `make verify-only`
 
 verify-only: setup ## Run what `make verify` adds: other people's servers and clients, clusters, every store
 	@$(ALL_SERVERS)
-	$(BIN)/pytest -n 2 --dist loadgroup -m verify
+	$(BIN)/pytest -n 2 -m verify
 
 reliability: setup ## Run the long tests that hunt for rare failures
 	@$(ALL_SERVERS)
