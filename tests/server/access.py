@@ -8,8 +8,10 @@ from penstock.lake.tokens import parse_grant
 from penstock.model.content import IcebergTable, Namespace
 from penstock.model.keys import Key
 from penstock.model.operations import Put
+from penstock.model.references import Kind
 from penstock.server.access import Caller, Guarded
 from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Row
 
 ROOT = "s3://lake"
 
@@ -22,9 +24,9 @@ def put(key: str, name: str = "new") -> Put:
     return Put(Key.parse(key), table(name))
 
 
-def new_lake() -> Lake:
+def new_lake(store: MemoryStore | None = None) -> Lake:
     """A lake where ``main``, ``dev/etl`` and ``secret`` differ, each in ``sales`` and in ``hr``."""
-    lake = open_lake(MemoryStore(), author="ada")
+    lake = open_lake(store or MemoryStore(), author="ada")
     lake.add_root(ROOT)
     namespaces = [Put(Key("sales"), Namespace()), Put(Key("hr"), Namespace())]
     lake.commit([*namespaces, put("sales.orders"), put("hr.pay")], message="begin with hr.pay")
@@ -37,6 +39,11 @@ def new_lake() -> Lake:
     lake.branch("gone").create(at="secret").delete()
     lake.branch("dev/gone").create().delete()
     return lake
+
+
+def rows_of(store: MemoryStore) -> list[Row]:
+    """Everything that a call can change: all rows of all kinds. Objects alone are seen by nobody."""
+    return [row for kind in Kind for row in store.references(kind)]
 
 
 def caller(*grants: str, name: str = "tester") -> Caller:
