@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.owner.smoke import SMOKE
+
 pytest.register_assert_rewrite(
     "tests.owner.orders",
     "tests.owner.rules_of_commits",
@@ -18,3 +20,10 @@ pytest.register_assert_rewrite(
     "tests.owner.crashes",
     "tests.owner.crashes_handover",
 )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Where a suite has a smoke set, the other rules are `make verify`'s."""
+    suite = getattr(item, "cls", None)
+    if getattr(suite, "has_smoke_set", False) and getattr(item, "originalname", None) not in SMOKE:
+        item.add_marker(pytest.mark.verify)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -26,6 +27,9 @@ class OwnerSuite(
     RulesOfCommits, RulesOfReaders, RulesOfPublishing, RulesOfHandover, RulesOfUpkeep, RulesOfMetadata
 ):
     """Every rule, for one way to a lake."""
+
+    has_smoke_set: ClassVar[bool] = False
+    """Whether `make test` tries the rules of `tests.owner.smoke` only, and `make verify` all of them."""
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -14,6 +14,8 @@ from tests.servers.postgresql import fresh_database
 
 
 class TestPostgres(OwnerSuite):
+    has_smoke_set = True
+
     @pytest.fixture(scope="class")
     @classmethod
     def opening(cls, tmp_path_factory: pytest.TempPathFactory, postgres_server_url: str) -> Iterator[Opening]:

@@ -6,6 +6,9 @@ import ast
 import re
 from pathlib import Path
 
+from tests.owner.smoke import SMOKE
+from tests.owner.suite import OwnerSuite
+
 TESTS = Path(__file__).parents[1]
 DOCUMENT = TESTS.parent / "docs" / "reference" / "delta-rules.md"
 LATER = {16, 25}
@@ -45,6 +48,11 @@ def test_every_number_in_the_name_of_a_test_is_that_of_a_rule() -> None:
 
 def test_rules_are_numbered_without_a_gap() -> None:
     assert stated() == list(range(1, 41))
+
+
+def test_every_rule_of_the_smoke_set_is_a_rule() -> None:
+    """A test that was given another name would silently not be run on every store."""
+    assert {name for name in SMOKE if not hasattr(OwnerSuite, name)} == set()
 
 
 def test_a_rule_without_a_test_would_be_found(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from tests.owner.ways import embedded
 
 
 class TestSqlite(OwnerSuite):
+    has_smoke_set = True
+
     @pytest.fixture(scope="class")
     @classmethod
     def opening(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opening]:
