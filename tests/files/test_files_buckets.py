@@ -20,7 +20,7 @@ from tests.servers.s3 import S3Place
 KEY = Key("raw", "events")
 
 
-@pytest.fixture(params=["s3_place", "moto_place"])
+@pytest.fixture(params=["s3_place", pytest.param("moto_place", marks=pytest.mark.verify)])
 def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     place: S3Place = request.getfixturevalue(request.param)
     monkeypatch.setenv("AWS_ENDPOINT_URL", place.endpoint or "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
-from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -14,7 +13,6 @@ from penstock.metrics.table import CACHE_BYTES, CACHE_OBJECTS
 from penstock.model.encoding import ObjectId, object_id
 from penstock.stores.caching import ENTRY_BYTES, CachingStore
 from penstock.stores.memory import MemoryStore
-from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wrapped import WrappedStore
 from penstock.testing import CountingStore, FaultyStore, StoreContract
 from penstock.testing.drill import Drill
@@ -24,28 +22,14 @@ from penstock.testing.threads import JOIN_MAX_S, at_once
 MAX_BYTES = 1_000_000
 
 
-class TestCachingStoreInMemory(StoreContract):
-    @pytest.fixture
-    def open_store(self) -> OpenStore:
-        store = CachingStore(MemoryStore(), MAX_BYTES)
-        return lambda: store
-
-
-class TestCachingStoreOnSqlite(StoreContract):
-    """Every handle has a cache of its own, as every process has."""
-
-    @pytest.fixture
-    def open_store(self, tmp_path: Path) -> OpenStore:
-        return lambda: CachingStore(SqliteStore(tmp_path / "penstock.db"), MAX_BYTES)
-
-
-class TestSmallCachingStore(StoreContract):
-    """So small that almost everything is dropped at once."""
+class TestCachingStore(StoreContract):
+    """Every handle has a cache of its own, as every process has, and it is so small that objects are kept,
+    dropped and read anew all the time. What lies behind it is the contract of what lies there."""
 
     @pytest.fixture
     def open_store(self) -> OpenStore:
-        store = CachingStore(MemoryStore(), 1000)
-        return lambda: store
+        data = MemoryStore()
+        return lambda: CachingStore(data, 8 * ENTRY_BYTES)
 
 
 def lasting(count: int, label: str = "object", size: int = 100) -> dict[ObjectId, bytes]:

@@ -34,18 +34,14 @@ from penstock.testing.faults import Point
 from penstock.testing.samples import OpenStore, row, sample, scan_all
 
 
-class TestObservedStoreInMemory(StoreContract):
-    @pytest.fixture
-    def open_store(self) -> OpenStore:
-        store = ObservedStore(MemoryStore(), Metrics())
-        return lambda: store
+class TestObservedStore(StoreContract):
+    """Over a store that locks, as `CachingStore` is over one that does not; with a meter that declares what
+    it counts and refuses everything else."""
 
-
-class TestObservedStoreOnSqlite(StoreContract):
     @pytest.fixture
     def open_store(self, tmp_path: Path) -> OpenStore:
         meter = PrometheusMeter(CollectorRegistry())
-        return lambda: ObservedStore(SqliteStore(tmp_path / "penstock.db"), meter)
+        return lambda: ObservedStore(SqliteStore(tmp_path / "penstock.db", synchronous="OFF"), meter)
 
 
 class Observation:

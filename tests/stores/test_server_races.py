@@ -195,7 +195,12 @@ def s3_store(place: S3Place) -> S3Store:
     )
 
 
-SAFE = ["postgres", "s3", "dynamodb", "mongodb"]
+SAFE = [
+    "postgres",
+    "s3",
+    pytest.param("dynamodb", marks=pytest.mark.verify),
+    pytest.param("mongodb", marks=pytest.mark.verify),
+]
 
 
 @pytest.fixture(params=SAFE)
@@ -294,6 +299,7 @@ def pausing_moto() -> Iterator[InS3]:
         yield InS3(s3_store(server.bucket))
 
 
+@pytest.mark.verify
 def test_moto_looks_first_and_writes_after_so_no_race_is_tested_on_it(pausing_moto: InS3) -> None:
     def create(thread: int) -> bool:
         return pausing_moto.create("meeting", str(thread))
@@ -307,6 +313,7 @@ def test_moto_looks_first_and_writes_after_so_no_race_is_tested_on_it(pausing_mo
     assert at_once(swap, threads=2) == [0, 1]
 
 
+@pytest.mark.verify
 def test_moto_keeps_its_conditions_where_nobody_races(moto_place: S3Place) -> None:
     alone = InS3(s3_store(moto_place))
     assert alone.create("key", "first")

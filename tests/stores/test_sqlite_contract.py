@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from penstock.stores.port import Store
 from penstock.stores.sqlite import SqliteStore
-from penstock.stores.wrapped import WrappedStore
 from penstock.testing import FaultyStore, StoreContract
+from penstock.testing.contract_races import RaceContract
 from penstock.testing.samples import OpenStore
 
 
@@ -18,31 +21,21 @@ class TestSqliteStore(StoreContract):
         return lambda: SqliteStore(tmp_path / "penstock.db")
 
 
-class _Closing(WrappedStore):
-    """Knows whether it was closed."""
-
-    is_closed = False
-
-    def close(self) -> None:
-        super().close()
-        self.is_closed = True
-
-
-class TestSqliteStoreOfOneHandle(StoreContract):
-    """One handle that all threads share, as the threads of one process do."""
+class TestSqliteStoreOfOneHandle(RaceContract):
+    """One handle that all threads share, as the threads of one process do. One alone does with a handle what
+    it does with the first of two."""
 
     @pytest.fixture
-    def open_store(self, tmp_path: Path) -> OpenStore:
-        handles: list[_Closing] = []
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        with closing(SqliteStore(tmp_path / "penstock.db")) as opened:
+            yield opened
 
-        def open_once() -> _Closing:
-            if not handles or handles[-1].is_closed:
-                handles.append(_Closing(SqliteStore(tmp_path / "penstock.db")))
-            return handles[-1]
-
-        return open_once
+    @pytest.fixture
+    def other(self, store: Store) -> Store:
+        return store
 
 
+@pytest.mark.verify
 class TestSqliteStoreWithoutLocks(StoreContract):
     """The same file used as a key-value store would be: objects first, then a swap that can be lost."""
 

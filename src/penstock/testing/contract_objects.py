@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from hashlib import sha256
 
-import pytest
-
 from penstock.stores.port import Store
 from penstock.testing.samples import let_time_pass, row, sample, scan_all
 
@@ -78,19 +76,20 @@ class ObjectContract:
             assert turn.advance(advanced, row("main")).swapped
         assert other.fetch([*stored, *advanced, *sample(MANY, "unknown")]) == stored | advanced
 
-    @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 600])
-    def test_any_number_of_objects_is_stored_whole(self, store: Store, count: int) -> None:
-        objects = sample(count)
-        store.store(objects)
-        assert store.fetch(list(objects)) == objects
+    def test_any_number_of_objects_is_stored_whole(self, store: Store) -> None:
+        """Around every size that a batch of some database has."""
+        for count in (1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 600):
+            objects = sample(count, f"one of {count}")
+            store.store(objects)
+            assert store.fetch(list(objects)) == objects, f"{count} objects"
 
-    @pytest.mark.parametrize("page", [1, 3, 10, 30, 31])
-    def test_a_scan_finds_every_object_once(self, store: Store, page: int) -> None:
+    def test_a_scan_finds_every_object_once(self, store: Store) -> None:
         objects = sample(30)
         store.store(objects)
-        found = scan_all(store, page)
-        assert Counter(one.id for one in found) == Counter(list(objects))
-        assert {one.id: one.size for one in found} == {one: len(data) for one, data in objects.items()}
+        for page in (1, 3, 10, 30, 31):
+            found = scan_all(store, page)
+            assert Counter(one.id for one in found) == Counter(list(objects)), f"pages of {page}"
+            assert {one.id: one.size for one in found} == {one: len(data) for one, data in objects.items()}
 
     def test_a_scan_is_gone_on_with_by_another_handle(self, store: Store, other: Store) -> None:
         """A copy that was interrupted goes on in another process."""

@@ -220,17 +220,17 @@ class RowContract:
         assert names(store, "branch", "job/", "z") == []
         assert names(store, "branch", "", "job/08") == ["job/09", "z"]
 
-    @pytest.mark.parametrize("page", [1, 3, 5, 10, 11])
-    def test_listing_page_by_page_finds_each_row_once(self, store: Store, page: int) -> None:
+    def test_listing_page_by_page_finds_each_row_once(self, store: Store) -> None:
         every = [f"b{number}" for number in range(10)]
         for name in every:
             swap(store, row(name))
             swap(store, row(f"tag-{name}", "tag"))
-        found: list[str] = []
-        while part := names(store, "branch", "b", found[-1] if found else "", page):
-            assert len(part) <= page
-            found += part
-        assert found == every
+        for page in (1, 3, 5, 10, 11):
+            found: list[str] = []
+            while part := names(store, "branch", "b", found[-1] if found else "", page):
+                assert len(part) <= page
+                found += part
+            assert found == every, f"pages of {page}"
 
     def test_rows_that_were_there_are_listed_while_others_come_and_go(
         self, store: Store, other: Store
