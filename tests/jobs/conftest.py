@@ -11,6 +11,9 @@ from penstock.model.clock import now_us
 from penstock.stores import open_store
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
+from tests.servers.fixtures import postgres_database_url, postgres_schema_url
+
+__all__ = ["postgres_database_url", "postgres_schema_url"]
 
 
 @pytest.fixture(params=["memory", "sqlite", "directory", "postgresql"])
@@ -23,6 +26,6 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     elif request.param == "directory":
         store = open_store(f"file://{tmp_path}/objects", True, now_us)
     else:
-        store = open_store(request.getfixturevalue("postgres_url"), True, now_us)
+        store = open_store(request.getfixturevalue("postgres_schema_url"), True, now_us)
     yield store
     store.close()

@@ -115,3 +115,10 @@ def fresh_database(server_url: str) -> Iterator[str]:
     finally:
         with psycopg.connect(server_url, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def fresh_schema(database_url: str) -> str:
+    """The URL of a lake in a schema that nobody else uses, of a database that others use too."""
+    parts = urlsplit(database_url)
+    query = f"{parts.query}&" if parts.query else ""
+    return parts._replace(query=f"{query}schema=penstock_test_{secrets.token_hex(6)}").geturl()

@@ -1,8 +1,12 @@
-"""Stores whose servers are other people's programs on a JVM are tried in `make verify`."""
+"""Where stores are tried; those whose servers are other people's programs on a JVM in `make verify`."""
 
 from __future__ import annotations
 
 import pytest
+
+from tests.servers.fixtures import postgres_database_url, postgres_schema_url
+
+__all__ = ["postgres_database_url", "postgres_schema_url"]
 
 ON_A_JVM = {"dynamodb_server", "mongodb_server_url"}
 """What starts such a server. Whoever asks for one by a parameter marks the parameter."""

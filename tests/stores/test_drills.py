@@ -72,7 +72,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     openers: dict[str, Callable[[], OpenData]] = {
         "sqlite": lambda: lambda clock: SqliteStore(tmp_path / "penstock.db", clock=clock),
         "rocksdb": lambda: rocksdb,
-        "postgres": lambda: _at(url("postgres_url"), PostgresStore),
+        "postgres": lambda: _at(url("postgres_schema_url"), PostgresStore),
         "mongodb": lambda: _at(url("mongodb_url"), MongoStore),
         "dynamodb": lambda: _at(url("dynamodb_place").url, DynamoStore),
         "directory": lambda: _at(f"file://{tmp_path}/lake", ObjectStore, announce_wait_s=WAIT_S),

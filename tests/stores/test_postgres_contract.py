@@ -11,5 +11,5 @@ from penstock.testing.samples import OpenStore
 
 class TestPostgresStore(StoreContract):
     @pytest.fixture
-    def open_store(self, postgres_url: str) -> OpenStore:
-        return lambda: PostgresStore(postgres_url)
+    def open_store(self, postgres_schema_url: str) -> OpenStore:
+        return lambda: PostgresStore(postgres_schema_url)
