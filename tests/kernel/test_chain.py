@@ -17,6 +17,7 @@ from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import EMPTY_ROOT, OBJECT_MAX_BYTES, CommitObject, Value
 from penstock.stores.memory import MemoryStore
 from penstock.testing import CountingStore
+from tests.chance import seeds
 from tests.kernel.trees import Forest
 
 Changes = dict[bytes, bytes | None]
@@ -113,7 +114,7 @@ def test_every_commit_holds_what_the_model_holds(history: list[tuple[bool, list[
     line.check()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_long_line_of_any_batches_holds_what_the_model_holds(seed: int) -> None:
     random = Random(seed)
     line = Line()
@@ -137,7 +138,7 @@ def test_a_long_line_of_any_batches_holds_what_the_model_holds(seed: int) -> Non
     assert any(not line.objects.commit(one).recent for one, _ in line.commits[1:])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_ranges_of_commits_are_read_and_compared_as_of_dicts(seed: int) -> None:
     random = Random(seed)
     line = Line()

@@ -18,6 +18,7 @@ from penstock.model.content import DeltaTable, Namespace
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put, Unchanged
+from tests.chance import seeds
 from tests.kernel.brute_force import (
     KEYS,
     carry_out,
@@ -76,7 +77,7 @@ def _random_request(random: Random, kernel: Kernel) -> list[Operation]:
     return operations
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_commits_with_fresh_and_stale_bases_equal_brute_force(seed: int) -> None:
     random = Random(seed)
     kernel = new_kernel()

@@ -18,6 +18,7 @@ from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode, MergeResult
 from penstock.model.operations import Put
 from penstock.testing import CountingStore
+from tests.chance import seeds
 from tests.kernel.brute_force import (
     KEYS,
     Expected,
@@ -108,7 +109,7 @@ def _base(kernel: Kernel) -> State:
     return state(kernel, base)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_merge_equals_brute_force(seed: int) -> None:
     random = Random(seed)
     clean = refused = 0
@@ -135,7 +136,7 @@ def _random_options(random: Random, was: State, wanted: State, now: State) -> Me
     return MergeOptions(keys, random.choice(list(MergeMode)))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_merge_with_a_way_for_every_key_equals_brute_force(seed: int) -> None:
     random = Random(1000 + seed)
     clean = refused = 0
@@ -162,7 +163,7 @@ def _settle(kernel: Kernel, source: ObjectId, into: str, random: Random) -> bool
     return False
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_merging_again_brings_only_what_is_new(seed: int) -> None:
     random = Random(2000 + seed)
     merges = 0
@@ -186,7 +187,7 @@ def test_merging_again_brings_only_what_is_new(seed: int) -> None:
                 wander(kernel, "dev", random, 1)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_merge_after_merges_crossed_equals_brute_force_on_the_virtual_base(seed: int) -> None:
     random = Random(3000 + seed)
     tried = unclear = 0
@@ -259,7 +260,7 @@ def test_crossed_merges_do_not_bring_back_what_one_side_took_away() -> None:
     assert (held.get("x"), held.get("y"), held.get("z")) == ("2", None, "1")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_lakes_that_were_merged_at_random_are_whole(seed: int) -> None:
     random = Random(4000 + seed)
     kernel = _forked(random)

@@ -16,6 +16,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.references import Kind
+from tests.chance import seeds
 from tests.kernel.brute_force import Told, forked, line, told
 from tests.kernel.lakes import (
     branch,
@@ -32,7 +33,7 @@ from tests.kernel.lakes import (
 META = CommitMeta(committer="ci")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_rebase_equals_a_transplant_onto_the_new_base_that_moves_the_branch(seed: int) -> None:
     random = Random(100 + seed)
     landed = refused = 0

@@ -17,6 +17,7 @@ from penstock.model.content import Namespace
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
 from penstock.testing import CountingStore
+from tests.chance import seeds
 from tests.kernel.brute_force import bring, forked, told
 from tests.kernel.lakes import (
     branch,
@@ -35,7 +36,7 @@ from tests.kernel.lakes import (
 META = CommitMeta(committer="ci")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_revert_equals_brute_force_and_its_own_revert_restores(seed: int) -> None:
     random = Random(200 + seed)
     undone = refused = 0

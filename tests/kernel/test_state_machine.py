@@ -7,6 +7,7 @@ from random import Random, randrange
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.chance import seeds
 from tests.kernel.machine import LakeMachine, SqliteLakeMachine
 
 LIFE = (
@@ -43,11 +44,12 @@ def live(machine: LakeMachine, seed: int, steps: int) -> None:
     machine.teardown()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_long_life_of_a_lake_equals_the_model(seed: int) -> None:
     live(LakeMachine(), seed, 150)
 
 
+@pytest.mark.verify
 def test_namespaces_of_crossed_merges_do_not_depend_on_the_order_of_their_ancestors() -> None:
     live(LakeMachine(), 3251507923, 600)
 

@@ -20,6 +20,7 @@ from penstock.model.conflicts import ConflictKind
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
+from tests.chance import seeds
 from tests.kernel.brute_force import Told, bring, forked, line, told
 from tests.kernel.lakes import (
     State,
@@ -51,7 +52,7 @@ def _step_by_step(kernel: Kernel, commits: list[ObjectId], held: State) -> tuple
     return states, set()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_transplant_equals_its_commits_applied_step_by_step(seed: int) -> None:
     random = Random(seed)
     landed = refused = 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.kernel import tree
 from penstock.kernel.state import prefix_end
 from penstock.model.objects import EMPTY_ROOT, Large, Value
+from tests.chance import seeds
 from tests.kernel.trees import Forest
 
 # Few letters, so that keys are each other's neighbours and prefixes; few values, so that they repeat.
@@ -125,7 +126,7 @@ def _random_key(random: Random, space: int) -> bytes:
     return f"ns{random.randrange(7)}\0table-{random.randrange(space)}".encode()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_a_long_random_history_equals_the_dict_at_every_step(seed: int) -> None:
     random = Random(seed)
     forest = Forest()
@@ -154,7 +155,7 @@ def test_a_long_random_history_equals_the_dict_at_every_step(seed: int) -> None:
         assert tree.diff(forest.cold(), before, after) == expected
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_insert_order_deletes_and_re_inserts_leave_no_trace(seed: int) -> None:
     random = Random(seed)
     model: dict[bytes, Value] = {_random_key(random, 5000): b"%d" % random.randrange(4) for _ in range(1500)}

@@ -24,7 +24,10 @@ class TestDirectory(StoreContract):
         return lambda: ObjectStore(f"file://{tmp_path}/lake", announce_wait_s=WAIT_S)
 
 
+@pytest.mark.verify
 class TestSeaweedFS(StoreContract):
+    """What differs is the server, and `tests/stores/test_server_races.py` tries its conditions too."""
+
     @pytest.fixture
     def open_store(self, s3_place: S3Place, request: pytest.FixtureRequest) -> OpenStore:
         is_race = hasattr(RaceContract, request.node.originalname)

@@ -1,0 +1,20 @@
+"""Where chance begins, for tests that are the same every time."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import pytest
+from _pytest.mark import ParameterSet
+
+Seed: TypeAlias = "int | ParameterSet"
+
+
+def seeds(count: int) -> list[Seed]:
+    """For `parametrize`: so many seeds, of which `make test` takes the first third and `make verify` all.
+
+    One seed tries the rule; each further one tries it on another history. What breaks a rule is seen by most
+    of them, and what only a few see is looked for where there is time.
+    """
+    quick = max(2, count // 3)
+    return [seed if seed < quick else pytest.param(seed, marks=pytest.mark.verify) for seed in range(count)]
