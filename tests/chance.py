@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import pytest
 from _pytest.mark import ParameterSet
+from hypothesis import settings
 
 Seed: TypeAlias = "int | ParameterSet"
 
@@ -18,3 +19,8 @@ def seeds(count: int) -> list[Seed]:
     """
     quick = max(2, count // 3)
     return [seed if seed < quick else pytest.param(seed, marks=pytest.mark.verify) for seed in range(count)]
+
+
+def examples(count: int) -> int:
+    """For Hypothesis: so many examples, of which `make test` takes a third."""
+    return count // 3 if settings.get_current_profile_name() == "test" else count

@@ -7,7 +7,7 @@ from random import Random, randrange
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.chance import seeds
+from tests.chance import examples, seeds
 from tests.kernel.machine import LakeMachine, SqliteLakeMachine
 
 LIFE = (
@@ -66,7 +66,7 @@ def test_many_long_lives_equal_the_model(machine: type[LakeMachine]) -> None:
 quick = settings(
     derandomize=True,
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     phases=(Phase.generate,),  # making a failure small takes minutes; the long runs do
     suppress_health_check=list(HealthCheck),

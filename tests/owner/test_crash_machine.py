@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from penstock.lake.lake import Lake
+from tests.chance import examples
 from tests.owner.crashes_handover import (
     Handing,
     adopt,
@@ -43,6 +44,8 @@ DEEDS: dict[str, Callable[[World], Deed]] = {
     "checkpoint": lambda world: world.checkpoint("t"),
     "ask a branch for its commits": lambda world: world.ask("dev", "t"),
 }
+ALSO_ON_MAIN = {"append on a branch", "append much on a branch", "commit a version on a branch"}
+"""The same steps as on ``main`` but for publishing: `make verify` goes through them too."""
 STEPS_MIN, STEPS_MAX = 5, 40
 
 
@@ -61,7 +64,9 @@ def unfinished(world: World) -> None:
     world.act(world.append("dev", KEYS))
 
 
-@pytest.mark.parametrize("name", DEEDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.verify if one in ALSO_ON_MAIN else ()) for one in DEEDS]
+)
 def test_a_process_may_die_at_any_step(world: World, name: str) -> None:
     for steps in count():
         unfinished(world)
@@ -163,4 +168,4 @@ class CrashMachine(RuleBasedStateMachine):
 
 
 TestCrashMachine = CrashMachine.TestCase
-TestCrashMachine.settings = settings(max_examples=12, stateful_step_count=12)
+TestCrashMachine.settings = settings(max_examples=examples(12), stateful_step_count=12)

@@ -10,6 +10,7 @@ from hypothesis import strategies as some
 
 from penstock.lake.calls import CALLS, Call
 from penstock.lake.lake import Lake
+from tests.chance import examples
 from tests.remote.scenarios import prepare, told
 from tests.remote.serving import Served
 from tests.wire.values import values
@@ -52,7 +53,7 @@ def test_no_call_makes_the_server_fail(
     prepare(embedded)
 
     @given(_call(kind))
-    @settings(suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(50), suppress_health_check=list(HealthCheck))
     def check(call: Any) -> None:
         answer = told(lambda: remote.do(call))
         assert "error of its own" not in str(answer)

@@ -25,6 +25,7 @@ from penstock.model.tokens import Role
 from penstock.server.access import Caller, Guarded
 from penstock.server.access.caller import Keys
 from penstock.stores.memory import MemoryStore
+from tests.chance import examples
 from tests.server.access import ROOT, guarded, new_lake, put
 
 
@@ -300,7 +301,9 @@ marked_lake = cache(Marked)
 
 
 @settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(250),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data(), seed=st.integers(0, 5), caller=callers)
 def test_nothing_that_may_not_be_read_is_ever_seen(data: st.DataObject, seed: int, caller: Caller) -> None:
@@ -335,7 +338,7 @@ workers = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), seed=st.integers(0, 5), caller=workers)
 def test_nobody_brings_what_they_may_not_read_to_where_they_may(
     data: st.DataObject, seed: int, caller: Caller

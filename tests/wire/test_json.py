@@ -29,6 +29,7 @@ from penstock.model.operations import Change, Delete, Operation, Put, Unchanged
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Grant, Role, Token
 from penstock.wire import json
+from tests.chance import examples
 from tests.wire.values import values
 
 ANSWERS = list({str(kind.answer): kind.answer for kind in CALLS if kind.answer is not None}.values())
@@ -37,6 +38,7 @@ ANSWERS = list({str(kind.answer): kind.answer for kind in CALLS if kind.answer i
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
 def test_every_answer_is_read_back_as_it_was(answer: Any) -> None:
     @given(values(answer))
+    @settings(max_examples=examples(50))
     def check(value: Any) -> None:
         assert json.read(json.encode(value, answer), answer) == value
 
@@ -46,6 +48,7 @@ def test_every_answer_is_read_back_as_it_was(answer: Any) -> None:
 @pytest.mark.parametrize("kind", CALLS, ids=lambda kind: kind.__name__)
 def test_every_call_is_read_back_as_it_was(kind: type[Call[Any]]) -> None:
     @given(values(kind))
+    @settings(max_examples=examples(50))
     def check(value: Any) -> None:
         assert json.decode(json.encode(value, kind), kind) == value
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from penstock.errors import InvalidRequest
 from penstock.lake.calls import (
@@ -26,6 +26,7 @@ from penstock.server.matching import Matching, parameters
 from penstock.server.native import NATIVE, PREFIX
 from penstock.wire import json
 from penstock.wire.requests import Request, call_of, form_of, request_of
+from tests.chance import examples
 from tests.wire.values import values
 
 MATCHING = Matching([NATIVE])
@@ -53,6 +54,7 @@ def test_every_call_arrives_as_it_was_sent(kind: type[Call[Any]]) -> None:
     in_path = form_of(kind).in_path
 
     @given(values(kind))
+    @settings(max_examples=examples(50))
     def check(call: Any) -> None:
         if isinstance(call, GetContents) and not call.key:
             return

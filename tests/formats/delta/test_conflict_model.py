@@ -18,6 +18,7 @@ from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Met
 from penstock.formats.delta.protocol.conflicts import Conflict, Rebased, check_winner, rebase
 from penstock.formats.delta.protocol.isolation import Isolation
 from penstock.formats.delta.protocol.transaction import Partitions, Reads, Transaction, Winner
+from tests.chance import examples
 from tests.formats.delta.legal_commits import schema_string
 
 Files = Mapping[str, str]
@@ -111,7 +112,7 @@ def programs(draw: st.DrawFn, name: str, *, claims: bool = False) -> Program:
     )
 
 
-many = settings(max_examples=250, derandomize=True, deadline=None)
+many = settings(max_examples=examples(250), derandomize=True, deadline=None)
 
 
 @many

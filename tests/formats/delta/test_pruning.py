@@ -34,6 +34,7 @@ from penstock.formats.delta.rows.filtering import rows_where
 from penstock.formats.delta.rows.pruning import Pruner
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
 from penstock.formats.delta.rows.writing import partition_text
+from tests.chance import examples
 from tests.formats.delta.logs import add
 from tests.formats.delta.rows import metadata_for
 
@@ -211,7 +212,7 @@ def texts(value: dict[str, Any]) -> dict[str, str | None]:
     return {name: partition_text(PARTITIONS[name], one) for name, one in value.items()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases())
 def test_rows_stay_for_which_the_condition_is_true(case: Case) -> None:
     found = rows_where(case.predicate, batch_of(case.seen)).to_pylist()
@@ -219,7 +220,7 @@ def test_rows_stay_for_which_the_condition_is_true(case: Case) -> None:
     assert repr(found) == repr(batch_of(expected).to_pylist())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(cases(), st.sampled_from(["", "numRecords", "nullCount", "minValues", "maxValues"]))
 def test_a_file_with_a_row_for_which_the_condition_is_true_is_never_left_out(case: Case, lost: str) -> None:
     statistics = Statistics(LEAVES)

@@ -17,6 +17,7 @@ from penstock.kernel.format import Applied, Since
 from penstock.kernel.objects import Objects
 from penstock.model.merges import MergeMode
 from penstock.model.objects import EMPTY_ROOT
+from tests.chance import examples
 from tests.formats.files.model import (
     FOLDERS,
     Clashed,
@@ -95,7 +96,7 @@ def test_a_write_that_expects_a_file_is_refused_if_there_is_another(files: Files
     assert shelf.asked(lambda: _written(shelf, state, other)) == Clashed([path])
 
 
-@settings(quick, max_examples=200)
+@settings(quick, max_examples=examples(200))
 @given(tables, tables, tables, st.lists(prefixes, max_size=2, unique=True), strategies)
 def test_a_merge_is_what_a_look_at_every_path_says(
     origin: Files, theirs: Files, ours: Files, replaced: list[str], modes: dict[str, MergeMode]
@@ -105,7 +106,7 @@ def test_a_merge_is_what_a_look_at_every_path_says(
     _check_merge(origin, theirs, ours, replaced, modes)
 
 
-@settings(quick, max_examples=200)
+@settings(quick, max_examples=examples(200))
 @given(tables, st.lists(writes(), max_size=4), st.lists(writes(), max_size=4), strategies)
 def test_a_merge_of_sides_that_wrote_is_what_a_look_at_every_path_says(
     origin: Files, source: list[Write], target: list[Write], modes: dict[str, MergeMode]
