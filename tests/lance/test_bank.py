@@ -169,6 +169,7 @@ def move_money(tmp_path: Path, seed: int, each: int, victims: int) -> None:
         assert not damages, damages[:5]
 
 
+@pytest.mark.verify
 def test_no_transfer_is_lost_doubled_or_half_done_by_processes_that_meet_and_die(
     tmp_path: Path, seed: int
 ) -> None:

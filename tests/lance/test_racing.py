@@ -82,6 +82,7 @@ def race(lake: Lake, place: Path, rounds: int) -> None:
         assert (direct.version, direct.to_table()) == (found.version, found.to_table())
 
 
+@pytest.mark.verify
 def test_processes_that_race_lose_no_append_and_double_no_key(lake: Lake, place: Path) -> None:
     race(lake, place, 4)
 

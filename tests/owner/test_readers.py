@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from tests.interop.delta.homes import Home, home_on
 from tests.interop.delta.stories import SCHEMA, Rows, Story, rows_of
 
 SEEDS = range(3)
+QUICK = {("disk", 0), ("bucket", 1)}
+"""What is told of a table does not depend on where it lies: `make test` has one story of each."""
 
 
-@pytest.fixture(params=["disk", "bucket"])
+@pytest.fixture
 def home(request: pytest.FixtureRequest) -> Home:
     return home_on(request.param, request)
 
@@ -35,7 +38,14 @@ def duckdb() -> Iterator[Any]:
         yield connection
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("home", "seed"),
+    [
+        pytest.param(*one, marks=() if one in QUICK else pytest.mark.verify)
+        for one in product(("disk", "bucket"), SEEDS)
+    ],
+    indirect=["home"],
+)
 def test_every_version_is_the_same_to_deltalake_to_duckdb_and_to_us(
     home: Home, duckdb: Any, seed: int
 ) -> None:

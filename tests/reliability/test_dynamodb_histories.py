@@ -29,6 +29,7 @@ def threads_leave_one_history(place: DynamoDBPlace, threads: int, count: int, se
         return sum(store.counts.swaps_lost for store in stores)
 
 
+@pytest.mark.verify
 def test_threads_leave_one_history(dynamodb_place: DynamoDBPlace, seed: int) -> None:
     assert threads_leave_one_history(dynamodb_place, threads=6, count=8, seed=seed) > 0
 
@@ -48,6 +49,7 @@ def cut_commits(place: DynamoDBPlace, count: int, seed: int) -> int:
             return commit_over_cuts(cut, good, proxy, count, seed, LENGTHS)
 
 
+@pytest.mark.verify
 def test_commits_over_connections_that_are_cut_land_once(dynamodb_place: DynamoDBPlace, seed: int) -> None:
     assert cut_commits(dynamodb_place, 30, seed) >= 15
 
@@ -59,6 +61,7 @@ def test_hundreds_of_commits_over_connections_that_are_cut_land_once(
     assert cut_commits(dynamodb_place, 700, seed) >= 500
 
 
+@pytest.mark.verify
 def test_a_sweep_removes_what_nobody_needs_and_nothing_else(dynamodb_place: DynamoDBPlace) -> None:
     clock = Ticking()
     with closing(DynamoStore(dynamodb_place.url, clock=clock)) as store:

@@ -23,6 +23,14 @@ from tests.reliability.worker import IN_COMMIT, Task
 
 AT_RANDOM = "at random"
 CHOSEN = [Point.TURN, Point.BEFORE_OBJECTS, Point.BEFORE_SWAP, IN_COMMIT, Point.AFTER_SWAP]
+QUICK = [
+    Point.BEFORE_SWAP,
+    IN_COMMIT,
+    *(pytest.param(one, marks=pytest.mark.verify) for one in (Point.TURN, Point.BEFORE_OBJECTS)),
+    *(pytest.param(one, marks=pytest.mark.verify) for one in (Point.AFTER_SWAP, AT_RANDOM)),
+]
+"""All of them; `make test` kills where most can go wrong: when objects are there and the row is not, and in
+between."""
 
 
 class Kills:
@@ -86,12 +94,12 @@ class Kills:
         assert open_keys <= settled
 
 
-@pytest.mark.parametrize("kill_at", [*CHOSEN, AT_RANDOM])
+@pytest.mark.parametrize("kill_at", QUICK)
 def test_a_killed_process_leaves_a_whole_lake(kill_at: str, tmp_path: Path, seed: int) -> None:
     Kills(tmp_path / "lake", seed).round(kill_at, locking=True, count=40)
 
 
-@pytest.mark.parametrize("kill_at", [Point.BEFORE_SWAP, AT_RANDOM])
+@pytest.mark.parametrize("kill_at", [Point.BEFORE_SWAP, pytest.param(AT_RANDOM, marks=pytest.mark.verify)])
 def test_a_killed_process_leaves_a_whole_lake_where_nothing_is_locked(
     kill_at: str, tmp_path: Path, seed: int
 ) -> None:

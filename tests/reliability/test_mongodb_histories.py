@@ -27,6 +27,7 @@ def threads_leave_one_history(url: str, threads: int, count: int, seed: int) -> 
         return sum(store.counts.swaps_lost for store in stores)
 
 
+@pytest.mark.verify
 def test_threads_leave_one_history(mongodb_url: str, seed: int) -> None:
     assert threads_leave_one_history(mongodb_url, threads=9, count=12, seed=seed) > 0
 
@@ -52,6 +53,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pymongo.common.MIN_HEARTBEAT_INTERVAL", 0.02)
 
 
+@pytest.mark.verify
 @pytest.mark.usefixtures("_quick")
 def test_commits_over_connections_that_are_cut_land_once(mongodb_url: str, seed: int) -> None:
     assert cut_commits(mongodb_url, 40, seed) >= 20
@@ -63,6 +65,7 @@ def test_hundreds_of_commits_over_connections_that_are_cut_land_once(mongodb_url
     assert cut_commits(mongodb_url, 900, seed) >= 500
 
 
+@pytest.mark.verify
 def test_a_sweep_removes_what_nobody_needs_and_nothing_else(mongodb_url: str) -> None:
     clock = Ticking()
     with closing(MongoStore(mongodb_url, clock=clock)) as store:

@@ -42,7 +42,7 @@ from penstock.testing.threads import at_once
 from tests.reliability import processes
 from tests.reliability.processes import check_lake, run_all
 from tests.reliability.test_histories import threads_on
-from tests.reliability.test_kills import AT_RANDOM, CHOSEN, Kills
+from tests.reliability.test_kills import AT_RANDOM, CHOSEN, QUICK, Kills
 from tests.reliability.worker import Task, work
 from tests.servers import postgresql, process
 from tests.servers.proxy import Direction, Proxy
@@ -145,7 +145,7 @@ def kills(lake: str, workers: None, tmp_path: Path, seed: int) -> PostgresKills:
     return PostgresKills(lake, tmp_path, seed)
 
 
-@pytest.mark.parametrize("kill_at", [*CHOSEN, AT_RANDOM])
+@pytest.mark.parametrize("kill_at", QUICK)
 def test_a_killed_process_leaves_a_whole_lake(kill_at: str, kills: PostgresKills) -> None:
     kills.round(kill_at, locking=True, count=30)
 

@@ -50,6 +50,7 @@ def run_histories(tmp_path: Path, seeds: range, points: Sequence[At]) -> Counter
     return happened
 
 
+@pytest.mark.verify
 def test_no_history_of_pipelines_that_meet_and_die_shows_an_anomaly(tmp_path: Path, seed: int) -> None:
     happened = run_histories(tmp_path, range(seed, seed + len(FEW)), FEW)
     for what in ("committed", "aborted", "landed in delta", "landed in lance", "landed in files"):

@@ -93,6 +93,7 @@ def run_driver(tmp_path: Path, seed: int, at: At) -> None:
     check_remains(place, history, told)
 
 
+@pytest.mark.verify
 def test_a_driver_that_dies_in_the_rows_of_a_write_leaves_nothing(tmp_path: Path, seed: int) -> None:
     run_driver(tmp_path, seed, At.IN_DATA)
 

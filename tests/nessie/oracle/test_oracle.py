@@ -12,6 +12,7 @@ from tests.nessie.oracle.sameness import differences, normal
 from tests.nessie.oracle.scenarios import SCENARIOS
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name.replace(" ", "-"))
 def test_penstock_answers_as_nessie_does(scenario: Scenario, nessie_url: str, penstock_url: str) -> None:
     theirs = conversation(scenario, nessie_url)

@@ -13,8 +13,9 @@ from penstock.stores.sqlite import SqliteStore
 from tests.formats.delta.managed import Owner
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.verify)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """What a format does at a turn it does with rows and objects alone; `tests/owner` tries it on SQLite."""
     store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "lake.db", create=True)
     yield store
     store.close()
