@@ -197,7 +197,7 @@ def s3_store(place: S3Place) -> S3Store:
 
 SAFE = [
     "postgres",
-    "s3",
+    pytest.param("s3", marks=pytest.mark.verify),
     pytest.param("dynamodb", marks=pytest.mark.verify),
     pytest.param("mongodb", marks=pytest.mark.verify),
 ]
