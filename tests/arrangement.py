@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 VERIFIED = (
     "tests/committer/",
     "tests/interop/",
-    "tests/nessie/oracle/",
     "tests/spark/cluster/",
     "tests/test_benchmarks.py",
 )

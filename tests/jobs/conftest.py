@@ -11,9 +11,6 @@ from penstock.model.clock import now_us
 from penstock.stores import open_store
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
-from tests.servers.fixtures import postgres_database_url, postgres_schema_url
-
-__all__ = ["postgres_database_url", "postgres_schema_url"]
 
 
 @pytest.fixture(params=["memory", "sqlite", "directory", "postgresql"])

@@ -64,6 +64,8 @@ def postgres_url(postgres_server_url: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres_database_url(postgres_server_url: str) -> Iterator[str]:
     """A PostgreSQL database that many tests share."""
+    from tests.servers import postgresql
+
     with postgresql.fresh_database(postgres_server_url) as url:
         yield url
 
@@ -74,6 +76,8 @@ def postgres_schema_url(postgres_database_url: str) -> str:
 
     For whoever opens a lake there and looks no further. It goes with the database.
     """
+    from tests.servers import postgresql
+
     return postgresql.fresh_schema(postgres_database_url)
 
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.servers.fixtures import postgres_database_url, postgres_schema_url
-
-__all__ = ["postgres_database_url", "postgres_schema_url"]
-
 ON_A_JVM = {"dynamodb_server", "mongodb_server_url"}
 """What starts such a server. Whoever asks for one by a parameter marks the parameter."""
 
