@@ -18,7 +18,10 @@ from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.server.access import TokenGate
 from penstock.server.native import NATIVE
+from tests.disks import disks_are_not_waited_for
 from tests.server.running import local
+
+__all__ = ["disks_are_not_waited_for"]
 
 WHERE = ("here", "behind a server")
 anywhere = pytest.mark.parametrize("terminal", WHERE, indirect=True)

@@ -128,12 +128,18 @@ def test_a_reader_that_never_reads_is_no_error(forked: Terminal) -> None:
         assert ran.stdout.strip() in ("0", "141")
 
 
+def _ageless(log: str) -> str:
+    """A log without how long ago its commits were, which grows from one program to the next."""
+    return re.sub(r"just now|\d+ s ago", "then", log)
+
+
 def test_colours_are_for_terminals(forked: Terminal) -> None:
     plain = run("log", "--lake", str(forked.place)).stdout
     assert "\x1b" not in plain
     painted = on_a_terminal("log", "--lake", str(forked.place))
     assert "\x1b[33m" in painted
-    assert re.sub(r"\x1b\[[0-9;]*m", "", painted).replace("\r\n", "\n") == plain
+    without_colours = re.sub(r"\x1b\[[0-9;]*m", "", painted).replace("\r\n", "\n")
+    assert _ageless(without_colours) == _ageless(plain)
     assert "\x1b" not in on_a_terminal("log", "--lake", str(forked.place), NO_COLOR="1")
     assert "\x1b" not in on_a_terminal("log", "--lake", str(forked.place), TERM="dumb")
     assert "\x1b" not in on_a_terminal("log", "--json", "--lake", str(forked.place))
