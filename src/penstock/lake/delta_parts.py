@@ -85,6 +85,19 @@ class DeltaParts:
                 self.publisher.told(key, content, is_default=True)  # another process may have landed it
                 self.publisher.wait(content.id, line_of(content).latest, left_s)
 
+    def finish(self, timeout_s: float) -> dict[str, PenstockError | None]:
+        """Until what was ratified here, or left by others, is published and has its checkpoints, for at most
+        so long; returns what is left, each with what stands against it."""
+        ends_s = monotonic() + timeout_s
+        if self._catching_up is not None:
+            self._catching_up.join(timeout_s)
+            if self._catching_up.is_alive():
+                return {"what is left to be published is still being looked up": None}
+        unpublished = self.publisher.finish(max(0.0, ends_s - monotonic()))
+        left = {f"'{key}' is not published": problem for key, problem in unpublished.items()}
+        waiting = self.maintenance.finish(max(0.0, ends_s - monotonic()))
+        return left | {f"'{key}' has no new checkpoint": None for key in sorted(waiting)}
+
     def close(self, timeout_s: float) -> None:
         """Publish what was ratified here, for at most so long."""
         self._closing.set()

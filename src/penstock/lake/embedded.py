@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 import msgspec
 
 from penstock.errors import (
+    AdministratorError,
     HistoryExpired,
     IdempotencyKeyReused,
     InvalidRequest,
     PenstockError,
     ReferenceNotFound,
     RequestError,
+    Unavailable,
 )
 from penstock.formats.files.checking import FilesCheck
 from penstock.formats.files.intents import NAME as FILES
@@ -299,6 +301,20 @@ class Embedded:
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
             # Where an object of another kind is in the place of one, any of these may come of it.
             logger.warning("it is not known whether versions of tables are left to be published: %r", problem)
+
+    def finish_background(self, timeout_s: float) -> None:
+        """Wait for the publisher, the promoter and checkpoints. See ``Lake.finish_background``."""
+        ends_s = monotonic() + timeout_s
+        left: dict[str, PenstockError | None] = {}
+        for parts in (self._lance, self._delta):
+            if parts is not None:
+                left |= parts.finish(max(0.0, ends_s - monotonic()))
+        for problem in left.values():
+            if isinstance(problem, AdministratorError):
+                raise problem
+        if left:
+            what = "\n".join(f"  {one}: {why}" if why else f"  {one}" for one, why in left.items())
+            raise Unavailable(f"after {timeout_s:g} s the lake is still at work in the background\n{what}")
 
     def measure(self) -> None:
         """Tell the meter what grows old by itself: versions of tables that wait to be published."""

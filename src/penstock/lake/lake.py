@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from penstock.storage.places import Places
 
 LOG_LIMIT = 100
+BACKGROUND_S = 60.0
+"""How long is waited for what is done in the background; longer than the longest pause between two tries."""
 RETRIES = 5
 """How often a function is run again that others kept from landing."""
 
@@ -99,6 +101,24 @@ class Lake:
             places, self._places = self._places, None
         if places is not None:
             places.close()
+
+    def finish_background(self, timeout_s: float = BACKGROUND_S) -> None:
+        """Wait until the lake has done in the background what follows from the commits before this call.
+
+        Delta tables are published and have their checkpoints, Lance tables are promoted, and what writers had
+        staged is removed: direct readers and a backup of the folders find all that was committed. What a
+        client of Lance's was sent to before that stays until a sweep. It holds for what was committed with
+        this object, and for what other processes had left when it was opened. No commit needs this to be
+        kept: it is durable when it is answered.
+
+        What only an administrator can mend, such as a ``ForeignCommit``, is raised and not waited for, once
+        all else is done. ``Unavailable`` names what is left when the time is over, which it also is while
+        others commit to the same table all the time. ``InvalidRequest`` if the lake is behind a server, which
+        does this work.
+        """
+        if not isinstance(self.catalogue, Embedded):
+            raise InvalidRequest(f"{self.url} is a server, which publishes by itself; wait where it runs")
+        self.catalogue.finish_background(timeout_s)
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         """Carry out a call."""

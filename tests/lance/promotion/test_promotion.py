@@ -320,6 +320,17 @@ def test_a_strange_manifest_at_one_table_keeps_no_other_from_going_on(tables: Ta
     assert rows(location) == [0]
 
 
+def test_who_waits_for_all_is_told_of_a_strange_manifest_and_of_nothing_else(tables: Tables) -> None:
+    foreign_at(tables.declare("a"), 1)
+    location = tables.declare("b")
+    tables.create(1, name="a")
+    for version in (1, 2):
+        tables.create(version, name="b")
+        ((key, problem),) = tables.promoter.finish(LATER_S).items()
+        assert (key, type(problem)) == (Key("a"), ForeignCommit)
+        assert (manifests(location), staged(location)) == (names(*range(1, version + 1)), [])
+
+
 def test_what_is_told_of_a_table_that_cannot_go_on_does_not_pile_up(make: Callable[..., Tables]) -> None:
     tables = make()
     foreign_at(tables.declare(), 1)

@@ -104,6 +104,11 @@ class Job:
         return not (self.waiting or self.problem or self.is_taken or self.is_queued or self.helpers)
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether something waits, and a thread does it or will."""
+        return bool(self.waiting) and bool(self.is_taken or self.is_queued or self.helpers)
+
+    @property
     def is_behind(self) -> bool:
         """Whether versions wait to be promoted."""
         return bool(self.waiting) and self.id.work is Work.VERSIONS
@@ -178,6 +183,23 @@ class Backlog:
                     job.left.wait(left_s)
                 stuck += job.is_behind
             return stuck == 0
+
+    def finish(self, timeout_s: float) -> dict[Key, PenstockError | None]:
+        """Until all that was told is done, and what follows from it, for at most so long; returns the tables
+        that are left, each with what stands against it.
+
+        Does not wait for what an administrator must mend.
+        """
+        left: dict[Key, PenstockError | None] = {}
+        deadline_s = elapsed_s() + timeout_s
+        with self.changed:
+            for is_versions in (True, False):  # what follows from versions is told before their job ends
+                jobs = [job for job in self.jobs.values() if (job.id.work is Work.VERSIONS) is is_versions]
+                for job in jobs:
+                    while job.is_under_way and not self.is_closed and elapsed_s() < deadline_s:
+                        job.left.wait(deadline_s - elapsed_s())
+                    left |= {told.key: job.problem for told in job.waiting}
+        return left
 
     def close(self, timeout_s: float) -> None:
         """Finish what can be in that time, trying once more what has failed; then stop."""

@@ -145,6 +145,10 @@ class Promoter:
         """
         return self._backlog.wait(ids, timeout_s)
 
+    def finish(self, timeout_s: float) -> dict[Key, PenstockError | None]:
+        """Until all that was told is promoted and what was staged is gone. See ``Backlog.finish``."""
+        return self._backlog.finish(timeout_s)
+
     def unpromoted(self, content: LanceTable) -> tuple[Waiting, ...]:
         """Versions of a table that are not where everybody looks, by what is there now, in their order.
 

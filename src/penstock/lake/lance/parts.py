@@ -80,6 +80,17 @@ class LanceParts:
         self._catching_up = Thread(target=self._catch_up, name="penstock lance catch up", daemon=True)
         self._catching_up.start()
 
+    def finish(self, timeout_s: float) -> dict[str, PenstockError | None]:
+        """Until what was ratified here, or left by others, is promoted and what was staged of it is gone, for
+        at most so long; returns what is left, each with what stands against it."""
+        ends_s = monotonic() + timeout_s
+        if self._catching_up is not None:
+            self._catching_up.join(timeout_s)
+            if self._catching_up.is_alive():
+                return {"what is left to be promoted is still being looked up": None}
+        unpromoted = self.promoter.finish(max(0.0, ends_s - monotonic()))
+        return {f"'{key}' is not promoted": problem for key, problem in unpromoted.items()}
+
     def close(self, timeout_s: float) -> None:
         """Promote what was ratified here, for at most so long."""
         self._closing.set()

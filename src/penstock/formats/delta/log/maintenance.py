@@ -84,6 +84,10 @@ class Maintenance:
         self._tables: OrderedDict[UUID, _Table] = OrderedDict()
         self._changed = Condition()
         self._thread: Thread | None = None
+        self._under_way: dict[UUID, _Wish] = {}
+        """At most one, the one that is being looked after."""
+        self._urgent: set[UUID] = set()
+        """Those that somebody waits for."""
         self._is_closing = False
 
     def after_publish(self, key: Key, content: DeltaTable, published: int) -> None:
@@ -98,6 +102,24 @@ class Maintenance:
                 self._thread = Thread(target=self._run, name="penstock-maintenance", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
+
+    def finish(self, timeout_s: float) -> frozenset[Key]:
+        """Until all that was told is looked after, for at most so long; returns the tables that are left.
+
+        None of them rests before that. One that fails is not tried again: readers need no checkpoint.
+        """
+        with self._changed:
+            wanted = self._wishes.keys() | self._under_way.keys()
+            self._urgent |= wanted
+            self._changed.notify_all()
+
+            def left() -> frozenset[Key]:
+                told = (*self._under_way.items(), *self._wishes.items())
+                return frozenset(wish.key for table_id, wish in told if table_id in wanted)
+
+            self._changed.wait_for(lambda: not left() or self._is_closing, timeout_s)
+            self._urgent -= wanted
+            return left()
 
     def close(self, timeout_s: float) -> None:
         """Finish what is under way or waiting for its turn, for at most so long; take on nothing more."""
@@ -133,8 +155,9 @@ class Maintenance:
                 wait_s = None
                 for table_id, wish in self._wishes.items():
                     table = self._tables.get(table_id) or _Table()
-                    if table.rests_until_s <= now_s:
+                    if table.rests_until_s <= now_s or table_id in self._urgent:
                         del self._wishes[table_id]
+                        self._under_way[table_id] = wish
                         return table_id, wish, table
                     left_s = table.rests_until_s - now_s
                     wait_s = left_s if wait_s is None else min(wait_s, left_s)
@@ -159,6 +182,8 @@ class Maintenance:
 
     def _remember(self, table_id: UUID, table: _Table) -> None:
         with self._changed:
+            self._under_way.clear()
+            self._changed.notify_all()
             self._tables[table_id] = table
             self._tables.move_to_end(table_id)
             if len(self._tables) > TABLES_MAX:

@@ -67,12 +67,18 @@ class Job:
         self.is_taken = self.is_queued = False
         self.waiting = 0
         """How many threads wait for their turn."""
+        self.following = 0
+        """How many threads tell others that it is done."""
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody has to do with it any more."""
-        is_done = self.problem is None and not self.is_behind
-        return is_done and not (self.is_taken or self.is_queued or self.waiting)
+        return self.problem is None and not self.is_behind and not self.is_under_way
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a thread does it, or will, or does what follows from it."""
+        return bool(self.is_taken or self.is_queued or self.waiting or self.following)
 
     @property
     def is_behind(self) -> bool:
@@ -124,6 +130,7 @@ class Backlog:
         if not job.is_idle or self.jobs.get(job.id) is not job:
             return
         del self.jobs[job.id]
+        self.changed.notify_all()
         self._known[job.id] = job.published, job.seen_s
         self._known.move_to_end(job.id)
         if len(self._known) > KNOWN_MAX:
@@ -170,7 +177,23 @@ class Backlog:
                 before = job.published
                 is_done = self._do(job, told)
             if is_done:
-                self._after(job, told, before)
+                self._follow(job, told, before)
+
+    def finish(self, timeout_s: float) -> dict[Key, PenstockError | None]:
+        """Until all that was told is done, for at most so long; returns the tables that are left, each with
+        what stands against it.
+
+        Does not wait for what an administrator must mend.
+        """
+        left: dict[Key, PenstockError | None] = {}
+        deadline_s = elapsed_s() + timeout_s
+        with self.changed:
+            for job in [job for job in self.jobs.values() if job.told is not None]:
+                while job.is_under_way and not self.is_closed and elapsed_s() < deadline_s:
+                    self.changed.wait(deadline_s - elapsed_s())
+                if not job.is_idle and job.told is not None:
+                    left[job.told.key] = job.problem
+        return left
 
     def close(self, timeout_s: float) -> None:
         """Finish what can be in that time, without trying anything again; then stop."""
@@ -195,7 +218,7 @@ class Backlog:
             is_done = self._do(job, told)
             self._leave(job)
             if is_done:
-                self._after(job, told, before)
+                self._follow(job, told, before)
 
     def _take(self) -> tuple[Job, Told] | None:
         """The next job to be done, as soon as there is one; ``None`` when it is time to stop."""
@@ -210,6 +233,7 @@ class Backlog:
                     if job.told is not None and not job.is_taken:
                         job.is_taken = True
                         return job, job.told
+                    self.forget_idle(job)
                 self._idle += 1
                 self.changed.wait(self._later[0][0] - now_s if self._later else None)
                 self._idle -= 1
@@ -227,9 +251,20 @@ class Backlog:
         with self.changed:
             if problem is None:
                 job.done = told
+                job.following += 1
             else:
                 self.failed(job, problem)
         return problem is None
+
+    def _follow(self, job: Job, told: Told, before: int) -> None:
+        """Tell others what is done. The job is kept until they know: whoever waits for it, waits for that."""
+        try:
+            self._after(job, told, before)
+        finally:
+            with self.changed:
+                job.following -= 1
+                self.forget_idle(job)
+                self.changed.notify_all()
 
     def failed(self, job: Job, problem: PenstockError) -> None:
         """Note what a try ended with. With the lock held."""

@@ -171,6 +171,10 @@ class Publisher:
                 self._changed.wait(left_s)
             return True
 
+    def finish(self, timeout_s: float) -> dict[Key, PenstockError | None]:
+        """Until all that was told is published. See ``Backlog.finish``."""
+        return self._backlog.finish(timeout_s)
+
     def look(self, content: DeltaTable) -> int:
         """How far the log of a table of the lake is published, by what is there now; nothing is written.
 
