@@ -30,6 +30,8 @@ from tests.lance.tables import ids_at, ids_of, opened, rows, written
 from tests.sweep.tables import LateClock
 
 OLD_DAYS = 8
+PATIENT = Settings(promote_wait_s=60.0)
+"""A commit is answered when its versions are promoted, so that no reader is sent to a file beside them."""
 
 
 @pytest.fixture
@@ -39,19 +41,19 @@ def clock() -> LateClock:
 
 @pytest.fixture
 def lake(tmp_path: Path, clock: LateClock) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", author="tester", clock=clock) as lake:
+    with penstock.open(tmp_path / "lake", author="tester", clock=clock, settings=PATIENT) as lake:
         yield lake
 
 
 def place_of(lake: Lake, key: str, ref: str | None = None) -> Path:
+    """Where a table is, once nothing is put there or removed any more for what was committed."""
+    lake.finish_background()
     return Path(lake.do(GetLanceTable(key=Key.parse(key), at=ref)).location)
 
 
 def files(place: Path, folder: str = "") -> set[str]:
-    """The files of a table, without what Penstock and Lance note beside them, and without manifests that were
-    promoted: they go in the background."""
+    """The files of a table, without what Penstock and Lance note beside them."""
     found = {str(one.relative_to(place)) for one in place.rglob("*") if one.is_file()}
-    found -= {one for one in found if one.partition(".manifest-")[0] + ".manifest" in found}
     noted = ("_penstock/.", "_penstock/owner.json", "_penstock/deregistered")
     return {
         one for one in found if one.startswith(folder) and not one.startswith(noted) and "hint" not in one
@@ -59,6 +61,7 @@ def files(place: Path, folder: str = "") -> set[str]:
 
 
 def swept(lake: Lake, **how: Any) -> SweptTable:
+    lake.finish_background()
     (one,) = lake.sweep_tables(remove_data=True, **how)
     assert one.problem == "", one.problem
     return one
@@ -320,6 +323,7 @@ def test_a_deregistered_table_stays_for_good(lake: Lake, clock: LateClock) -> No
         written(namespace, name, ids=[1], mode="create")
     place = place_of(lake, "a")
     namespace.deregister_table(spec.DeregisterTableRequest(id=["a"]))
+    lake.finish_background()
     kept = files(place)
     clock.days = OLD_DAYS
     expire(lake, clock)

@@ -153,7 +153,5 @@ class Tables:
         return 0 if found is None else found[0]
 
     def settle(self, name: str = "t", timeout_s: float = 30.0) -> bool:
-        """Wait until all is promoted."""
-        found = self.content(name).id
-        assert found is not None
-        return self.promoter.wait([found], timeout_s)
+        """Wait until all is promoted, and what was staged of it is gone; whether a table is."""
+        return Key(name) not in self.promoter.finish(timeout_s)

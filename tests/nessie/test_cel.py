@@ -29,6 +29,8 @@ from penstock.server.nessie.cel_items import (
     reference_item,
 )
 
+COMPUTING_MAX_S = 5.0
+"""Far more computing time than any expression takes that is refused, so that only one that runs away does."""
 COMMIT = Commit(
     id="ab" * 32,
     parents=("cd" * 32,),
@@ -167,11 +169,11 @@ def test_a_wrong_expression_is_refused_and_named(kind: FilterKind, expression: s
     ],
 )
 def test_an_expression_that_could_cost_too_much_is_refused_at_once(expression: str, why: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     with pytest.raises(InvalidRequest, match="filter") as refused:
         filter_for("commits", expression)(A_COMMIT)
     assert why in refused.value.message
-    assert time.perf_counter() - start < 1
+    assert time.thread_time() - start < COMPUTING_MAX_S
 
 
 def _with_operations(count: int, elements: int = 20) -> Mapping[str, Any]:
@@ -219,7 +221,7 @@ def test_an_expression_that_multiplies_what_it_is_given_is_refused(expression: s
         start = time.thread_time()
         with pytest.raises(InvalidRequest, match=r"costs too much|possible|constants only|cannot"):
             filter_for("commits", expression)(item)
-        assert time.thread_time() - start < 5
+        assert time.thread_time() - start < COMPUTING_MAX_S
 
 
 @pytest.mark.parametrize(
@@ -291,16 +293,19 @@ def test_a_filter_that_runs_too_long_over_all_items_is_refused(monkeypatch: pyte
         keep(A_COMMIT)
 
 
-def test_a_page_of_commits_is_filtered_in_milliseconds() -> None:
-    keep = filter_for("commits", "commit.author == 'Ada' && operations.exists(op, op.name == 'none')")
-    assert not keep(A_COMMIT)
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        for _ in range(250):
-            keep(A_COMMIT)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.1
+def test_an_expression_is_read_once_however_many_commits_it_is_asked_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expression = "commit.author == 'Ada' && operations.exists(op, op.name == 'none')"
+    assert not filter_for("commits", expression)(A_COMMIT)
+
+    def read_again(text: str, _: str) -> None:
+        pytest.fail(f"{text} was read before")
+
+    monkeypatch.setattr(cel, "_compiled", read_again)
+    for _ in range(2):
+        keep = filter_for("commits", expression)
+        assert not any(keep(A_COMMIT) for _ in range(250))
 
 
 def test_threads_share_a_script() -> None:
@@ -382,5 +387,5 @@ def test_whatever_is_accepted_ends_soon_and_takes_little_memory(expression: str,
     start = time.thread_time()
     with suppress(InvalidRequest):
         filter_for("commits", expression)(item)
-    assert time.thread_time() - start < 5
+    assert time.thread_time() - start < COMPUTING_MAX_S
     assert getrusage(RUSAGE_SELF).ru_maxrss - before_kib < 100 * 1024

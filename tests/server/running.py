@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -120,7 +120,12 @@ class Program(Client):
 
     @property
     def log(self) -> str:
-        """What it has logged until now."""
+        """What it has logged until now, with all that a single worker has answered.
+
+        A request is noted right after its answer is sent, and before the next request is looked at.
+        """
+        with contextlib.suppress(OSError, http.client.HTTPException):  # it has ended, and noted everything
+            self.get("/healthz")
         return self._log.read_text()
 
     @property
@@ -166,45 +171,40 @@ def program(
         process.stdout.close()
 
 
-class Local(Client):
-    """A server in this process."""
+class LoopServer(uvicorn.Server):
+    """Uvicorn's server, whose event loop can be waited for, and which ends when it is told to and not at its
+    next look, a tenth of a second later: hundreds of tests end one each."""
 
-    def __init__(self, url: str, application: Application, log: io.BytesIO, metrics: Metrics) -> None:
-        super().__init__(url)
-        self.application, self._log, self.metrics = application, log, metrics
+    loop: asyncio.AbstractEventLoop | None = None
 
-    @property
-    def log(self) -> str:
-        return self._log.getvalue().decode()
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._told, self.loop = asyncio.Event(), asyncio.get_running_loop()
+        await super().startup(sockets)
 
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.splitlines()]
-
-
-class _Prompt(uvicorn.Server):
-    """Uvicorn's server, which ends when it is told to and not at its next look, a tenth of a second later.
-
-    Hundreds of tests end one each. Where somebody is still connected or being answered, it ends as ever.
-    """
-
-    _wake: Callable[[], object] = staticmethod(lambda: None)
+    def end_turn(self) -> None:
+        """Wait until the loop has ended what it does now. A request is noted right after its answer is sent,
+        with nothing in between."""
+        has_ended = threading.Event()
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing more is noted
+                self.loop.call_soon_threadsafe(has_ended.set)
+                assert has_ended.wait(ANSWER_MAX_S), "the server hangs"
 
     def stop(self) -> None:
         self.should_exit = True
-        with contextlib.suppress(RuntimeError):  # it saw so by itself, and its loop is closed
-            self._wake()
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):  # it saw so by itself, and its loop is closed
+                self.loop.call_soon_threadsafe(self._told.set)
 
     async def main_loop(self) -> None:
-        told, loop = asyncio.Event(), asyncio.get_running_loop()
-        self._wake = lambda: loop.call_soon_threadsafe(told.set)
         looks = 0
         while not await self.on_tick(looks):
             looks += 1
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), 0.1)
+                await asyncio.wait_for(self._told.wait(), 0.1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """At once, unless somebody is still connected or being answered: then it ends as ever."""
         for listening in [*self.servers, *(sockets or ())]:
             listening.close()
         for connection in list(self.server_state.connections):
@@ -213,6 +213,37 @@ class _Prompt(uvicorn.Server):
             await asyncio.sleep(0)
         if self.server_state.connections or self.server_state.tasks:
             await super().shutdown(sockets)
+
+
+class Local(Client):
+    """A server in this process."""
+
+    def __init__(
+        self, url: str, application: Application, server: LoopServer, log: io.BytesIO, metrics: Metrics
+    ) -> None:
+        super().__init__(url)
+        self.application, self._server, self._log, self._metrics = application, server, log, metrics
+
+    @property
+    def log(self) -> str:
+        """What it has logged, with all that it has answered."""
+        self._server.end_turn()
+        return self._log.getvalue().decode()
+
+    @property
+    def connections(self) -> int:
+        """How many are open, as the server sees it."""
+        return len(self._server.server_state.connections)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What it has counted, with all that it has answered."""
+        self._server.end_turn()
+        return self._metrics
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.splitlines()]
 
 
 @contextlib.contextmanager
@@ -239,13 +270,13 @@ def local(
         access_log=False,
         timeout_graceful_shutdown=drain_timeout_s,  # type: ignore[arg-type]
     )
-    server = _Prompt(config)
+    server = LoopServer(config)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        yield Local(f"http://127.0.0.1:{port}", application, log, metrics)
+        yield Local(f"http://127.0.0.1:{port}", application, server, log, metrics)
     finally:
         server.stop()
         thread.join()

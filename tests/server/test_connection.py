@@ -15,6 +15,7 @@ from penstock.lake.lake import Lake
 from penstock.server import connection as served
 from penstock.server.connection import HEAD_MAX_BYTES, WAITING_MAX, Connection
 from penstock.server.routes import Answer, Api, Route
+from tests.queue.hooks import wait_until
 from tests.server.running import Client, local, read_all
 from tests.server.trying import Trial, trial_api
 
@@ -307,7 +308,7 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(lake: Lake, trial: Tr
         local(lake.catalogue, [large_api(trial)], head_timeout_s=0.3) as server,
     ):
         connection = not_reading(server, held)
-        threading.Event().wait(1.0)  # the client's own time, in which it reads nothing
+        wait_until(lambda: not server.connections)
         assert len(read_all(connection)) < 20_000_000
 
 
