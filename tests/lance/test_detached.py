@@ -34,6 +34,7 @@ def namespace(lake: Lake) -> PenstockNamespace:
     found = lake.lance()
     written(found, "items", ids=[0], mode="create")
     written(found, "items", ids=[1])
+    lake.finish_background()
     return found
 
 

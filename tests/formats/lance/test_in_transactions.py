@@ -214,6 +214,7 @@ def test_what_a_transaction_did_to_lances_own_branch_lands_from_its_line(forked:
 
 def swept(lake: Lake) -> None:
     """Remove whatever nothing needs, as if all of it had been written long ago."""
+    lake.finish_background()
     for file in Path(content(lake).location).rglob("*"):
         os.utime(file, (0, 0))
     (done,) = lake.sweep_tables(remove_data=True)

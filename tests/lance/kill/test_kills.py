@@ -12,7 +12,6 @@ import pytest
 
 import penstock
 from penstock.errors import KeyNotFound
-from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, DeclareLance, GetLanceTable
 from penstock.lake.opening import init_lake
@@ -94,14 +93,8 @@ def as_plain_lance_says(place: Path, version: int) -> View:
 def recover(place: Path, version: int) -> View:
     """Open the lake as anybody does; what it says before anything else is done."""
     with penstock.open(place, create=False) as lake:
-        embedded = lake.catalogue
-        assert isinstance(embedded, Embedded)
         said = as_the_lake_says(lake, version)
-        looking = embedded.lance._catching_up
-        assert looking is not None
-        looking.join(LATER_S)
-        ids = [lake.do(GetLanceTable(key=Key(name))).id for name in said]
-        assert embedded.lance.promoter.wait(ids, LATER_S)
+        lake.finish_background(LATER_S)
         assert as_the_lake_says(lake, version) == said, "nothing in the lake changes"
     return said
 
