@@ -31,6 +31,7 @@ def test_what_a_creation_left_that_died_before_its_commit_is_swept_when_it_is_ol
         assert left
         lake.sweep_tables(remove_data=True)
         assert left[0].exists()  # it could still be about to commit
+        lake.finish_background()
         old_s = time.time() - 30 * 86_400
         for path in Path(lake.warehouse).rglob("*"):
             if path.is_file():

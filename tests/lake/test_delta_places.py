@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import LocationRefused
 from penstock.formats.delta.owner.status import Overview
+from penstock.lake.embedded import Embedded
 from penstock.model.content import DeltaTable
 
 DAY_S = 86400
@@ -73,6 +73,7 @@ def test_cleaning_leaves_what_a_branch_needs_of_the_same_table_under_its_former_
     lake.delta.publish("t")
     lake.delta.checkpoint("t")
     come_back(lake, place, how)
+    lake.finish_background()
     grow_old(place)
     lake.table("t").append(rows(30))
     lake.delta.publish("t")
@@ -92,6 +93,7 @@ def test_cleaning_leaves_a_branchs_own_files_of_the_same_table_under_its_former_
     table = lake.table("t", "dev")
     name = table.commit(table.version + 1, FILE).tables[0].name
     come_back(lake, place, how)
+    lake.finish_background()
     grow_old(place)
     assert lake.delta.clean("t").names == ()
     assert (place / name).exists()
@@ -131,7 +133,9 @@ def test_a_lake_that_is_closed_looks_at_no_further_table(
     lake = penstock.open(tmp_path / "lake")
     assert lake.delta.status() == ()
     assert looking.wait(WAIT_S)
-    (catching_up,) = (one for one in threading.enumerate() if one.name == "penstock catch up")
+    assert isinstance(lake.catalogue, Embedded)
+    catching_up = lake.catalogue.delta._catching_up
+    assert catching_up is not None
     lake.close()
     go_on.set()
     catching_up.join(WAIT_S)

@@ -9,6 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
+from penstock import Settings
 
 ROWS = pa.table({"x": [1]})
 
@@ -16,7 +17,7 @@ ROWS = pa.table({"x": [1]})
 @pytest.mark.parametrize("how", ["transaction", "merge"])
 def test_what_landed_is_in_the_logs_of_all_its_tables_when_the_answer_comes(tmp_path: Path, how: str) -> None:
     keys = [f"a.t{number}" for number in range(10)]
-    with penstock.open(tmp_path / "lake") as lake:
+    with penstock.open(tmp_path / "lake", settings=Settings(publish_wait_s=60.0)) as lake:
         lake.table(keys[0]).write(ROWS)
         if how == "merge":
             lake.branch("dev").create()

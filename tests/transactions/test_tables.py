@@ -29,6 +29,7 @@ def rows(*ids: int) -> pa.Table:
 
 
 def published(lake: Lake, key: str) -> set[str]:
+    lake.finish_background()
     log = Path(lake.table(key).get_commits().location) / "_delta_log"
     return {file.name for file in log.glob("*.json")}
 
