@@ -35,8 +35,9 @@ def lake(tmp_path: Path, clock: LateClock) -> Iterator[Lake]:
 
 
 def create(lake: Lake, ref: str | None = None) -> Path:
-    """Make a table, and return its folder."""
+    """Make a table, and return its folder, in which nothing moves by itself any more."""
     written(lake.lance(ref), "items", ids=[1], mode="create")
+    lake.finish_background()
     return Path(lake.do(GetLanceTable(key=Key("items"), at=ref)).location)
 
 

@@ -163,6 +163,7 @@ def test_a_table_whose_newest_version_is_not_where_readers_look_is_not_listed_as
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lance.write_dataset(rows(1), namespace_client=lake.lance(), table_id=["a"])
+    lake.finish_background()
     warehouse = tmp_path / "lake" / "warehouse"
     with monkeypatch.context() as now:
 

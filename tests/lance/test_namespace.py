@@ -29,6 +29,7 @@ from lance_namespace.errors import (
 )
 
 import penstock
+from penstock.errors import ForeignCommit
 from penstock.formats.lance.names import manifest_name
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
@@ -59,8 +60,9 @@ def test_every_commit_of_lance_is_one_of_the_lake(lake: Lake, namespace: Penstoc
     ]
 
 
-def test_what_is_committed_is_where_every_reader_looks(namespace: PenstockNamespace) -> None:
+def test_what_is_committed_is_where_every_reader_looks(own: Lake, namespace: PenstockNamespace) -> None:
     made = written(namespace, "items", ids=[10])
+    own.finish_background()
     plain = lance.dataset(made.uri)
     assert (plain.version, ids_of(plain)) == (2, list(range(11)))
 
@@ -227,6 +229,7 @@ def test_the_name_of_a_branch_that_is_gone_is_taken_while_its_versions_are_there
     opened(namespace, "items").create_branch("trial")
     opened(namespace, "items").checkout_version(("trial", None)).insert(rows([10]))
     before = lake.lance(lake.resolve())
+    own.finish_background()
     namespace.delete_table_branch({"id": ITEMS, "name": "trial"})
     with pytest.raises(InvalidTableStateError, match="had a branch 'trial' before"):
         namespace.create_table_branch({"id": ITEMS, "name": "trial"})
@@ -248,6 +251,7 @@ def test_a_reader_is_told_the_lakes_version_where_another_is_in_its_place(
     with penstock.open(tmp_path / "lake") as lake:
         namespace = lake.lance()
         folder = Path(written(namespace, "items", ids=[0], mode="create").uri)
+        lake.finish_background()
         fragments = lance.fragment.write_fragments(rows([1]), str(folder), mode="append")
         manifest = _appended(folder, fragments)
         foreign = folder / manifest_name("", "", 2)
@@ -260,6 +264,8 @@ def test_a_reader_is_told_the_lakes_version_where_another_is_in_its_place(
         assert told.manifest_path.endswith(".manifest")
         assert Path("/", told.manifest_path).read_bytes() == manifest
         assert ids_at(namespace, "items") == [0, 1]
+        with pytest.raises(ForeignCommit):
+            lake.finish_background()
         assert foreign.read_bytes() == b"somebody else's"
         assert "without asking the lake" in caplog.text
 

@@ -355,12 +355,13 @@ def test_a_transaction_that_was_cancelled_takes_no_more(lake: Lake, main: Pensto
 
 
 def test_a_writer_in_a_transaction_whose_target_went_on_opens_the_table_again_and_lands(
-    lake: Lake, main: PenstockNamespace
+    own: Lake, lake: Lake, main: PenstockNamespace
 ) -> None:
     transaction = lake.transaction()
     within = transaction.lance
     stale = opened(within, "items")
     written(main, "items", ids=[4])
+    own.finish_background()
     with pytest.raises(OSError, match="result for version"):
         lance.write_dataset(rows([5]), stale, mode="append")
     assert ids_at(within, "items") == [0, 1, 2, 3]
