@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from deltalake import DeltaTable
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
@@ -23,6 +22,7 @@ from penstock.spark.writing import write
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.rows import inline_vector, metadata_for, vector_data
 from tests.spark.reading_tables import ENGINES, adopted, put_file, using, with_vectors, written
+from tests.spark.writing_cases import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ def create(lake: Lake) -> Callable[..., Table]:
 def ids(table: Table) -> list[int]:
     """By the lake's own reader and by deltalake's, which agree."""
     table.backfill_to_version()
-    found = sorted(DeltaTable(table.location).to_pyarrow_table()["id"].to_pylist())
+    found = sorted(delta_table(table.location).to_pyarrow_table()["id"].to_pylist())
     assert sorted(table.to_arrow(columns=["id"])["id"].to_pylist()) == found
     return found
 
@@ -203,7 +203,7 @@ def test_deleted_rows_are_told_in_the_change_data_feed(
     done = delete(spark, KEY, "id in (3, 15)")
     assert done is not None
     assert ids(table) == left(3, 15)
-    feed = pa.table(DeltaTable(table.location).load_cdf(starting_version=done.version))
+    feed = pa.table(delta_table(table.location).load_cdf(starting_version=done.version))
     told = feed.select(["id", "day", "note", "_change_type"]).to_pylist()
     assert sorted(told, key=lambda one: one["id"]) == [
         {"id": 3, "day": DAYS[0], "note": None, "_change_type": "delete"},

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from deltalake import DeltaTable
 
 from penstock.errors import OutcomeUnknown, TableConflict
 from penstock.lake.call import Said
@@ -26,6 +25,7 @@ from penstock.spark.changing import delete, plan_delete, plan_update, update
 from penstock.spark.job.tables import JobTable
 from penstock.spark.merging import merge
 from penstock.spark.rewrites.rewriting import Rewrite
+from tests.spark.writing_cases import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def found(table: Table) -> dict[int, int]:
     """Values by key, as the lake and deltalake both read them; no key is there twice."""
     table.backfill_to_version()
     there = table.to_arrow().to_pylist()
-    others = DeltaTable(table.location).to_pyarrow_table().to_pylist()
+    others = delta_table(table.location).to_pyarrow_table().to_pylist()
     by_key = {one["k"]: one["v"] for one in there}
     assert len(by_key) == len(there) == len(others)
     assert {one["k"]: one["v"] for one in others} == by_key

@@ -21,7 +21,6 @@ from penstock.lake.lake import Lake
 from penstock.spark import write
 from penstock.spark.job import jobs
 from penstock.spark.job.footers import stats_of
-from penstock.spark.job.jobs import BOUND_MAX_BYTES, Column, WrittenFile
 from tests.spark.reading_tables import ENGINES, using
 from tests.spark.writing_cases import seen, seen_by_others
 
@@ -112,22 +111,6 @@ def test_readers_that_prune_by_the_statistics_miss_no_row(spark: SparkSession, l
             assert len(seen_by_others(lake, "demo.pruned", where)) == counted[0], where
 
 
-def test_a_long_text_is_cut_as_if_all_of_it_were_known() -> None:
-    for first in ("", "a"):  # the second is cut in the middle of a character
-        cut = (first + "é" * 400).encode()[:BOUND_MAX_BYTES]
-        column = Column(path=("t",), type="BINARY", nulls=0, min=cut, max=cut)
-        told = json.loads(stats_of(_file(column), [Leaf(("t",), "string")]))
-        begin = (first + "é" * 32)[:32]
-        assert told["minValues"] == {"t": begin}
-        assert told["maxValues"] == {"t": begin + "\U0010ffff"}
-
-
-def test_what_is_not_told_is_not_made_up() -> None:
-    silent = Column(path=("t",), type="INT32", nulls=-1)
-    told = json.loads(stats_of(_file(silent), [Leaf(("t",), "integer"), Leaf(("u",), "long")]))
-    assert told == {"numRecords": 3, "minValues": {}, "maxValues": {}, "nullCount": {}}
-
-
 def _row(dice: random.Random) -> tuple[Any, ...]:
     def maybe(value: Any) -> Any:
         return None if dice.random() < 0.2 else value
@@ -176,9 +159,3 @@ def _computed(data: Any, leaves: list[Leaf]) -> Any:
         ):
             del told["minValues"][name], told["maxValues"][name]
     return told
-
-
-def _file(column: Column) -> WrittenFile:
-    return WrittenFile(
-        name="x", partition="", is_change=False, size=1, modified_ms=1, rows=3, columns=(column,)
-    )

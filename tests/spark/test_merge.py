@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from deltalake import DeltaTable
 
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.merging import Merge, merge
 from tests.spark.reading_tables import using
+from tests.spark.writing_cases import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,14 +50,14 @@ def found(table: Table) -> Counter[Row]:
     """The rows, as the lake and deltalake both read them."""
     table.backfill_to_version()
     rows = Counter((one["k"], one["p"], one["v"]) for one in table.to_arrow().to_pylist())
-    others = DeltaTable(table.location).to_pyarrow_table().to_pylist()
+    others = delta_table(table.location).to_pyarrow_table().to_pylist()
     assert Counter((one["k"], one["p"], one["v"]) for one in others) == rows
     return rows
 
 
 def fed(table: Table, version: int) -> Counter[Row]:
     """What the change data feed tells of a version."""
-    feed = pa.table(DeltaTable(table.location).load_cdf(starting_version=version, ending_version=version))
+    feed = pa.table(delta_table(table.location).load_cdf(starting_version=version, ending_version=version))
     return Counter((one["_change_type"], one["k"], one["p"], one["v"]) for one in feed.to_pylist())
 
 

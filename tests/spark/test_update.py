@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from deltalake import DeltaTable
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType
@@ -16,6 +15,7 @@ from penstock.lake.table import Table
 from penstock.spark.changing import update
 from penstock.spark.merging import merge
 from tests.spark.reading_tables import ENGINES, using
+from tests.spark.writing_cases import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def found(table: Table) -> list[dict[str, Any]]:
     """The rows by id, as the lake and deltalake both read them."""
     rows = sorted(table.to_arrow().to_pylist(), key=lambda one: one["id"])
     table.backfill_to_version()
-    others = DeltaTable(table.location).to_pyarrow_table().to_pylist()
+    others = delta_table(table.location).to_pyarrow_table().to_pylist()
     assert sorted(others, key=lambda one: one["id"]) == rows
     return rows
 
@@ -172,7 +172,7 @@ def test_rows_are_told_before_and_after_in_the_change_data_feed(
     done = update(using(spark, engine), KEY, {"count": "count + 1", "kind": "'c'"}, "id in (1, 4)")
     assert done is not None
     assert found(table) == changed(_1={"count": 11, "kind": "c"}, _4={"count": 41, "kind": "c"})
-    feed = pa.table(DeltaTable(table.location).load_cdf(starting_version=done.version)).to_pylist()
+    feed = pa.table(delta_table(table.location).load_cdf(starting_version=done.version)).to_pylist()
     told = sorted((one["id"], one["_change_type"], one["kind"], one["count"]) for one in feed)
     assert told == [
         (1, "update_postimage", "c", 11),
@@ -189,7 +189,7 @@ def test_a_value_that_differs_each_time_is_the_same_in_the_table_and_in_the_feed
     done = update(spark, KEY, {"place.town": "uuid()", "count": "cast(rand() * 1e9 as int)"}, "id = 1")
     assert done is not None
     (row,) = [one for one in found(table) if one["id"] == 1]
-    feed = pa.table(DeltaTable(table.location).load_cdf(starting_version=done.version)).to_pylist()
+    feed = pa.table(delta_table(table.location).load_cdf(starting_version=done.version)).to_pylist()
     (after,) = [one for one in feed if one["_change_type"] == "update_postimage"]
     assert (after["place"], after["count"]) == (row["place"], row["count"])
 

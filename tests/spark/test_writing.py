@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from deltalake import DeltaTable
 
 from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, UnsupportedFeature
 from penstock.lake.delta_snapshot import TableSnapshot
@@ -15,7 +14,7 @@ from penstock.lake.lake import Lake
 from penstock.spark import write
 from penstock.spark.job.tables import JobTable
 from tests.spark.reading_tables import ENGINES, using
-from tests.spark.writing_cases import files_below, seen, seen_by_others
+from tests.spark.writing_cases import delta_table, files_below, seen, seen_by_others
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,7 +141,7 @@ def test_a_condition_on_partitions_replaces_whole_partitions(engine: SparkSessio
 
 def _feed(lake: Lake, key: str, version: int) -> dict[str, list[int]]:
     """The ids that the change data feed tells of a version, as deltalake reads it."""
-    changes = pa.table(DeltaTable(lake.table(key).location).load_cdf(starting_version=version)).to_pylist()
+    changes = pa.table(delta_table(lake.table(key).location).load_cdf(starting_version=version)).to_pylist()
     kinds = sorted({row["_change_type"] for row in changes})
     return {kind: sorted(row["id"] for row in changes if row["_change_type"] == kind) for kind in kinds}
 

@@ -7,8 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-
 from penstock.lake.lake import Lake
 from tests.formats.delta.rows import as_rows
 
@@ -23,7 +21,7 @@ def seen_by_others(lake: Lake, key: str, where: str = "true") -> list[dict[str, 
     """The rows as deltalake and DuckDB read them from the published table: both agree."""
     lake.delta.publish(key)
     location = lake.table(key).location
-    theirs = DeltaTable(location).to_pyarrow_table()
+    theirs = delta_table(location).to_pyarrow_table()
     rows: list[dict[str, Any]] = theirs.to_pylist(maps_as_pydicts="lossy")
     if (connection := _duckdb()) is not None:
         found = connection.sql(f"SELECT * FROM delta_scan('{location}') WHERE {where}").to_arrow_table()
@@ -32,6 +30,13 @@ def seen_by_others(lake: Lake, key: str, where: str = "true") -> list[dict[str, 
         else:
             rows = found.to_pylist(maps_as_pydicts="lossy")
     return sorted(rows, key=_first)
+
+
+def delta_table(location: str) -> Any:
+    """A published table, as deltalake opens it."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(location)
 
 
 def files_below(lake: Lake, key: str) -> set[str]:

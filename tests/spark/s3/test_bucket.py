@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import deltalake
 import pytest
 
 from penstock.lake.lake import Lake
@@ -69,6 +68,8 @@ def duckdb() -> Iterator[Any]:
 def test_what_spark_writes_to_a_bucket_is_read_by_all_and_takes_no_listing_and_no_copy(
     spark: S3Spark, requests: Counting, lake: Lake, home: Home, duckdb: Any
 ) -> None:
+    from deltalake import DeltaTable
+
     assert spark.do("append_plain") == 0
     # Each file is written, looked at by Spark for its figures and by the protocol, and its footer read.
     assert requests.kinds() == {"PUT": FILES, "HEAD": 2 * FILES, "GET": FILES}, requests.asked
@@ -80,7 +81,7 @@ def test_what_spark_writes_to_a_bucket_is_read_by_all_and_takes_no_listing_and_n
     assert len(ours) == len({row[0] for row in ours}) == 112
     lake.table(KEY).backfill_to_version()
     location = lake.table(KEY).location
-    theirs = deltalake.DeltaTable(location, storage_options=home.options).to_pyarrow_table().to_pylist()
+    theirs = DeltaTable(location, storage_options=home.options).to_pyarrow_table().to_pylist()
     assert sorted(_plain(row) for row in theirs) == ours
     copy = home.copied(location)
     scanned = duckdb.execute("FROM delta_scan(?)", [str(copy)]).to_arrow_table()

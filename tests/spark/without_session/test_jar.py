@@ -15,7 +15,7 @@ import hatch_build
 from penstock.spark import jar as package
 from penstock.spark.jar import Lack
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NEEDED = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "jvm", "src")
 IN_WHEEL = "penstock/spark/jars/penstock-spark.jar"
 

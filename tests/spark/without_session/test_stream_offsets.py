@@ -11,7 +11,6 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 import penstock
 from penstock.errors import InvalidRequest, VersionNotFound
@@ -23,6 +22,7 @@ from penstock.spark.source.file_groups import rows
 from penstock.spark.source.offsets import Files, Limit, Offset, between, offset_of, reach
 from penstock.spark.source.options import options_of
 from penstock.spark.source.streams import TableStream
+from tests.spark.without_session.limits import all_available, max_files
 
 KEY = "sales.orders"
 DAY = timedelta(days=1)
@@ -46,7 +46,7 @@ def read(stream: TableStream, start: dict[str, Any], end: dict[str, Any]) -> lis
 
 def batches(stream: TableStream, start: dict[str, Any], limit: Any = None) -> Iterator[list[int]]:
     """What the query reads from a place on, batch by batch, until there is nothing new."""
-    limit = limit or ReadAllAvailable()
+    limit = limit or all_available()
     while (end := stream.latestOffset(start, limit)) != start:
         yield read(stream, start, end)
         start = end
@@ -64,7 +64,7 @@ def test_a_stream_reads_what_there_is_and_then_what_is_added(
     lake: Lake, table: penstock.lake.table.Table
 ) -> None:
     stream = stream_of(lake)
-    first = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    first = stream.latestOffset(stream.initialOffset(), all_available())
     assert read(stream, stream.initialOffset(), first) == [1, 2, 3]
     table.append(numbers(4))
     assert list(batches(stream, first)) == [[4]]
@@ -75,7 +75,7 @@ def test_a_first_batch_that_is_repeated_later_is_the_same_although_the_table_has
     lake: Lake, table: penstock.lake.table.Table
 ) -> None:
     stream = stream_of(lake)
-    end = stream.latestOffset(stream.initialOffset(), ReadMaxFiles(2))
+    end = stream.latestOffset(stream.initialOffset(), max_files(2))
     once = read(stream, stream.initialOffset(), end)
     table.append(numbers(4))
     again = stream_of(lake)
@@ -88,7 +88,7 @@ def test_limited_batches_read_every_file_once(
     lake: Lake, table: penstock.lake.table.Table, most: int
 ) -> None:
     stream = stream_of(lake)
-    found = list(batches(stream, stream.initialOffset(), ReadMaxFiles(most)))
+    found = list(batches(stream, stream.initialOffset(), max_files(most)))
     assert all(len(one) <= most for one in found)
     assert sorted(number for one in found for number in one) == [1, 2, 3]
 
@@ -113,9 +113,9 @@ def test_a_trigger_for_what_is_available_does_not_follow_what_comes_later(
     stream = stream_of(lake)
     stream.prepareForTriggerAvailableNow()
     table.append(numbers(4))
-    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    end = stream.latestOffset(stream.initialOffset(), all_available())
     assert read(stream, stream.initialOffset(), end) == [1, 2, 3]
-    assert stream.latestOffset(end, ReadAllAvailable()) == end
+    assert stream.latestOffset(end, all_available()) == end
     assert list(batches(stream_of(lake), end)) == [[4]]
 
 
@@ -124,7 +124,7 @@ def test_a_stream_may_begin_at_a_version(
     lake: Lake, table: penstock.lake.table.Table, first: str, expected: list[int]
 ) -> None:
     stream = stream_of(lake, startingversion=first)
-    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    end = stream.latestOffset(stream.initialOffset(), all_available())
     assert read(stream, stream.initialOffset(), end) == expected
     table.append(numbers(4))
     restarted = stream_of(lake, startingversion=first)
@@ -139,7 +139,7 @@ def test_a_stream_may_begin_at_a_time(lake: Lake, table: penstock.lake.table.Tab
     for shift, expected in times:
         moment = second + shift
         stream = stream_of(lake, startingtimestamp=moment.isoformat())
-        end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+        end = stream.latestOffset(stream.initialOffset(), all_available())
         assert read(stream, stream.initialOffset(), end) == expected
 
 
@@ -148,7 +148,7 @@ def test_a_stream_cannot_begin_at_a_version_that_is_not_there(
 ) -> None:
     stream = stream_of(lake, startingversion="9")
     with pytest.raises(VersionNotFound, match="no version 9"):
-        stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+        stream.latestOffset(stream.initialOffset(), all_available())
 
 
 def test_a_stream_reads_published_versions_as_it_reads_others(
@@ -164,7 +164,7 @@ def test_a_version_that_only_rewrites_files_has_nothing_to_read(
     lake: Lake, table: penstock.lake.table.Table
 ) -> None:
     stream = stream_of(lake)
-    start = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    start = stream.latestOffset(stream.initialOffset(), all_available())
     old = list(table.snapshot().files())
     moved = [
         Add(
@@ -188,7 +188,7 @@ def test_a_version_that_replaces_rows_ends_the_stream_unless_it_is_to_be_left_ou
     lake: Lake, table: penstock.lake.table.Table
 ) -> None:
     stream = stream_of(lake)
-    start = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    start = stream.latestOffset(stream.initialOffset(), all_available())
     table.overwrite(numbers(7))
     table.append(numbers(8))
     with pytest.raises(InvalidRequest, match=r"version 3.*skipChangeCommits"):
@@ -200,11 +200,11 @@ def test_a_table_that_was_dropped_and_created_anew_is_another_table_to_the_strea
     lake: Lake, table: penstock.lake.table.Table
 ) -> None:
     stream = stream_of(lake)
-    start = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    start = stream.latestOffset(stream.initialOffset(), all_available())
     lake.commit([Delete(table.key)])
     lake.create_table(KEY, data=numbers(1))
     with pytest.raises(InvalidRequest, match="another table"):
-        stream.latestOffset(start, ReadAllAvailable())
+        stream.latestOffset(start, all_available())
 
 
 def test_a_branch_that_was_set_back_behind_the_stream_is_noticed(
@@ -213,11 +213,11 @@ def test_a_branch_that_was_set_back_behind_the_stream_is_noticed(
     lake.branch("dev").create()
     lake.table(KEY, "dev").append(numbers(4))
     stream = stream_of(lake, branch="dev")
-    start = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    start = stream.latestOffset(stream.initialOffset(), all_available())
     lake.branch("dev").delete()
     lake.branch("dev").create(at="main~1")
     with pytest.raises(InvalidRequest, match="set back"):
-        stream.latestOffset(start, ReadAllAvailable())
+        stream.latestOffset(start, all_available())
 
 
 def test_new_columns_end_the_stream_and_are_read_after_a_restart(
@@ -226,7 +226,7 @@ def test_new_columns_end_the_stream_and_are_read_after_a_restart(
     from penstock.spark.source.target import Written, target_of
 
     stream = stream_of(lake)
-    start = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    start = stream.latestOffset(stream.initialOffset(), all_available())
     wider = SCHEMA.append(pa.field("price", pa.float64()))
     told = options_of({"lake": lake.url, "table": KEY, "mergeschema": "true"})
     job = target_of(told, schema_of(wider), is_overwrite=False)
@@ -239,7 +239,7 @@ def test_new_columns_end_the_stream_and_are_read_after_a_restart(
 
 def test_the_checkpoint_of_another_source_is_refused(lake: Lake, table: penstock.lake.table.Table) -> None:
     with pytest.raises(InvalidRequest, match="checkpoint"):
-        stream_of(lake).latestOffset({"version": "x"}, ReadAllAvailable())
+        stream_of(lake).latestOffset({"version": "x"}, all_available())
 
 
 # -- any history, any limits ---------------------------------------------------------------------------------

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
-from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.spark import settings
 from penstock.spark.jar import COMMIT_PROTOCOL, COMMIT_PROTOCOL_SETTING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 JAR = Path("/lib/penstock-spark.jar")
 LOG = Path("/lib/with space/log4j2.properties")
@@ -99,38 +94,6 @@ def test_a_log_configured_on_the_machine_is_seen(tmp_path: Path) -> None:
 )
 def test_jars_of_the_command_line_are_seen(arguments: str, jars: list[str] | None) -> None:
     assert settings.jars_of_command_line({"PYSPARK_SUBMIT_ARGS": arguments}) == jars
-
-
-def test_errors_of_queries_are_raised_and_not_printed_as_well(
-    spark: SparkSession, capfd: pytest.CaptureFixture[str]
-) -> None:
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as f
-
-    for name in settings.ERROR_LOGS:
-        kinds = [type(one) for one in logging.getLogger(name).handlers]  # pytest may have put some there
-        assert logging.NullHandler in kinds
-        assert logging.StreamHandler not in kinds
-    with pytest.raises(AnalysisException, match="nowhere"):
-        spark.sql("SELECT nowhere FROM range(1)")
-    with pytest.raises(AnalysisException, match="nowhere"):
-        spark.range(1).select(f.col("nowhere"))
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_log_that_the_user_wants_goes_on(spark: SparkSession) -> None:
-    from pyspark.errors import AnalysisException
-
-    log = logging.getLogger(settings.ERROR_LOGS[0])
-    wanted = logging.StreamHandler(told := StringIO())
-    log.addHandler(wanted)
-    try:
-        settings.keep_errors_off_the_terminal()
-        with pytest.raises(AnalysisException):
-            spark.sql("SELECT nowhere FROM range(1)")
-    finally:
-        log.removeHandler(wanted)
-    assert "UNRESOLVED_COLUMN" in told.getvalue()
 
 
 def test_a_log_that_was_there_before_loses_only_what_pyspark_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
-from lance.fragment import write_fragments
 
 import penstock
 from penstock.errors import JobOver, KeyNotFound, OutcomeUnknown, TransactionOver, Unavailable
@@ -57,6 +56,8 @@ def lake(tmp_path: Path, clock: LateClock) -> Iterator[Lake]:
 
 def run(lake: Lake, branch: str, fails: BaseException | None = None) -> LanceWritten | Committed:
     """What a driver does for a job that creates a table; its tasks are one file. It may fail after them."""
+    from lance.fragment import write_fragments
+
     if (known := earlier(lake, ITEMS, branch, ORDER)) is not None:
         return known
     with creating.declared(lake, ITEMS, branch, ORDER) as new:

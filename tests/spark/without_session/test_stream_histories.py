@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Action, Remove, write_commit
@@ -23,6 +23,7 @@ from penstock.spark.source.file_groups import rows
 from penstock.spark.source.offsets import offset_of
 from penstock.spark.source.options import options_of
 from penstock.spark.source.streams import TableStream
+from tests.spark.without_session.limits import all_available, max_files
 
 KEY = "sales.orders"
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
@@ -45,7 +46,7 @@ def read(stream: TableStream, start: dict[str, Any], end: dict[str, Any]) -> lis
 
 def batches(stream: TableStream, start: dict[str, Any], limit: Any = None) -> Iterator[list[tuple[Any, ...]]]:
     """What the query reads from a place on, batch by batch, until there is nothing new."""
-    while (end := stream.latestOffset(start, limit or ReadAllAvailable())) != start:
+    while (end := stream.latestOffset(start, limit or all_available())) != start:
         yield read(stream, start, end)
         start = end
 
@@ -68,7 +69,7 @@ def begun(lake: Lake) -> dict[str, Any]:
     for number in (10, 11):
         lake.table(KEY, "dev").append(data(number))
     stream = stream_of(lake, ref="dev")
-    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    end = stream.latestOffset(stream.initialOffset(), all_available())
     assert [row[0] for row in read(stream, stream.initialOffset(), end)] == [1, 10, 11]
     stream.stop()
     return end
@@ -101,7 +102,7 @@ def test_a_stream_does_not_go_on_in_another_history(
     start = begun(lake)
     way(lake)
     with pytest.raises(InvalidRequest, match="another history"):
-        stream_of(lake, ref="dev").latestOffset(start, ReadAllAvailable())
+        stream_of(lake, ref="dev").latestOffset(start, all_available())
 
 
 @pytest.mark.parametrize("way", [merged_into, created_anew, of_the_same_length])
@@ -122,7 +123,7 @@ def test_a_stream_goes_on_where_its_branch_was_set_back_to_no_earlier_than_it_ha
     for number in (10, 11, 12):
         lake.table(KEY, "dev").append(data(number))
     stream = stream_of(lake, ref="dev", startingversion="0")
-    start = stream.latestOffset(stream.initialOffset(), ReadMaxFiles(2))
+    start = stream.latestOffset(stream.initialOffset(), max_files(2))
     assert [row[0] for row in read(stream, stream.initialOffset(), start)] == [1, 10]
     lake.branch("dev").assign("dev~1")
     lake.table(KEY, "dev").append(data(50))
@@ -133,7 +134,7 @@ def test_a_stream_from_the_default_branch_goes_on_whatever_is_merged_into_it(
     lake: Lake, table: Table
 ) -> None:
     stream = stream_of(lake)
-    start = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    start = stream.latestOffset(stream.initialOffset(), all_available())
     lake.branch("dev").create()
     lake.table(KEY, "dev").append(data(10))
     table.append(data(2))
@@ -143,10 +144,10 @@ def test_a_stream_from_the_default_branch_goes_on_whatever_is_merged_into_it(
 
 def test_a_place_that_tells_no_more_than_a_number_is_gone_on_from(lake: Lake, table: Table) -> None:
     stream = stream_of(lake)
-    told = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    told = stream.latestOffset(stream.initialOffset(), all_available())
     assert offset_of(told).tip
     start = {name: value for name, value in told.items() if name != "tip"}
-    assert stream.latestOffset(start, ReadAllAvailable()) == {**start, "tip": ""}
+    assert stream.latestOffset(start, all_available()) == {**start, "tip": ""}
     table.append(data(2))
     assert list(batches(stream, start)) == [[(2, "x2")]]
 
@@ -182,10 +183,10 @@ def fields_of(lake: Lake) -> tuple[Field, ...]:
     return parse_schema(metadata.schema_string).fields
 
 
-@pytest.mark.parametrize("most", [None, ReadMaxFiles(1)], ids=["all", "one"])
+@pytest.mark.parametrize("limit", [all_available, partial(max_files, 1)], ids=["all", "one"])
 @pytest.mark.parametrize("partitioned", ["later", "before"])
 def test_files_from_before_a_table_was_partitioned_otherwise_are_read_as_they_are(
-    lake: Lake, partitioned: str, most: Any
+    lake: Lake, partitioned: str, limit: Callable[[], Any]
 ) -> None:
     first, then = ((), ("p",)) if partitioned == "later" else (("p",), ())
     table = lake.create_table(KEY, data=data(1), partition_by=first)
@@ -193,17 +194,17 @@ def test_files_from_before_a_table_was_partitioned_otherwise_are_read_as_they_ar
     become(lake, None, then, data(7))
     table.append(data(8))
     stream = stream_of(lake, startingversion="0", skipchangecommits="true")
-    assert sorted(everything(stream, most)) == [(1, "x1"), (2, "x2"), (3, "x3"), (8, "x8")]
+    assert sorted(everything(stream, limit())) == [(1, "x1"), (2, "x2"), (3, "x3"), (8, "x8")]
 
 
 def test_so_are_the_files_of_a_version_that_was_half_read(lake: Lake, table: Table) -> None:
     table.append(data(2))
     stream = stream_of(lake)
-    start = stream.latestOffset(stream.initialOffset(), ReadMaxFiles(1))
+    start = stream.latestOffset(stream.initialOffset(), max_files(1))
     seen = read(stream, stream.initialOffset(), start)
     become(lake, None, ("p",), data(7))
     restarted = stream_of(lake)
-    end = restarted.latestOffset(start, ReadMaxFiles(1))
+    end = restarted.latestOffset(start, max_files(1))
     assert sorted([*seen, *read(restarted, start, end)]) == [(1, "x1"), (2, "x2")]
     with pytest.raises(InvalidRequest, match=r"version 2 .* replaces rows"):
         list(batches(restarted, end))

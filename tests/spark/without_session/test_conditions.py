@@ -1,0 +1,51 @@
+"""Conditions that Spark and Penstock understand alike."""
+
+from __future__ import annotations
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+from penstock.formats.delta.rows.arrow_types import schema_of
+from penstock.spark.scan.conditions import means_the_same
+
+VALUES = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("text", pa.string()),
+        ("real", pa.float64()),
+        ("short_real", pa.float32()),
+        ("money", pa.decimal128(10, 2)),
+        ("large", pa.decimal128(38, 18)),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
+        ("flag", pa.bool_()),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "is_same"),
+    [
+        ("id = 3 and day >= '2026-01-02'", True),
+        ("money > 1.5", True),
+        ("at > '2026-01-01'", True),
+        ("text = 'a'", True),
+        ("short_real = 0.5", False),
+        ("money = '1.5'", False),
+        ("large = 1", False),
+        ("text > date '2026-01-01'", False),
+        ('text = "a"', False),
+        ("text = 'a\\\\b'", False),
+        ("text = 'it''s'", False),
+        ("id % 2 = 0", False),
+        ("id in (1, '02')", False),
+        ("text in ('1') and id in (1, 2) and day in ('2026-01-02')", True),
+        ("nothing = 1", False),
+    ],
+)
+def test_files_are_left_out_only_where_a_condition_means_the_same_to_both(where: str, is_same: bool) -> None:
+    schema = schema_of(VALUES)
+    assert means_the_same(where, schema, "UTC") is is_same
+    if "at >" in where:
+        assert not means_the_same(where, schema, "Europe/Berlin")
