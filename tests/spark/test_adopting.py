@@ -96,15 +96,6 @@ def test_a_footer_that_is_larger_than_most_is_read_whole(
     assert (column.path, column.nulls, column.min) == ((names[-1],), 0, bytes(8))
 
 
-def test_a_job_that_fails_leaves_nothing(bare: SparkSession, lake: Lake, tmp_path: Path) -> None:
-    root = tmp_path / "table"
-    target = jobs.Target(place=lake.places.at(str(root)))
-    rows = bare.sql("select if(id = 7, raise_error('no'), id) as id from range(0, 8, 1, 1)")
-    with pytest.raises(Exception, match="USER_RAISED"):
-        jobs.run(rows, target, uuid4())
-    assert [one for one in root.rglob("*") if one.is_file()] == []
-
-
 def test_what_others_keep_in_the_folder_is_not_adopted(
     bare: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

@@ -241,15 +241,14 @@ def test_a_deletion_that_was_done_under_its_key_is_not_done_again(
     assert ids(table) == left()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_struct_column_may_be_called_target_or_source(spark: SparkSession, lake: Lake, engine: str) -> None:
+def test_a_struct_column_may_be_called_target_or_source(spark: SparkSession, lake: Lake) -> None:
     """What the statistics say of the column beside it leaves out no file."""
     rows = [
         {"x": 5, "target": {"x": 1}, "source": {"x": 2}},
         {"x": 5, "target": {"x": 2}, "source": {"x": 1}},
     ]
     table = lake.create_table("t", data=pa.Table.from_pylist(rows))
-    assert delete(using(spark, engine), "t", "target.x = 1") is not None
+    assert delete(spark, "t", "target.x = 1") is not None
     assert table.to_arrow()["target"].to_pylist() == [{"x": 2}]
     assert delete(spark, "t", "source.x = 1") is not None
     assert table.to_arrow().num_rows == 0

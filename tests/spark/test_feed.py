@@ -45,11 +45,7 @@ def removal(file: Add, **more: Any) -> Remove:
     return remove(file.path, **given | more)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_added_and_removed_files_are_inserted_and_deleted_rows(
-    spark: SparkSession, lake: Lake, engine: str
-) -> None:
-    spark = using(spark, engine)
+def test_added_and_removed_files_are_inserted_and_deleted_rows(spark: SparkSession, lake: Lake) -> None:
     table = lake.create_table("t", schema=IDS, properties=RECORDED)
     table.append(ids(1, 2))
     table.overwrite(ids(3))
@@ -247,9 +243,8 @@ def test_types_that_hold_all_older_values_show_them_as_they_were(
     assert fed(spark, 1) == [(*values, "delete", 1)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_a_new_deletion_vector_is_the_deletion_of_the_rows_that_it_adds(
-    spark: SparkSession, lake: Lake, tmp_path: Path, engine: str
+    spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
     root = tmp_path / "t"
     begin = with_vectors(ids(), delta_enableChangeDataFeed="true")
@@ -270,7 +265,6 @@ def test_a_new_deletion_vector_is_the_deletion_of_the_rows_that_it_adds(
         [cut(0, 1, 2, 3, 4, 5, 6, 7)],
     ]
     adopted(lake, root, commits)
-    spark = using(spark, engine)
     assert fed(spark, 1, 3) == [
         (3, "delete", 1),
         (3, "insert", 3),
@@ -282,9 +276,8 @@ def test_a_new_deletion_vector_is_the_deletion_of_the_rows_that_it_adds(
     assert fed(spark, 5, 5) == [(8, "insert", 5), (9, "insert", 5)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_files_are_read_by_the_partitions_that_they_were_written_in(
-    spark: SparkSession, lake: Lake, tmp_path: Path, engine: str
+    spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
     """A table that was overwritten with another partitioning, by a writer that tells little of removals."""
     root = tmp_path / "t"
@@ -301,7 +294,7 @@ def test_files_are_read_by_the_partitions_that_they_were_written_in(
         [remove(by_p.path)],
     ]
     adopted(lake, root, commits)
-    assert fed(using(spark, engine), 0, 2) == [
+    assert fed(spark, 0, 2) == [
         (1, "x", "delete", 1),
         (1, "x", "insert", 0),
         (2, "y", "delete", 2),

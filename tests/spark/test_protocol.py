@@ -83,18 +83,6 @@ def test_files_go_where_the_job_says_and_the_driver_is_told(
         assert [(one.path, one.min) for one in found.columns] == [(("id",), (1).to_bytes(8, "little"))]
 
 
-def test_a_partition_column_with_the_name_of_ours_is_a_partition_column(
-    spark: SparkSession, lake: Lake, tmp_path: Path
-) -> None:
-    rows = spark.sql(f"select id, id = 1 as {jobs.CHANGES} from range(2)").coalesce(1)
-    target = jobs.Target(place=lake.places.at(str(tmp_path / "table")), partition_by=(jobs.CHANGES,))
-    files = jobs.run(rows, target, uuid4())
-    assert {(one.partition, one.is_change) for one in files} == {
-        (f"{jobs.CHANGES}=true", False),
-        (f"{jobs.CHANGES}=false", False),
-    }
-
-
 def test_a_write_of_somebody_else_in_the_same_session_is_sparks_own(
     spark: SparkSession, tmp_path: Path
 ) -> None:

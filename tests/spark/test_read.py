@@ -25,12 +25,9 @@ def orders() -> pa.Table:
     return pa.table({"id": [1, 2, 3], "day": ["mon", "tue", "wed"]})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_dataframe_goes_on_showing_the_commit_that_it_was_made_at(
-    spark: SparkSession, lake: Lake, engine: str
-) -> None:
+def test_a_dataframe_goes_on_showing_the_commit_that_it_was_made_at(spark: SparkSession, lake: Lake) -> None:
     table = lake.create_table("sales.orders", data=orders())
-    before = read(using(spark, engine), "sales.orders")
+    before = read(spark, "sales.orders")
     assert shown(before) == [(1, "mon"), (2, "tue"), (3, "wed")]
     table.overwrite(pa.table({"id": [9], "day": ["sun"]}))
     assert before.count() == 3
@@ -66,12 +63,10 @@ def test_what_is_no_table_of_the_lake_is_told_apart(spark: SparkSession, lake: L
         read(spark, "pointer")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_condition_leaves_out_files_and_rows(spark: SparkSession, lake: Lake, engine: str) -> None:
+def test_a_condition_leaves_out_files_and_rows(spark: SparkSession, lake: Lake) -> None:
     table = lake.create_table("t", schema=orders().schema, partition_by="day")
     for start in (0, 10, 20):
         table.append(pa.table({"id": [start, start + 1], "day": ["mon", "tue"]}))
-    spark = using(spark, engine)
     by_partition = read(spark, "t", where="day = 'mon'")
     assert shown(by_partition) == [(0, "mon"), (10, "mon"), (20, "mon")]
     by_stats = read(spark, "t", where="id >= 10 and id < 20 and day = 'tue'", columns=["id"])

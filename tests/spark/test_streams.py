@@ -18,6 +18,7 @@ from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.spark.failures import unwrap
 from penstock.spark.streaming import sink, stream
+from tests.spark.reading_tables import using
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,6 +183,14 @@ def test_a_batch_without_rows_makes_no_version_and_is_not_said_to_be_left_out(
     batch(spark.range(1, 2), 2)
     assert lake.table(TARGET).version == 2
     assert len(_warnings(caplog.records)) == 1
+
+
+def test_a_batch_is_in_the_table_once_without_the_jar_too(spark: SparkSession, lake: Lake) -> None:
+    batch = sink(TARGET, app_id="orders")
+    using(spark, "fallback")
+    for number in (0, 0, 1):
+        batch(spark.range(2 * number, 2 * number + 2), number)
+    assert ids(lake) == [0, 1, 2, 3]
 
 
 def test_batches_that_are_whole_results_do_so_whatever_the_session_says_of_partitions(
