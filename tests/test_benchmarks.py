@@ -12,6 +12,8 @@ from benchmarks.__main__ import HERE, NAMES, RESULTS, main
 from benchmarks.page import CHOICE, PAGE, as_page, read_all, with_choice
 from benchmarks.report import Goal, at_least, at_most, read_report, shown
 
+pytestmark = pytest.mark.verify  # each benchmark runs, and that takes minutes
+
 MACHINE = {"date", "cores", "python", "sqlite", "system", "sync_ms", "others_busy_percent"}
 
 OF_SPARK = {"committer", "spark", "transactions"}

@@ -101,6 +101,7 @@ def conf(tmp_path: Path) -> Path:
     return found
 
 
+@pytest.mark.verify
 def test_a_machine_without_java_starts_spark_on_that_of_the_wheel_and_quietly(
     conf: Path, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_machine_without_java_starts_spark_on_that_of_the_wheel_and_quietly(
     assert noise == []
 
 
+@pytest.mark.verify
 def test_a_spark_that_runs_already_without_the_jar_is_used_and_writes_as_before(
     conf: Path, tmp_path: Path
 ) -> None:

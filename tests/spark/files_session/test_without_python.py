@@ -24,6 +24,7 @@ OPENED = (
 RUN_MAX_S = 120
 
 
+@pytest.mark.verify
 def test_its_jobs_commit_once_are_refused_and_survive_lost_answers(tmp_path: Path) -> None:
     program = compiled(tmp_path)
     lake = tmp_path / "lake"

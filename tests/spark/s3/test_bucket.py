@@ -65,6 +65,7 @@ def duckdb() -> Iterator[Any]:
         yield connection
 
 
+@pytest.mark.verify
 def test_what_spark_writes_to_a_bucket_is_read_by_all_and_takes_no_listing_and_no_copy(
     spark: S3Spark, requests: Counting, lake: Lake, home: Home, duckdb: Any
 ) -> None:

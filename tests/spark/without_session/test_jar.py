@@ -90,6 +90,7 @@ def test_without_a_compiler_the_package_installs_all_the_same(project: Path, tmp
 
 
 @needs_javac
+@pytest.mark.verify
 def test_the_jar_is_in_a_wheel_and_in_what_is_built_from_a_source_distribution(
     project: Path, tmp_path: Path
 ) -> None:
