@@ -5,16 +5,26 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.cli.commands.demo_spark import what_is_missing
 from tests.cli.conftest import Terminal
+from tests.spark.lending import lent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def test_the_demo_builds_tables_with_spark_and_others_read_them(tmp_path: Path) -> None:
+def test_the_demo_builds_tables_with_spark_and_others_read_them(
+    tmp_path: Path, started_spark: SparkSession
+) -> None:
+    """In the Spark of this process. ``examples/pipeline.py`` does much the same in one of its own."""
     terminal = Terminal(tmp_path / "demo")
-    told = terminal.plain("demo", str(terminal.place))
+    with lent(started_spark) as stopped:
+        told = terminal.plain("demo", str(terminal.place))
+    assert len(stopped) == 1
     chapters = told.out.split("\n\n")
     assert "in the transaction: raw.shop sales.by_day sales.orders search.customers" in told.lines
     assert "on main meanwhile:  raw.shop" in told.lines

@@ -32,7 +32,7 @@ from penstock.model.keys import Key
 from penstock.model.operations import Put
 
 
-@command("demo", prints="Demo", examples="$ penstock demo playground")
+@command("demo", prints="Demo", examples="$ penstock demo --no-spark playground")
 @click.argument(
     "directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
 )

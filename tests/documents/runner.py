@@ -7,8 +7,14 @@ A document is read from top to bottom in one empty directory:
   what it exports and its ``cd`` hold for the commands after it); the lines that follow are what it
   prints. ``...`` stands for any text within a line and, alone on a line, for any lines. A command
   that is meant to fail ends with the line ``exit status N``. A block that shows no output at all only
-  promises that its commands succeed. ``penstock`` is kept warm for them (``tests/warm_program.py``).
+  promises that its commands succeed. ``penstock`` is kept warm for them (see ``warm_program``).
 - ``<!-- not run: reason -->`` on the line before a block is the only way not to run it.
+
+A process has one Spark. Where it runs already, a document's ``session(lake)`` is a session of that one, with
+settings and views of its own; relative paths that Spark is given lie below the document's directory all the
+same; and ``spark.stop()`` ends the document's session only (see ``tests/spark/lending.py``). A document that
+leaves a session there without a stop is wrong. ``README.md`` is run in a process of its own, where a session
+starts Spark and stops it, as it does for a reader.
 """
 
 import contextlib
@@ -27,7 +33,7 @@ from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
-from tests.warm_program import install
+from tests.documents.warm_program import install
 
 COMMAND_TIMEOUT_S = 120
 
@@ -76,16 +82,18 @@ class Command:
 
 def run_document(name: str, text: str, directory: Path) -> None:
     """Run all examples of a document in ``directory``; raise ``WrongDocument`` at the first wrong one."""
+    blocks = [block for block in blocks_of(name, text) if block.reason_not_run is None]
+    if not blocks:
+        return
     environment = _environment()
     with (
         contextlib.chdir(directory),
         mock.patch.dict(os.environ, environment, clear=True),
         _module() as module,
+        _spark_lent(name, module, directory),
         _Shell(directory, environment) as shell,
     ):
-        for block in blocks_of(name, text):
-            if block.reason_not_run is not None:
-                continue
+        for block in blocks:
             if block.language == "python":
                 _run_python(name, block, module)
             else:
@@ -182,12 +190,26 @@ def _module() -> Iterator[ModuleType]:
     """A real module for the blocks to run in: msgspec and dataclasses look annotations up by module."""
     module = ModuleType("__document__")
     sys.modules[module.__name__] = module
+    with _all_of_before_kept():
+        try:
+            yield module
+        finally:
+            del sys.modules[module.__name__]
+        module.__dict__.clear()
+        gc.collect()  # so that what the document forgot to close is held against the document
+
+
+@contextlib.contextmanager
+def _all_of_before_kept() -> Iterator[None]:
+    """Look for garbage among new objects only: all that the suite has takes a second to walk through."""
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
     try:
-        yield module
+        yield
     finally:
-        del sys.modules[module.__name__]
-    module.__dict__.clear()
-    gc.collect()  # so that what the document forgot to close is held against the document
+        gc.unfreeze()
 
 
 def _run_python(name: str, block: Block, module: ModuleType) -> None:
@@ -213,6 +235,26 @@ def _line_of(error: BaseException, name: str, block: Block) -> int:
     return line
 
 
+# --- spark ----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _spark_lent(name: str, module: ModuleType, directory: Path) -> Iterator[None]:
+    """Let a document use the Spark of this process, where one runs, as if it had started it."""
+    sql = sys.modules.get("pyspark.sql")
+    running = None if sql is None else sql.SparkSession._instantiatedSession
+    if running is None or running._sc._jsc is None:
+        yield
+        return
+    from tests.spark.lending import lent, working_directory
+
+    with lent(running) as stopped, working_directory(running, directory):
+        yield
+        for variable, value in vars(module).items():
+            if isinstance(value, type(running)) and value not in stopped:
+                raise WrongDocument(f"{name}: the session '{variable}' is never stopped")
+
+
 # --- console --------------------------------------------------------------------------------------------
 
 
@@ -231,7 +273,7 @@ class _Shell:
         self._notes = tempfile.TemporaryDirectory()
         # Leads the process group and outlives its members, so that the group's id stays ours.
         self._leader = subprocess.Popen(["sleep", "infinity"], process_group=0)
-        self._program: subprocess.Popen[bytes] | None = None
+        self._has_program = False
         path = f"{self._notes.name}{os.pathsep}{self._environment['PATH']}"
         self._environment = {**self._environment, "PATH": path}
         return self
@@ -239,14 +281,13 @@ class _Shell:
     def __exit__(self, *_: object) -> None:
         os.killpg(self._leader.pid, signal.SIGKILL)
         self._leader.wait()
-        if self._program is not None:
-            self._program.wait()
         self._notes.cleanup()
 
     def run(self, command: str) -> tuple[int, str]:
         """Run a command; return its exit status and all it printed, standard error included."""
-        if self._program is None and "penstock" in command:
-            self._program = install(Path(self._notes.name), self._leader.pid, self._environment)
+        if not self._has_program and "penstock" in command:
+            install(Path(self._notes.name), self._leader.pid)
+            self._has_program = True
         state = shlex.quote(str(Path(self._notes.name, "state")))
         script = (
             f"[ ! -e {state} ] || . {state}\n"

@@ -1,11 +1,12 @@
 """The program ``penstock``, kept warm, for documents that call it a hundred times.
 
-Most of what a short command costs is to load Python and its modules. Here one process has them loaded, and
-forks for each call. ``penstock`` on the documents' PATH is a few lines that hand over their arguments,
-directory, environment and open files, and end as the fork ended: so pipes, redirections and exit statuses are
-those of a program of its own. ``tests/cli/test_program.py`` starts the real one.
+Most of what a short command costs is to load Python and its modules. Here one process has them loaded, for
+all documents, and forks for each call. ``penstock`` on a document's PATH is a few lines that hand over their
+arguments, directory, environment and open files, and end as the fork ended: so pipes, redirections and exit
+statuses are those of a program of its own. ``tests/cli/test_program.py`` starts the real one.
 """
 
+import atexit
 import io
 import marshal
 import os
@@ -13,10 +14,17 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
+
+PRELOADED = ("pyarrow.parquet", "pyarrow.dataset", "pandas", "duckdb", "lance_namespace")
+"""What commands load beside their own modules. Lance is left out, which does not stand a fork."""
+PARENT_LOOK_S = 5.0
 
 CALLER = """\
 #!{python} -IS
@@ -24,39 +32,63 @@ import marshal, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
     socket.send_fds(server, [b"."], [0, 1, 2])
-    server.sendall(marshal.dumps((sys.argv[1:], os.getcwd(), dict(os.environ))))
+    server.sendall(marshal.dumps(({group}, sys.argv[1:], os.getcwd(), dict(os.environ))))
     server.shutdown(socket.SHUT_WR)
     status = server.recv(1)
 sys.exit(status[0] if status else "penstock ended without an exit status")
 """
 
 
-def install(folder: Path, group: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Put a ``penstock`` into ``folder``, and start what answers it, in a process group that ends it."""
-    address = str(folder / "socket")
+def install(folder: Path, group: int) -> None:
+    """Put a ``penstock`` into ``folder``. What it starts belongs to a process group, and ends with that."""
+    address = _server()
     caller = folder / "penstock"
-    caller.write_text(CALLER.format(python=sys.executable, address=address))
+    caller.write_text(CALLER.format(python=sys.executable, address=address, group=group))
     caller.chmod(0o755)
+
+
+@cache
+def _server() -> str:
+    """Where the process listens that answers the callers. It ends with this one.
+
+    It has the environment of the first document; each fork gets its caller's.
+    """
+    folder = tempfile.TemporaryDirectory()
+    address = str(Path(folder.name) / "socket")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()  # before the process starts, so that a caller waits for it
-        return subprocess.Popen(
-            [sys.executable, __file__, str(listener.fileno())],
+        process = subprocess.Popen(
+            [sys.executable, "-P", __file__, str(listener.fileno())],
             stdin=subprocess.DEVNULL,
-            env=environment,
             pass_fds=[listener.fileno()],
-            process_group=group,
         )
+    atexit.register(_end, process, folder)
+    return address
 
 
-def serve(listener: socket.socket) -> NoReturn:
-    """Fork for each call, for ever."""
+def _end(process: subprocess.Popen[bytes], folder: tempfile.TemporaryDirectory[str]) -> None:
+    process.kill()
+    process.wait()
+    folder.cleanup()
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork for each call, for as long as the process is there that started this one."""
+    parent = os.getppid()
     root = import_module("penstock.cli.root")
     for module in sorted({module for module, _ in root.COMMANDS.values()}):
         import_module(f"penstock.cli.commands.{module}")
+    for module in PRELOADED:
+        if find_spec(module.partition(".")[0]) is not None:
+            import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
-    while True:
-        connection, _ = listener.accept()
+    listener.settimeout(PARENT_LOOK_S)
+    while os.getppid() == parent:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            continue
         if os.fork() == 0:
             listener.close()
             answer(connection)
@@ -73,7 +105,8 @@ def answer(connection: socket.socket) -> NoReturn:
             os.dup2(file, number)
             os.close(file)
         asked = b"".join(iter(lambda: connection.recv(65536), b""))
-        arguments, directory, environment = marshal.loads(asked)
+        group, arguments, directory, environment = marshal.loads(asked)
+        os.setpgid(0, group)
         os.chdir(directory)
         os.environ.clear()
         os.environ.update(environment)

@@ -1,7 +1,6 @@
 """Every example in the documents runs and says what the code does; and the runner would notice if not."""
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,35 +8,19 @@ from textwrap import dedent
 
 import pytest
 
-from tests.documents_runner import WrongDocument, blocks_of, output_matches, run_document
-
-ROOT = Path(__file__).parent.parent
-DOCUMENTS = [
-    *(path for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md") if (path := ROOT / name).exists()),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+from tests.documents.pages import DOCUMENTS, DOCUMENTS_WITHOUT_SPARK, name_of
+from tests.documents.runner import WrongDocument, blocks_of, output_matches, run_document
 
 
-def _name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+@pytest.mark.parametrize("path", DOCUMENTS_WITHOUT_SPARK, ids=name_of)
 def test_the_examples_of_a_document_are_true(path: Path, tmp_path: Path) -> None:
-    text = path.read_text("utf-8")
-    if any("penstock.spark" in block.text for block in blocks_of(str(path), text)):
-        # A process has one Spark: here it is the tests', and a document starts and stops its own.
-        program = [sys.executable, "-m", "tests.documents_runner", str(path), str(tmp_path)]
-        ran = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-    else:
-        run_document(str(path), text, tmp_path)
+    run_document(str(path), path.read_text("utf-8"), tmp_path)
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_examples_that_are_not_run_say_why(path: Path) -> None:
     reasons = [
-        f"{_name(path)}:{block.line} not run: {block.reason_not_run}"
+        f"{name_of(path)}:{block.line} not run: {block.reason_not_run}"
         for block in blocks_of(str(path), path.read_text("utf-8"))
         if block.reason_not_run is not None
     ]

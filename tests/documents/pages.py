@@ -1,0 +1,27 @@
+"""The documents of the project, and which of them need Spark for their examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.documents.runner import blocks_of
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _needs_spark(path: Path) -> bool:
+    blocks = blocks_of(name_of(path), path.read_text("utf-8"))
+    return any("penstock.spark" in one.text for one in blocks if one.reason_not_run is None)
+
+
+DOCUMENTS = [
+    *(path for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md") if (path := ROOT / name).exists()),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+DOCUMENTS_WITH_SPARK = [path for path in DOCUMENTS if _needs_spark(path)]
+DOCUMENTS_WITHOUT_SPARK = [path for path in DOCUMENTS if path not in DOCUMENTS_WITH_SPARK]
