@@ -8,7 +8,7 @@ INTEROP := build/interop/.up-to-date
 TYPED := $(wildcard hatch_build.py src tests benchmarks docs/*.py)
 JVM := hatch_build.py $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: help setup servers interop check format quick test verify verify-only reliability bench demo docs lock clean
+.PHONY: help setup servers interop check format quick test verify verify-only reliability mutants bench demo docs lock clean
 
 # A command uses the cores of the machine itself.
 .NOTPARALLEL:
@@ -41,7 +41,7 @@ $(INTEROP): scripts/interop.sh scripts/parts.sh tests/pom.xml \
 	@bash scripts/interop.sh
 
 # Their system packages are installed while .venv is made. What cannot be installed is named; its tests are skipped.
-test: export PENSTOCK_PACKAGES := postgresql
+test mutants: export PENSTOCK_PACKAGES := postgresql
 verify-only reliability bench: export PENSTOCK_PACKAGES := postgresql maven wrk
 TEST_SERVERS = bash scripts/servers.sh || true
 ALL_SERVERS = $(TEST_SERVERS); $(MAKE) --no-print-directory interop || true
@@ -72,6 +72,10 @@ verify-only: setup ## Run what `make verify` adds: other people's servers and cl
 reliability: setup ## Run the long tests that hunt for rare failures
 	@$(ALL_SERVERS)
 	$(BIN)/pytest -m reliability --timeout=3600
+
+mutants: setup ## See which of a sample of mutants the suite kills (resumes where it stopped)
+	@$(TEST_SERVERS)
+	$(BIN)/python -m tests.mutants $(if $(SEED),--seed $(SEED))
 
 bench: setup ## Run every benchmark and write its numbers
 	@$(ALL_SERVERS)

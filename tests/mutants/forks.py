@@ -1,0 +1,326 @@
+"""A suite that is imported and collected once, and forked for every file of tests and for every mutant.
+
+Started as a program of its own in the folder of the suite, with the path of a plan. What a test starts as
+another process runs the real source there: mutants are planted in the process of the test only.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from hypothesis import Phase, settings
+
+from tests.mutants.mutation import Mutation, install
+from tests.mutants.sample import Mutant, Verdict, load_results, load_sample, present, save_results
+
+STOP_MAX_S = 20
+"""How long the servers of a test may take to stop."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Which mutants a suite judges, and how."""
+
+    name: str
+    source: str
+    """The folder whose packages are mutated."""
+    sample: str
+    results: str
+    scratch: str
+    pytest: list[str] = []
+    without: list[str] = []
+    """Fixtures whose tests are skipped."""
+    jobs: int = 2
+    patience_s: float = 15.0
+    """How much longer than five times its usual time a test may take."""
+    budget_s: float = 40.0
+    """How long the tests of one mutant take together, by what they took without mutants."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one test."""
+
+    test: str
+    outcome: str
+    seconds: float
+    reached: list[int]
+
+
+class Covered(msgspec.Struct, frozen=True):
+    """What became of the tests of one file without mutants."""
+
+    file: str
+    tests: list[Outcome]
+
+
+class Suite:
+    """A plugin of pytest, whose loop forks."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.sample = load_sample(Path(plan.sample))
+        self.present = present(Path(plan.source), self.sample)
+        files: dict[str, dict[int, Mutation]] = {}
+        for number, mutant in enumerate(self.sample, 1):
+            files.setdefault(mutant.file, {})[number] = mutant.mutation
+        self.probes = install(Path(plan.source), files)
+        self.results = load_results(Path(plan.results))
+        self.scratch = Path(plan.scratch)
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        self.items: dict[str, pytest.Item] = {}
+        self.outcomes: dict[str, Outcome] = {}
+        self.sound: set[str] = set()
+        self._state = "passed"
+        self._seconds = 0.0
+        self._shared: dict[str, set[int]] = {}
+
+    # --- hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Let no failing example be made smaller: that it fails is all there is to know."""
+        phases = (Phase.explicit, Phase.reuse, Phase.generate)
+        settings.register_profile("mutants", settings(), phases=phases)
+        settings.load_profile("mutants")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+    ) -> Iterator[None]:
+        """Note what a fixture reaches that tests share: all of them depend on it, not only the first."""
+        if fixturedef.argname in self.plan.without:
+            pytest.skip(f"{fixturedef.argname} is left out")
+        reached = set(self.probes.reached)
+        self.probes.reached.clear()
+        try:
+            return (yield)
+        finally:
+            if fixturedef.scope != "function":
+                self._shared.setdefault(fixturedef.argname, set()).update(self.probes.reached)
+            self.probes.reached |= reached
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds += report.duration
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            is_late = getattr(crash, "message", "").startswith("Failed: Timeout")
+            self._state = "timeout" if is_late else "failed"
+        elif report.skipped and self._state == "passed":
+            self._state = "skipped"
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        gc.collect()
+        gc.freeze()
+        self._cover()
+        self._judge_all()
+        return True
+
+    # --- coverage
+
+    def _cover(self) -> None:
+        """Run every file of the suite without mutants, unless that was done."""
+        store = self.scratch / f"{self.plan.name}.jsonl"
+        done = msgspec.json.Decoder(Covered).decode_lines(store.read_bytes()) if store.exists() else []
+        files: dict[str, list[str]] = {}
+        for test in self.items:
+            files.setdefault(test.partition("::")[0], []).append(test)
+        left = sorted(files.keys() - {each.file for each in done}, key=lambda file: -len(files[file]))
+        with store.open("ab") as appended:
+            for covered in _spread(self.plan.jobs, self._cover_file, [(file, files[file]) for file in left]):
+                done.append(covered)
+                appended.write(msgspec.json.encode(covered) + b"\n")
+                appended.flush()
+                states = [each.outcome for each in covered.tests]
+                counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+                self._say(f"{covered.file}: {counts}")
+        tests = [test for covered in done for test in covered.tests]
+        self.outcomes = {
+            test.test: test for test in tests if test.outcome == "passed" and test.test in self.items
+        }
+        self._say(f"{len(self.outcomes)} tests of {len(self.items)} can judge")
+
+    def _cover_file(self, task: tuple[str, list[str]]) -> Covered:
+        file, tests = task
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(tests):
+            left = tests[len(outcomes) :]
+            outcomes += self._fork(left, active=0, limit_s=900, test_limits=dict.fromkeys(left, 120.0))
+            if len(outcomes) < len(tests):
+                died = tests[len(outcomes)]
+                outcomes.append(Outcome(test=died, outcome="died", seconds=0.0, reached=[]))
+        return Covered(file, outcomes)
+
+    # --- verdicts
+
+    def _judge_all(self) -> None:
+        """Judge every mutant that has no verdict of this suite."""
+        name = self.plan.name
+        left = [n for n, mutant in enumerate(self.sample, 1) if name not in self.results.get(mutant.id, {})]
+        for done, (number, verdict) in enumerate(_spread(self.plan.jobs, self._judge, left), 1):
+            mutant = self.sample[number - 1]
+            self.results.setdefault(mutant.id, {})[name] = verdict
+            save_results(Path(self.plan.results), self.results)
+            self._say(f"{done}/{len(left)} {mutant.id} {verdict.verdict} {verdict.seconds}s {verdict.by}")
+
+    def _judge(self, number: int) -> tuple[int, Verdict]:
+        mutant = self.sample[number - 1]
+        if mutant.id not in self.present:
+            return number, Verdict(verdict="gone")
+        began = time.monotonic()
+        reaching = self._ordered(number, mutant)
+        tests = self._chosen(mutant, reaching)
+        ran, by, state = 0, "", "survived" if reaching else "uncovered"
+        while tests:
+            state, ran, by = self._try(number, tests)
+            if not by or self._passes_alone(by):
+                break
+            # It fails for another reason than the mutant: alone, or in a fork, or at random.
+            tests = [test for test in tests if test != by]
+            del self.outcomes[by]
+            state, by = "survived", ""
+        seconds = round(time.monotonic() - began, 1)
+        return number, Verdict(verdict=state, by=by, ran=ran, reaching=len(reaching), seconds=seconds)
+
+    def _try(self, number: int, tests: Sequence[str]) -> tuple[str, int, str]:
+        """The verdict of some tests, how many were run, and which one failed."""
+        usual = {test: self.outcomes[test].seconds for test in tests}
+        limits = {test: self.plan.patience_s + 5 * seconds for test, seconds in usual.items()}
+        outcomes = self._fork(tests, active=number, limit_s=45 + 2 * sum(usual.values()), test_limits=limits)
+        if outcomes and outcomes[-1].outcome in ("failed", "timeout"):
+            state = "killed" if outcomes[-1].outcome == "failed" else "timeout"
+            return state, len(outcomes), outcomes[-1].test
+        if len(outcomes) < len(tests):  # It hangs, or took the process with it.
+            return "timeout", len(outcomes), tests[len(outcomes)]
+        return "survived", len(outcomes), ""
+
+    def _ordered(self, number: int, mutant: Mutant) -> list[str]:
+        """The tests that reach a mutant: what another suite's verdict rests on, then near and quick ones."""
+        earlier = {verdict.by for verdict in self.results.get(mutant.id, {}).values()}
+        words = set(mutant.file.removesuffix(".py").replace("_", "/").split("/"))
+
+        def cost(test: str) -> tuple[bool, float]:
+            its_words = set(test.partition(".py")[0].replace("_", "/").split("/"))
+            return test not in earlier, (0.02 + self.outcomes[test].seconds) / 4 ** len(words & its_words)
+
+        return sorted((t for t, outcome in self.outcomes.items() if number in outcome.reached), key=cost)
+
+    def _chosen(self, mutant: Mutant, reaching: Sequence[str]) -> list[str]:
+        """As many tests as fit the budget, or all if another suite killed the mutant; file by file."""
+        is_owed = any(verdict.is_killed for verdict in self.results.get(mutant.id, {}).values())
+        left_s = float("inf") if is_owed else self.plan.budget_s
+        files: dict[str, list[str]] = {}
+        for test in reaching:
+            left_s -= self.outcomes[test].seconds
+            if left_s < 0 and files:
+                break
+            files.setdefault(test.partition("::")[0], []).append(test)
+        return [test for tests in files.values() for test in tests]
+
+    def _passes_alone(self, test: str) -> bool:
+        if test not in self.sound:
+            limit_s = 60 + 5 * self.outcomes[test].seconds
+            alone = self._fork([test], active=0, limit_s=limit_s, test_limits={test: limit_s})
+            if [each.outcome for each in alone] != ["passed"]:
+                return False
+            self.sound.add(test)
+        return True
+
+    # --- processes
+
+    def _fork(
+        self, tests: Sequence[str], *, active: int, limit_s: float, test_limits: dict[str, float]
+    ) -> list[Outcome]:
+        """Run tests in a fork, with a mutant until the first that fails, and say what became of them."""
+        report = self.scratch / f"{os.getpid()}.outcomes"
+        report.unlink(missing_ok=True)
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            try:
+                self._run([self.items[test] for test in tests], active, report, test_limits)
+            finally:
+                os._exit(1)
+        deadline = time.monotonic() + limit_s
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                break
+            time.sleep(0.01)
+        shutil.rmtree(report.with_suffix(".tmp"), ignore_errors=True)
+        # A line that was not written to its end belongs to a process that was killed meanwhile.
+        lines = report.read_bytes().splitlines(keepends=True) if report.exists() else []
+        return [msgspec.json.decode(line, type=Outcome) for line in lines if line.endswith(b"\n")]
+
+    def _run(
+        self, items: Sequence[pytest.Item], active: int, report: Path, test_limits: dict[str, float]
+    ) -> None:
+        os.setpgid(0, 0)
+        log = os.open(report.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        session = items[0].session
+        session.config._tmp_path_factory._given_basetemp = report.with_suffix(".tmp").absolute()  # type: ignore[attr-defined]
+        self.probes.active = active
+        with report.open("wb", buffering=0) as lines:
+            for item, following in pairwise([*items, None]):
+                assert item is not None
+                self._state, self._seconds = "passed", 0.0
+                self.probes.reached.clear()
+                item.add_marker(pytest.mark.timeout(test_limits[item.nodeid], method="signal"), append=False)
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                shared = [self._shared.get(name, set()) for name in getattr(item, "fixturenames", [])]
+                reached = sorted(self.probes.reached.union(*shared)) if not active else []
+                seconds = round(self._seconds, 3)
+                outcome = Outcome(test=item.nodeid, outcome=self._state, seconds=seconds, reached=reached)
+                lines.write(msgspec.json.encode(outcome) + b"\n")
+                if active and self._state in ("failed", "timeout"):
+                    break
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(STOP_MAX_S)
+        session._setupstate.teardown_exact(None)
+        os._exit(0)
+
+    def _say(self, line: str) -> None:
+        print(f"{self.plan.name}: {line}", flush=True)
+
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+_work: Callable[[Any], Any]
+"""What the processes of a pool do: theirs by being forks, since a suite cannot be sent to them."""
+
+
+def _spread(jobs: int, work: Callable[[Task], Answer], tasks: Sequence[Task]) -> Iterator[Answer]:
+    """Do tasks in several forks, and hand back the answers as they come."""
+    global _work  # noqa: PLW0603
+    _work = work
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap_unordered(_do, tasks)
+
+
+def _do(task: Any) -> Any:
+    return _work(task)
+
+
+def main(path: str) -> int:
+    plan = msgspec.json.decode(Path(path).read_bytes(), type=Plan)
+    # Without capturing: forks would share the file that catches the output of all.
+    quietly = ["-q", "-s", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    return pytest.main([*quietly, *plan.pytest], plugins=[Suite(plan)])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,153 @@
+"""The sample of mutants: drawn once, kept in `sample.json`, and what became of each in `results.json`."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.mutants.mutation import Mutation, find_mutations
+
+PER_GROUP = 60
+"""How many mutants each group gives; those in `sample.json` were drawn with the seed 20261116."""
+GROUPS: Mapping[str, Sequence[str]] = {
+    "kernel": ["penstock/kernel/*.py"],
+    "delta": [
+        f"penstock/formats/delta/{part}/*.py" for part in ("log", "lines", "protocol", "publishing", "owner")
+    ],
+    "lance": ["penstock/formats/lance/*.py"],
+    "sweep": [
+        "penstock/kernel/sweep.py",
+        "penstock/kernel/reachable.py",
+        "penstock/lake/*sweep.py",
+        "penstock/lake/*/sweep.py",
+        "penstock/lake/*kept.py",
+        "penstock/lake/*/kept.py",
+        "penstock/lake/delta_word.py",
+        "penstock/server/sweeping.py",
+    ],
+    "remote": ["penstock/lake/remote*.py", "penstock/wire/*.py"],
+    "access": ["penstock/server/access/*.py"],
+}
+"""Where mutants are drawn from, below the folder of sources. A file is of the last group that names it."""
+
+
+class Mutant(Mutation, frozen=True, kw_only=True):
+    """One mutation of the sample."""
+
+    id: str
+    group: str
+    file: str
+    line: str
+    """The line as it was when the sample was drawn, for people."""
+
+    @property
+    def mutation(self) -> Mutation:
+        return Mutation(
+            function=self.function, operator=self.operator, source=self.source, occurrence=self.occurrence
+        )
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a suite says of a mutant.
+
+    killed      a test fails that passes without the mutant
+    timeout     a test does not end in time that does without the mutant; it counts as killed
+    survived    the tests pass: ``ran`` of them, of all the ``reaching`` ones
+    uncovered   no test reaches the mutated code in its own process
+    gone        the code that the mutant changes is no longer there
+    """
+
+    verdict: str
+    by: str = ""
+    ran: int = 0
+    reaching: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_killed(self) -> bool:
+        return self.verdict in ("killed", "timeout")
+
+
+Results = dict[str, dict[str, Verdict]]
+"""Verdicts by the mutant's id and the suite's name."""
+
+
+def draw(root: Path, seed: int, groups: Mapping[str, Sequence[str]] = GROUPS) -> list[Mutant]:
+    """A sample in which every operator has its share, and no line two mutants."""
+    group_of = {file: group for group, globs in groups.items() for file in _files(root, globs)}
+    chance = random.Random(seed)
+    sample: list[Mutant] = []
+    for group in groups:
+        candidates: dict[str, list[tuple[str, int, Mutant]]] = {}
+        for file in sorted(file for file, its_group in group_of.items() if its_group == group):
+            for line, mutant in _mutants(root, file, group):
+                candidates.setdefault(mutant.operator, []).append((file, line, mutant))
+        for alike in candidates.values():
+            chance.shuffle(alike)
+        taken: dict[tuple[str, int], Mutant] = {}
+        while len(taken) < PER_GROUP and candidates:
+            operator = chance.choice(sorted(candidates))
+            file, line, mutant = candidates[operator].pop()
+            if not candidates[operator]:
+                del candidates[operator]
+            taken.setdefault((file, line), mutant)
+        ordered = [taken[place] for place in sorted(taken)]
+        sample += [msgspec.structs.replace(each, id=f"{group}-{at:02}") for at, each in enumerate(ordered, 1)]
+    return sample
+
+
+def _files(root: Path, globs: Sequence[str]) -> Iterator[str]:
+    for glob in globs:
+        for path in root.glob(glob):
+            if path.name != "__init__.py":
+                yield path.relative_to(root).as_posix()
+
+
+def _mutants(root: Path, file: str, group: str) -> Iterator[tuple[int, Mutant]]:
+    source = (root / file).read_text()
+    lines = source.splitlines()
+    for mutation, node in find_mutations(ast.parse(source)).items():
+        assert isinstance(node, ast.expr | ast.stmt)
+        line = lines[node.lineno - 1].strip()
+        yield (
+            node.lineno,
+            Mutant(id="", group=group, file=file, line=line, **msgspec.structs.asdict(mutation)),
+        )
+
+
+def present(root: Path, sample: Sequence[Mutant]) -> set[str]:
+    """The ids of the mutants whose code is still there."""
+    found: set[str] = set()
+    for file in {mutant.file for mutant in sample}:
+        if (root / file).exists():
+            places = find_mutations(ast.parse((root / file).read_text()))
+            found |= {mutant.id for mutant in sample if mutant.file == file and mutant.mutation in places}
+    return found
+
+
+def load_sample(path: Path) -> list[Mutant]:
+    return msgspec.json.decode(path.read_bytes(), type=list[Mutant])
+
+
+def save_sample(path: Path, sample: Sequence[Mutant]) -> None:
+    _replace(path, "[\n" + ",\n".join(msgspec.json.encode(mutant).decode() for mutant in sample) + "\n]\n")
+
+
+def load_results(path: Path) -> Results:
+    return msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else {}
+
+
+def save_results(path: Path, results: Results) -> None:
+    """Write one line for each mutant; at once, so that an interrupted run leaves the last whole file."""
+    lines = [f'"{one}": {msgspec.json.encode(results[one]).decode()}' for one in sorted(results)]
+    _replace(path, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
