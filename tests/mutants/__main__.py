@@ -82,16 +82,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def forget(name: str) -> None:
     """Drop a suite's verdicts and what its tests reach."""
     results = load_results(RESULTS)
-    for verdicts in results.values():
-        verdicts.pop(name, None)
+    results.forget(name)
     save_results(RESULTS, results)
-    (SCRATCH / f"{name}.jsonl").unlink(missing_ok=True)
+    for reached in SCRATCH.glob(f"{name}-*.jsonl"):
+        reached.unlink()
 
 
 def judge(name: str, *, jobs: int, budget_s: float) -> None:
     """Let a suite judge the mutants that it has not judged yet, in a process of its own."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
     suite = tests_of(BEFORE) if name == "before" else ROOT
+    results = load_results(RESULTS)
+    results.suites[name] = BEFORE if name == "before" else _commit_here()
+    save_results(RESULTS, results)
     plan = Plan(
         name=name,
         source=str(ROOT / "src"),
@@ -130,15 +133,21 @@ def tests_of(commit: str) -> Path:
     """A folder with the files of a commit."""
     folder = SCRATCH / commit
     if not folder.exists():
-        packed = subprocess.run(
-            ["git", "archive", commit], cwd=ROOT, check=True, stdout=subprocess.PIPE
-        ).stdout
+        packed = subprocess.check_output(["git", "archive", commit], cwd=ROOT)
         partly = folder.with_suffix(".partly")
         shutil.rmtree(partly, ignore_errors=True)
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(partly, filter="data")
         partly.rename(folder)
     return folder
+
+
+def _commit_here() -> str:
+    """The commit of the working tree, and whether anything but the sample was changed since."""
+    commit = subprocess.check_output(["git", "log", "-1", "--format=%h"], cwd=ROOT, text=True).strip()
+    paths = ["--", "src", "tests", ":!tests/mutants"]
+    changed = subprocess.check_output(["git", "status", "--porcelain", *paths], cwd=ROOT)
+    return f"{commit} and changes" if changed else commit
 
 
 def table(sample: Sequence[Mutant], results: Results) -> tuple[list[str], bool]:
@@ -148,7 +157,7 @@ def table(sample: Sequence[Mutant], results: Results) -> tuple[list[str], bool]:
     for name in SUITES:
         for group in [*groups, "all"]:
             its = [mutant for mutant in sample if group in (mutant.group, "all")]
-            counts = Counter(results[m.id][name].verdict for m in its if name in results.get(m.id, {}))
+            counts = Counter(results.of(m)[name].verdict for m in its if name in results.of(m))
             lines.append(f"{name:8}{group:10}" + "".join(f"{counts[verdict]:10}" for verdict in VERDICTS))
     lost = list(lost_mutants(sample, results))
     lines += [f"{len(lost)} mutants that only the tests before kill"]
@@ -159,7 +168,7 @@ def table(sample: Sequence[Mutant], results: Results) -> tuple[list[str], bool]:
 def lost_mutants(sample: Iterable[Mutant], results: Results) -> Iterable[Mutant]:
     """The mutants that *before* kills, and that *after* reached or not, but does not kill."""
     for mutant in sample:
-        verdicts = results.get(mutant.id, {})
+        verdicts = results.of(mutant)
         if "before" in verdicts and verdicts["before"].is_killed and "after" in verdicts:
             after = verdicts["after"]
             if not after.is_killed and after.verdict != "gone":

@@ -7,6 +7,7 @@ another process runs the real source there: mutants are planted in the process o
 from __future__ import annotations
 
 import gc
+import hashlib
 import multiprocessing
 import os
 import shutil
@@ -20,7 +21,6 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
-from hypothesis import Phase, settings
 
 from tests.mutants.mutation import Mutation, install
 from tests.mutants.sample import Mutant, Verdict, load_results, load_sample, present, save_results
@@ -90,6 +90,9 @@ class Suite:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
         """Let no failing example be made smaller: that it fails is all there is to know."""
+        # Not earlier: pytest wants to see its plugins first.
+        from hypothesis import Phase, settings
+
         phases = (Phase.explicit, Phase.reuse, Phase.generate)
         settings.register_profile("mutants", settings(), phases=phases)
         settings.load_profile("mutants")
@@ -131,7 +134,8 @@ class Suite:
 
     def _cover(self) -> None:
         """Run every file of the suite without mutants, unless that was done."""
-        store = self.scratch / f"{self.plan.name}.jsonl"
+        drawn = hashlib.sha256(Path(self.plan.sample).read_bytes()).hexdigest()[:12]
+        store = self.scratch / f"{self.plan.name}-{drawn}.jsonl"
         done = msgspec.json.Decoder(Covered).decode_lines(store.read_bytes()) if store.exists() else []
         files: dict[str, list[str]] = {}
         for test in self.items:
@@ -167,10 +171,10 @@ class Suite:
     def _judge_all(self) -> None:
         """Judge every mutant that has no verdict of this suite."""
         name = self.plan.name
-        left = [n for n, mutant in enumerate(self.sample, 1) if name not in self.results.get(mutant.id, {})]
+        left = [n for n, mutant in enumerate(self.sample, 1) if name not in self.results.of(mutant)]
         for done, (number, verdict) in enumerate(_spread(self.plan.jobs, self._judge, left), 1):
             mutant = self.sample[number - 1]
-            self.results.setdefault(mutant.id, {})[name] = verdict
+            self.results.of(mutant)[name] = verdict
             save_results(Path(self.plan.results), self.results)
             self._say(f"{done}/{len(left)} {mutant.id} {verdict.verdict} {verdict.seconds}s {verdict.by}")
 
@@ -207,7 +211,7 @@ class Suite:
 
     def _ordered(self, number: int, mutant: Mutant) -> list[str]:
         """The tests that reach a mutant: what another suite's verdict rests on, then near and quick ones."""
-        earlier = {verdict.by for verdict in self.results.get(mutant.id, {}).values()}
+        earlier = {verdict.by for verdict in self.results.of(mutant).values()}
         words = set(mutant.file.removesuffix(".py").replace("_", "/").split("/"))
 
         def cost(test: str) -> tuple[bool, float]:
@@ -218,7 +222,7 @@ class Suite:
 
     def _chosen(self, mutant: Mutant, reaching: Sequence[str]) -> list[str]:
         """As many tests as fit the budget, or all if another suite killed the mutant; file by file."""
-        is_owed = any(verdict.is_killed for verdict in self.results.get(mutant.id, {}).values())
+        is_owed = any(verdict.is_killed for verdict in self.results.of(mutant).values())
         left_s = float("inf") if is_owed else self.plan.budget_s
         files: dict[str, list[str]] = {}
         for test in reaching:
@@ -319,7 +323,9 @@ def main(path: str) -> int:
     plan = msgspec.json.decode(Path(path).read_bytes(), type=Plan)
     # Without capturing: forks would share the file that catches the output of all.
     quietly = ["-q", "-s", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-    return pytest.main([*quietly, *plan.pytest], plugins=[Suite(plan)])
+    status = pytest.main([*quietly, *plan.pytest], plugins=[Suite(plan)])
+    # Files that cannot be imported cannot judge; pytest has named them.
+    return 0 if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else int(status)
 
 
 if __name__ == "__main__":

@@ -72,8 +72,21 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.verdict in ("killed", "timeout")
 
 
-Results = dict[str, dict[str, Verdict]]
-"""Verdicts by the mutant's id and the suite's name."""
+class Results(msgspec.Struct, kw_only=True):
+    """What suites say of the mutants."""
+
+    suites: dict[str, str] = {}
+    """Which commit a suite's tests are of, by its name."""
+    verdicts: dict[str, dict[str, Verdict]] = {}
+    """By the mutant's id and the suite's name."""
+
+    def of(self, mutant: Mutant) -> dict[str, Verdict]:
+        return self.verdicts.setdefault(mutant.id, {})
+
+    def forget(self, name: str) -> None:
+        self.suites.pop(name, None)
+        for verdicts in self.verdicts.values():
+            verdicts.pop(name, None)
 
 
 def draw(root: Path, seed: int, groups: Mapping[str, Sequence[str]] = GROUPS) -> list[Mutant]:
@@ -138,13 +151,15 @@ def save_sample(path: Path, sample: Sequence[Mutant]) -> None:
 
 
 def load_results(path: Path) -> Results:
-    return msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else {}
+    return msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else Results()
 
 
 def save_results(path: Path, results: Results) -> None:
     """Write one line for each mutant; at once, so that an interrupted run leaves the last whole file."""
-    lines = [f'"{one}": {msgspec.json.encode(results[one]).decode()}' for one in sorted(results)]
-    _replace(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    suites = msgspec.json.encode(results.suites).decode()
+    judged = sorted((one, verdicts) for one, verdicts in results.verdicts.items() if verdicts)
+    lines = ",\n".join(f'"{one}": {msgspec.json.encode(verdicts).decode()}' for one, verdicts in judged)
+    _replace(path, f'{{"suites": {suites},\n"verdicts": {{\n{lines}\n}}}}\n')
 
 
 def _replace(path: Path, text: str) -> None:

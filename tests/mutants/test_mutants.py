@@ -12,6 +12,7 @@ from tests.mutants.forks import Plan
 from tests.mutants.mutation import find_mutations, plant
 from tests.mutants.sample import (
     Mutant,
+    Results,
     Verdict,
     draw,
     load_results,
@@ -167,11 +168,11 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 def test_every_planted_mutant_gets_the_verdict_that_is_known_beforehand(plan: Plan) -> None:
     results = load_results(Path(plan.results))
-    assert {name: verdicts["before"].verdict for name, verdicts in results.items()} == KNOWN
+    assert {name: verdicts["before"].verdict for name, verdicts in results.verdicts.items()} == KNOWN
 
 
 def test_a_verdict_names_the_test_that_killed(plan: Plan) -> None:
-    results = load_results(Path(plan.results))
+    results = load_results(Path(plan.results)).verdicts
     assert results["open"]["before"].by == "toy_tests/test_gates.py::test_the_gate_is_open_after_eight"
     assert results["lunch"]["before"].by == "toy_tests/test_gates.py::test_that_has_lunch"
     assert results["night"]["before"] == Verdict(
@@ -183,10 +184,11 @@ def test_a_run_that_was_interrupted_goes_on_and_does_nothing_twice(plan: Plan) -
     home = Path(plan.results).parent
     results = load_results(Path(plan.results))
     kept = Verdict(verdict="killed", by="kept as it was")
-    save_results(Path(plan.results), {**results, "endless": {"before": kept}, "night": {}})
+    results.verdicts |= {"endless": {"before": kept}, "night": {}}
+    save_results(Path(plan.results), results)
     (home / "toy_tests/ran.txt").unlink()
     start(plan, home, ALONE)
-    again = load_results(Path(plan.results))
+    again = load_results(Path(plan.results)).verdicts
     assert again["endless"]["before"] == kept
     assert again["night"]["before"].verdict == "survived"
     assert (home / "toy_tests/ran.txt").read_text() == "test_midnight_is_night\n"
@@ -248,6 +250,6 @@ def test_a_sample_is_the_same_for_the_same_seed_and_no_line_has_two_mutants(tmp_
 def test_a_mutant_that_only_the_tests_before_kill_is_named(after: str, is_lost: bool) -> None:
     sample = [mutant("open", *CASES["open"])]
     verdicts = {"before": Verdict(verdict="killed"), "after": Verdict(verdict=after)}
-    lines, is_whole = table(sample, {"open": verdicts})
+    lines, is_whole = table(sample, Results(verdicts={"open": verdicts}))
     assert is_whole is not is_lost
     assert any("open toy/gates.py is_open" in line for line in lines) is is_lost
