@@ -81,6 +81,8 @@ class Suite:
         self.items: dict[str, pytest.Item] = {}
         self.outcomes: dict[str, Outcome] = {}
         self.sound: set[str] = set()
+        """Tests that pass alone."""
+        self._places: dict[str, int] = {}
         self._state = "passed"
         self._seconds = 0.0
         self._shared: dict[str, set[int]] = {}
@@ -124,6 +126,7 @@ class Suite:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
+        self._places = {test: place for place, test in enumerate(self.items)}
         gc.collect()
         gc.freeze()
         self._cover()
@@ -160,7 +163,7 @@ class Suite:
         outcomes: list[Outcome] = []
         while len(outcomes) < len(tests):
             left = tests[len(outcomes) :]
-            outcomes += self._fork(left, active=0, limit_s=900, test_limits=dict.fromkeys(left, 120.0))
+            outcomes += self._fork(left, 0, dict.fromkeys(left, 120.0))
             if len(outcomes) < len(tests):
                 died = tests[len(outcomes)]
                 outcomes.append(Outcome(test=died, outcome="died", seconds=0.0, reached=[]))
@@ -188,20 +191,17 @@ class Suite:
         ran, by, state = 0, "", "survived" if reaching else "uncovered"
         while tests:
             state, ran, by = self._try(number, tests)
-            if not by or self._passes_alone(by):
+            if not by or self._convicts(by, number):
                 break
-            # It fails for another reason than the mutant: alone, or in a fork, or at random.
             tests = [test for test in tests if test != by]
-            del self.outcomes[by]
             state, by = "survived", ""
         seconds = round(time.monotonic() - began, 1)
         return number, Verdict(verdict=state, by=by, ran=ran, reaching=len(reaching), seconds=seconds)
 
     def _try(self, number: int, tests: Sequence[str]) -> tuple[str, int, str]:
         """The verdict of some tests, how many were run, and which one failed."""
-        usual = {test: self.outcomes[test].seconds for test in tests}
-        limits = {test: self.plan.patience_s + 5 * seconds for test, seconds in usual.items()}
-        outcomes = self._fork(tests, active=number, limit_s=45 + 2 * sum(usual.values()), test_limits=limits)
+        limits = {test: self.plan.patience_s + 5 * self.outcomes[test].seconds for test in tests}
+        outcomes = self._fork(tests, number, limits)
         if outcomes and outcomes[-1].outcome in ("failed", "timeout"):
             state = "killed" if outcomes[-1].outcome == "failed" else "timeout"
             return state, len(outcomes), outcomes[-1].test
@@ -209,56 +209,62 @@ class Suite:
             return "timeout", len(outcomes), tests[len(outcomes)]
         return "survived", len(outcomes), ""
 
-    def _ordered(self, number: int, mutant: Mutant) -> list[str]:
-        """The tests that reach a mutant: what another suite's verdict rests on, then near and quick ones."""
-        earlier = {verdict.by for verdict in self.results.of(mutant).values()}
-        words = set(mutant.file.removesuffix(".py").replace("_", "/").split("/"))
+    def _convicts(self, test: str, number: int) -> bool:
+        """Whether a test fails alone because of a mutant, and not at random or for what ran before it."""
+        if not self._try(number, [test])[2]:
+            return False
+        if test not in self.sound and not self._try(0, [test])[2]:
+            self.sound.add(test)
+        return test in self.sound
 
-        def cost(test: str) -> tuple[bool, float]:
-            its_words = set(test.partition(".py")[0].replace("_", "/").split("/"))
-            return test not in earlier, (0.02 + self.outcomes[test].seconds) / 4 ** len(words & its_words)
+    def _ordered(self, number: int, mutant: Mutant) -> list[str]:
+        """The tests that reach a mutant, those first that are near and quick."""
+        words = _words(mutant.file)
+
+        def cost(test: str) -> float:
+            return (0.02 + self.outcomes[test].seconds) / 4.0 ** len(words & _words(test.partition("::")[0]))
 
         return sorted((t for t, outcome in self.outcomes.items() if number in outcome.reached), key=cost)
 
     def _chosen(self, mutant: Mutant, reaching: Sequence[str]) -> list[str]:
-        """As many tests as fit the budget, or all if another suite killed the mutant; file by file."""
-        is_owed = any(verdict.is_killed for verdict in self.results.of(mutant).values())
-        left_s = float("inf") if is_owed else self.plan.budget_s
+        """As many tests as fit the budget: file by file, in the order in which they are known to pass.
+
+        If another suite kills the mutant, all of them, first the one that killed.
+        """
+        others = self.results.of(mutant).values()
+        left_s = float("inf") if any(verdict.is_killed for verdict in others) else self.plan.budget_s
         files: dict[str, list[str]] = {}
         for test in reaching:
             left_s -= self.outcomes[test].seconds
             if left_s < 0 and files:
                 break
             files.setdefault(test.partition("::")[0], []).append(test)
-        return [test for tests in files.values() for test in tests]
-
-    def _passes_alone(self, test: str) -> bool:
-        if test not in self.sound:
-            limit_s = 60 + 5 * self.outcomes[test].seconds
-            alone = self._fork([test], active=0, limit_s=limit_s, test_limits={test: limit_s})
-            if [each.outcome for each in alone] != ["passed"]:
-                return False
-            self.sound.add(test)
-        return True
+        in_order = [test for tests in files.values() for test in sorted(tests, key=self._places.__getitem__)]
+        killers = {verdict.by for verdict in others}
+        return sorted(in_order, key=lambda test: test not in killers)
 
     # --- processes
 
-    def _fork(
-        self, tests: Sequence[str], *, active: int, limit_s: float, test_limits: dict[str, float]
-    ) -> list[Outcome]:
-        """Run tests in a fork, with a mutant until the first that fails, and say what became of them."""
+    def _fork(self, tests: Sequence[str], active: int, limits_s: dict[str, float]) -> list[Outcome]:
+        """Run tests in a fork, with a mutant until the first that fails, and say what became of them.
+
+        A test has its limit of seconds; where that does not stop it, the fork is killed a little later.
+        """
         report = self.scratch / f"{os.getpid()}.outcomes"
         report.unlink(missing_ok=True)
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
             try:
-                self._run([self.items[test] for test in tests], active, report, test_limits)
+                self._run([self.items[test] for test in tests], active, report, limits_s)
             finally:
                 os._exit(1)
-        deadline = time.monotonic() + limit_s
+        silence_max_s = max(limits_s.values()) + STOP_MAX_S
+        heard, size = time.monotonic(), 0
         while os.waitpid(child, os.WNOHANG) == (0, 0):
-            if time.monotonic() > deadline:
+            if report.exists() and report.stat().st_size != size:
+                heard, size = time.monotonic(), report.stat().st_size
+            if time.monotonic() > heard + silence_max_s:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 break
@@ -269,7 +275,7 @@ class Suite:
         return [msgspec.json.decode(line, type=Outcome) for line in lines if line.endswith(b"\n")]
 
     def _run(
-        self, items: Sequence[pytest.Item], active: int, report: Path, test_limits: dict[str, float]
+        self, items: Sequence[pytest.Item], active: int, report: Path, limits_s: dict[str, float]
     ) -> None:
         os.setpgid(0, 0)
         log = os.open(report.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -283,7 +289,7 @@ class Suite:
                 assert item is not None
                 self._state, self._seconds = "passed", 0.0
                 self.probes.reached.clear()
-                item.add_marker(pytest.mark.timeout(test_limits[item.nodeid], method="signal"), append=False)
+                item.add_marker(pytest.mark.timeout(limits_s[item.nodeid], method="signal"), append=False)
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 shared = [self._shared.get(name, set()) for name in getattr(item, "fixturenames", [])]
                 reached = sorted(self.probes.reached.union(*shared)) if not active else []
@@ -299,6 +305,10 @@ class Suite:
 
     def _say(self, line: str) -> None:
         print(f"{self.plan.name}: {line}", flush=True)
+
+
+def _words(file: str) -> set[str]:
+    return set(file.removesuffix(".py").replace("_", "/").split("/"))
 
 
 Task = TypeVar("Task")
