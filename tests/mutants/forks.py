@@ -6,6 +6,7 @@ another process runs the real source there: mutants are planted in the process o
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import multiprocessing
@@ -14,6 +15,7 @@ import shutil
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -118,6 +120,7 @@ class Suite:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds += report.duration
         if report.failed:
+            print(report.longreprtext, flush=True)
             crash = getattr(report.longrepr, "reprcrash", None)
             is_late = getattr(crash, "message", "").startswith("Failed: Timeout")
             self._state = "timeout" if is_late else "failed"
@@ -127,6 +130,8 @@ class Suite:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
         self._places = {test: place for place, test in enumerate(self.items)}
+        # LanceDB warns in every fork that it began anew there; tests have filters of their own.
+        warnings.simplefilter("ignore")
         gc.collect()
         gc.freeze()
         self._cover()
@@ -261,14 +266,19 @@ class Suite:
                 os._exit(1)
         silence_max_s = max(limits_s.values()) + STOP_MAX_S
         heard, size = time.monotonic(), 0
-        while os.waitpid(child, os.WNOHANG) == (0, 0):
-            if report.exists() and report.stat().st_size != size:
-                heard, size = time.monotonic(), report.stat().st_size
-            if time.monotonic() > heard + silence_max_s:
+        try:
+            while os.waitpid(child, os.WNOHANG) == (0, 0):
+                if report.exists() and report.stat().st_size != size:
+                    heard, size = time.monotonic(), report.stat().st_size
+                if time.monotonic() > heard + silence_max_s:
+                    break
+                time.sleep(0.01)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                # What hangs, what is no longer asked for, and what a test left behind.
                 os.killpg(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
-                break
-            time.sleep(0.01)
         shutil.rmtree(report.with_suffix(".tmp"), ignore_errors=True)
         # A line that was not written to its end belongs to a process that was killed meanwhile.
         lines = report.read_bytes().splitlines(keepends=True) if report.exists() else []
@@ -278,6 +288,7 @@ class Suite:
         self, items: Sequence[pytest.Item], active: int, report: Path, limits_s: dict[str, float]
     ) -> None:
         os.setpgid(0, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         log = os.open(report.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -330,6 +341,8 @@ def _do(task: Any) -> Any:
 
 
 def main(path: str) -> int:
+    # As an exception, so that the forks end with this process.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     plan = msgspec.json.decode(Path(path).read_bytes(), type=Plan)
     # Without capturing: forks would share the file that catches the output of all.
     quietly = ["-q", "-s", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
