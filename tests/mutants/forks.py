@@ -6,7 +6,6 @@ another process runs the real source there: mutants are planted in the process o
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import hashlib
 import multiprocessing
@@ -23,6 +22,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from _pytest.fixtures import SubRequest
 
 from tests.mutants.mutation import Mutation, install
 from tests.mutants.sample import Mutant, Verdict, load_results, load_sample, present, save_results
@@ -103,11 +103,17 @@ class Suite:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
-        self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+        self, fixturedef: pytest.FixtureDef[object], request: SubRequest
     ) -> Iterator[None]:
         """Note what a fixture reaches that tests share: all of them depend on it, not only the first."""
         if fixturedef.argname in self.plan.without:
-            pytest.skip(f"{fixturedef.argname} is left out")
+            try:
+                pytest.skip(f"{fixturedef.argname} is left out")
+            except pytest.skip.Exception as left_out:
+                # As pytest does itself, so that the next test that asks is skipped too.
+                failed = (left_out, left_out.__traceback__)
+                fixturedef.cached_result = (None, fixturedef.cache_key(request), failed)
+                raise
         reached = set(self.probes.reached)
         self.probes.reached.clear()
         try:
@@ -258,37 +264,33 @@ class Suite:
         report = self.scratch / f"{os.getpid()}.outcomes"
         report.unlink(missing_ok=True)
         sys.stdout.flush()
+        parent = os.getpid()
         child = os.fork()
         if child == 0:
             try:
-                self._run([self.items[test] for test in tests], active, report, limits_s)
+                self._run(parent, [self.items[test] for test in tests], active, report, limits_s)
             finally:
                 os._exit(1)
         silence_max_s = max(limits_s.values()) + STOP_MAX_S
         heard, size = time.monotonic(), 0
-        try:
-            while os.waitpid(child, os.WNOHANG) == (0, 0):
-                if report.exists() and report.stat().st_size != size:
-                    heard, size = time.monotonic(), report.stat().st_size
-                if time.monotonic() > heard + silence_max_s:
-                    break
-                time.sleep(0.01)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                # What hangs, what is no longer asked for, and what a test left behind.
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            if report.exists() and report.stat().st_size != size:
+                heard, size = time.monotonic(), report.stat().st_size
+            if time.monotonic() > heard + silence_max_s:
                 os.killpg(child, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
+                break
+            time.sleep(0.01)
         shutil.rmtree(report.with_suffix(".tmp"), ignore_errors=True)
         # A line that was not written to its end belongs to a process that was killed meanwhile.
         lines = report.read_bytes().splitlines(keepends=True) if report.exists() else []
         return [msgspec.json.decode(line, type=Outcome) for line in lines if line.endswith(b"\n")]
 
     def _run(
-        self, items: Sequence[pytest.Item], active: int, report: Path, limits_s: dict[str, float]
+        self, parent: int, items: Sequence[pytest.Item], active: int, report: Path, limits_s: dict[str, float]
     ) -> None:
         os.setpgid(0, 0)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         log = os.open(report.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -298,6 +300,8 @@ class Suite:
         with report.open("wb", buffering=0) as lines:
             for item, following in pairwise([*items, None]):
                 assert item is not None
+                if os.getppid() != parent:  # Nobody waits for the outcome any more.
+                    os._exit(1)
                 self._state, self._seconds = "passed", 0.0
                 self.probes.reached.clear()
                 item.add_marker(pytest.mark.timeout(limits_s[item.nodeid], method="signal"), append=False)
@@ -332,8 +336,13 @@ def _spread(jobs: int, work: Callable[[Task], Answer], tasks: Sequence[Task]) ->
     """Do tasks in several forks, and hand back the answers as they come."""
     global _work  # noqa: PLW0603
     _work = work
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with multiprocessing.get_context("fork").Pool(jobs, _obey_the_pool) as pool:
         yield from pool.imap_unordered(_do, tasks)
+
+
+def _obey_the_pool() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _do(task: Any) -> Any:
@@ -341,7 +350,7 @@ def _do(task: Any) -> Any:
 
 
 def main(path: str) -> int:
-    # As an exception, so that the forks end with this process.
+    # As an exception, so that the pool ends with this process.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plan = msgspec.json.decode(Path(path).read_bytes(), type=Plan)
     # Without capturing: forks would share the file that catches the output of all.

@@ -64,7 +64,7 @@ def noted(request):
     with open(pathlib.Path(__file__).parent / "ran.txt", "a") as notes:
         print(request.node.name, file=notes)
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def machine():
     return 40
 
@@ -83,6 +83,9 @@ def test_counting_ends():
     assert gates.count_down(1) == 0
 
 def test_a_machine(machine):
+    assert gates.needs_a_machine() == machine
+
+def test_the_machine_again(machine):
     assert gates.needs_a_machine() == machine
 
 def test_that_always_fails():
