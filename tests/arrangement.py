@@ -20,14 +20,10 @@ VERIFIED = (
     "tests/committer/",
     "tests/interop/",
     "tests/spark/cluster/",
-    "tests/test_benchmarks.py",
 )
 """All that is in there needs other people's JVMs or a cluster. Single tests are marked where they stand."""
 
-FIRST = (
-    "tests/spark/",
-    "tests/test_documents.py",
-)
+FIRST = ("tests/spark/", "tests/documents/")
 """What takes long: begun last, one process would do it alone while the other has nothing left to do."""
 
 TOGETHER = ("tests/spark/cluster/",)
