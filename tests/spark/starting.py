@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # Compiled once and quickly rather than well: what runs for seconds does not repay more.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Nor does a query of ten rows repay a Java class of its own: Spark does the same without. README, and tests
+# on clusters, run Spark as it comes.
+INTERPRETED = {"spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +42,7 @@ def started_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSes
                 "spark.sql.warehouse.dir": home / "warehouse",
                 "spark.local.dir": home / "scratch",
                 "spark.driver.extraJavaOptions": QUICK_JVM,
+                **INTERPRETED,
             },
         )
         yield spark
