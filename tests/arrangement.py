@@ -7,6 +7,7 @@ repeated, and how long each process had nothing to do.
 
 from __future__ import annotations
 
+import gc
 import shlex
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.nodeid.startswith(VERIFIED):
             item.add_marker(pytest.mark.verify)
     items.sort(key=lambda item: _place(item.nodeid, FIRST))
+
+
+def pytest_collection_finish() -> None:
+    """Take the tests out of the garbage collector's sight, which would look at all of them each time."""
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

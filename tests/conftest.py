@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.arrangement import (
+    pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_runtest_logreport,
     pytest_terminal_summary,
@@ -43,6 +44,7 @@ __all__ = [
     "postgres_schema_url",
     "postgres_server_url",
     "postgres_url",
+    "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_runtest_logreport",
     "pytest_terminal_summary",
