@@ -11,6 +11,7 @@ from time import monotonic
 import pytest
 
 import penstock
+from penstock import Settings
 from penstock.errors import KeyNotFound
 from penstock.lake.lake import Lake
 from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, DeclareLance, GetLanceTable
@@ -37,8 +38,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_lake(place: Path, template: Path) -> None:
-    """Two tables with a version each."""
-    with init_lake(place, roots=[str(place / "tables")]) as lake:
+    """Two tables with a version each, which is promoted before its commit is answered: nothing is apart."""
+    patient = Settings(promote_wait_s=60.0)
+    with init_lake(place, roots=[str(place / "tables")], settings=patient) as lake:
         for name in OLD:
             location = location_of(place, name)
             location.mkdir(parents=True)
