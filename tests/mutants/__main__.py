@@ -102,7 +102,7 @@ def judge(name: str, *, jobs: int, budget_s: float) -> None:
         sample=str(SAMPLE),
         results=str(RESULTS),
         scratch=str(SCRATCH),
-        pytest=["-m", "not reliability", *(f"--ignore={path}" for path in JVM_PATHS), "tests"],
+        pytest=["-m", "not verify and not reliability", *(f"--ignore={path}" for path in JVM_PATHS), "tests"],
         without=list(JVM_FIXTURES),
         jobs=jobs,
         budget_s=budget_s,
@@ -125,7 +125,7 @@ def start(plan: Plan, suite: Path, environment: dict[str, str]) -> None:
     subprocess.run(
         [sys.executable, "-m", "tests.mutants.forks", file],
         cwd=suite,
-        env={**os.environ, **environment, "PYTHONPATH": paths},
+        env={**os.environ, **environment, "PYTHONPATH": paths, "PYTEST_ADDOPTS": ""},
         check=True,
     )
 

@@ -73,6 +73,7 @@ ELSEWHERE: dict[type, tuple[str, ...]] = {
     Lake: (
         *("kernel", "is_embedded", "url", "create_table", "delta", "places", "files_system"),
         *("add_check", "remove_check", "checks", "import_lance", "export_lance"),
+        *("finish_background",),
     ),
     Table: (
         *("snapshot", "to_arrow", "append", "overwrite", "commit", "append_actions", "get_commits"),
@@ -81,8 +82,8 @@ ELSEWHERE: dict[type, tuple[str, ...]] = {
     ),
 }
 """What is tried by other tests: above, and what is of Delta tables, which takes files, by ``test_delta``.
-Checks are only for the process that the lake is in. Lance tables come and go by ``tests/lance``, and rows of
-any table in a transaction by ``tests/transactions``."""
+Checks, and waiting for what is done in the background, are only for the process that the lake is in. Lance
+tables come and go by ``tests/lance``, and rows of any table in a transaction by ``tests/transactions``."""
 
 
 def test_the_scenarios_use_everything_that_there_is() -> None:
