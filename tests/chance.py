@@ -1,8 +1,9 @@
-"""Where chance begins, for tests that are the same every time."""
+"""Where chance begins, and how far it is followed by which run."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import TypeAlias, TypeVar
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -24,3 +25,13 @@ def seeds(count: int) -> list[Seed]:
 def examples(count: int) -> int:
     """For Hypothesis: so many examples, of which `make test` takes a third."""
     return count // 3 if settings.get_current_profile_name() == "test" else count
+
+
+T = TypeVar("T")
+
+
+def share(values: Iterable[T], count: int = 1) -> list[T | ParameterSet]:
+    """For `parametrize` of a test that is marked `reliability`: the first cases are `make verify`'s too."""
+    return [
+        pytest.param(one, marks=pytest.mark.verify) if at < count else one for at, one in enumerate(values)
+    ]

@@ -13,6 +13,7 @@ import penstock
 from penstock.errors import PenstockError
 from penstock.model.keys import Key
 from penstock.model.operations import Put
+from tests.chance import share
 from tests.copy.lakes import fill, table
 
 KILLS = 8
@@ -67,7 +68,7 @@ def moved(source: Path, target: Path, lines_max: int | None = None) -> bool:
 
 
 @pytest.mark.reliability
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", share(range(8)))
 def test_a_move_that_is_killed_again_and_again_loses_nothing(tmp_path: Path, seed: int) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     chosen = random.Random(seed)

@@ -22,6 +22,7 @@ from penstock.testing.drill import new_lake
 from penstock.testing.faults import Point
 from penstock.testing.recorder import Answer
 from penstock.testing.threads import at_once
+from tests.chance import share
 from tests.reliability.processes import check_lake, run_all
 from tests.reliability.worker import Task, work
 
@@ -70,7 +71,7 @@ def test_threads_leave_one_history(kind: str, handles: int, tmp_path: Path, seed
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("handles", [1, 3])
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "sqlite without locks"])
+@pytest.mark.parametrize("kind", share(["memory", "sqlite", "sqlite without locks"]))
 def test_threads_leave_one_history_for_long(kind: str, handles: int, tmp_path: Path, seed: int) -> None:
     for attempt in range(3):
         place = tmp_path / str(attempt)

@@ -15,6 +15,7 @@ import pytest
 import penstock
 from penstock import IcebergTable, Lake, Settings
 from penstock.errors import AdministratorError, Damaged, PenstockError
+from tests.chance import share
 
 HASTY = Settings(write_timeout_s=0.2, tries_max=3, backoff_min_ms=0.1)
 PAGE_BYTES = 4096
@@ -124,7 +125,7 @@ def test_any_harm_to_the_file_is_a_typed_error(healthy: bytes, harm: Harm, tmp_p
 
 
 @pytest.mark.reliability
-@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("harm", share(HARM))
 def test_any_harm_to_the_file_is_a_typed_error_for_long(
     healthy: bytes, harm: Harm, tmp_path: Path, seed: int
 ) -> None:

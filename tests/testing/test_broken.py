@@ -14,6 +14,7 @@ from penstock.testing import BROKEN, StoreContract
 from penstock.testing.broken import Broken
 from penstock.testing.drill import Drill
 from penstock.testing.samples import OpenStore
+from tests.chance import share
 
 LEAST_REFUSED = 14
 """The drill makes so many requests that must be refused, whatever its threads do."""
@@ -27,7 +28,7 @@ def test_nothing_is_wrong_with_a_kernel_and_a_store_that_are_whole() -> None:
 
 
 @pytest.mark.reliability
-@pytest.mark.parametrize("attempt", range(100))
+@pytest.mark.parametrize("attempt", share(range(100), 10))
 def test_nothing_is_wrong_with_whole_ones_however_often(attempt: int) -> None:
     found = Drill(seed=attempt).run()
     assert found.kinds == set(), str(found)

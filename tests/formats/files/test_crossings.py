@@ -17,6 +17,7 @@ from penstock import Lake
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict
 from penstock.lake.files.calls import ListFiles
 from penstock.model.keys import Key
+from tests.chance import share
 from tests.formats.files.lakes import EVENTS, new_store, write
 
 BRANCHES = ("main", "dev", "fix")
@@ -117,7 +118,7 @@ def test_sixty_crossing_histories_have_no_partition_of_two_jobs() -> None:
 
 
 @pytest.mark.reliability
-@pytest.mark.parametrize("hundreds", range(1, 16))
+@pytest.mark.parametrize("hundreds", share(range(1, 16)))
 def test_many_crossing_histories_have_no_partition_of_two_jobs(hundreds: int) -> None:
     for seed in range(hundreds * 100, hundreds * 100 + 100):
         check_crossing(seed)

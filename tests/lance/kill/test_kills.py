@@ -17,6 +17,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, DeclareLance, GetLanceTable
 from penstock.lake.opening import init_lake
 from penstock.model.keys import Key
+from tests.chance import share
 from tests.lance.kill.points import NEW, OLD, UNLANDED, At, location_of
 from tests.lance.versions import VERSIONS, make_template, manifests, put_data, rows, stage, staged
 
@@ -144,7 +145,7 @@ def test_a_commit_whose_process_dies_is_whole_and_is_promoted_by_the_next(
 
 
 @pytest.mark.reliability
-@pytest.mark.parametrize("at", At, ids=str)
+@pytest.mark.parametrize("at", share(At), ids=str)
 def test_a_commit_whose_process_dies_is_whole_however_often(tmp_path: Path, template: Path, at: At) -> None:
     for number in range(ROUNDS):
         place = tmp_path / f"lake {number}"

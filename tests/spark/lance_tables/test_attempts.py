@@ -15,7 +15,7 @@ from penstock.spark.java import find_java
 PROGRAM = Path(__file__).parent / "retries_program.py"
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_attempts_that_fail_or_come_twice_leave_each_row_once(tmp_path: Path) -> None:
     """An attempt that fails in its rows, and one that fails when all that it wrote is in its place."""
     try:

@@ -49,7 +49,7 @@ def test_a_transaction_sees_what_it_wrote_and_nobody_else_does(spark: SparkSessi
     assert ids(lake, "vectors.new") == [30, 31, 32]
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_job_that_fails_in_a_transaction_takes_back_the_table_that_it_declared(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -60,7 +60,7 @@ def test_a_job_that_fails_in_a_transaction_takes_back_the_table_that_it_declared
             lake.do(GetLanceTable(key=Key.parse(ITEMS), at=tx.branch))
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_views_are_all_of_one_commit(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     save(rows(spark, 5), "vectors.others")
@@ -78,7 +78,7 @@ def remote(lake: Lake) -> Iterator[Lake]:
         yield opened
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_lake_behind_a_server_is_written_and_read_alike(
     spark: SparkSession, lake: Lake, remote: Lake
 ) -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # -- races -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_appends_at_once_are_both_there(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +55,7 @@ def test_appends_at_once_are_both_there(
     assert ids(lake) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_appends_that_create_the_table_at_once_are_both_there(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +64,7 @@ def test_appends_that_create_the_table_at_once_are_both_there(
     assert lake.do(ListTransactions()) == ()
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_of_two_that_only_create_one_is_refused_and_leaves_nothing(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +76,7 @@ def test_of_two_that_only_create_one_is_refused_and_leaves_nothing(
     assert len(data_files(lake)) == 1
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_an_append_goes_on_top_of_an_overwrite_that_was_faster(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +86,7 @@ def test_an_append_goes_on_top_of_an_overwrite_that_was_faster(
     assert ids(lake) == [10, 11, 12, 20, 21, 22]
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_an_append_to_columns_that_are_others_by_now_is_refused_and_leaves_nothing(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +99,7 @@ def test_an_append_to_columns_that_are_others_by_now_is_refused_and_leaves_nothi
     assert len(data_files(lake)) == 2  # of the two versions that there are
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_an_overwrite_goes_on_top_of_an_append_that_was_faster(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +130,7 @@ def test_an_overwrite_drops_no_column_that_came_while_it_ran(
 # -- the same job again ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_new", [True, pytest.param(False, marks=pytest.mark.reliability)])
+@pytest.mark.parametrize("is_new", [True, pytest.param(False, marks=pytest.mark.verify)])
 def test_a_job_with_a_name_is_done_once(spark: SparkSession, lake: Lake, is_new: bool) -> None:
     if not is_new:
         save(rows(spark, 0), mode="error")
@@ -159,7 +159,7 @@ def test_an_id_that_another_table_was_written_under_is_refused(spark: SparkSessi
     assert ids(lake, "vectors.d") == [0, 1, 2]
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_under_one_id_a_table_is_created_on_each_branch(spark: SparkSession, lake: Lake) -> None:
     """Also on one that is deleted and made anew."""
     job = uuid4().hex
@@ -178,7 +178,7 @@ def test_under_one_id_a_table_is_created_on_each_branch(spark: SparkSession, lak
     assert ids(lake) == [0, 1, 2]
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_attempts_of_a_job_at_once_land_once(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +192,7 @@ def test_attempts_of_a_job_at_once_land_once(
     assert len(data_files(lake)) == 2
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_later_attempt_that_creates_the_table_takes_the_place_of_one_that_runs(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +205,7 @@ def test_a_later_attempt_that_creates_the_table_takes_the_place_of_one_that_runs
 # -- failures ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_new", [True, pytest.param(False, marks=pytest.mark.reliability)])
+@pytest.mark.parametrize("is_new", [True, pytest.param(False, marks=pytest.mark.verify)])
 def test_a_job_that_fails_leaves_nothing_that_anybody_sees(
     spark: SparkSession, lake: Lake, tmp_path: Path, is_new: bool
 ) -> None:
@@ -227,7 +227,7 @@ def test_a_job_that_fails_leaves_nothing_that_anybody_sees(
     assert ids(lake)[-3:] == [50, 51, 52]
 
 
-@pytest.mark.parametrize("is_new", [False, pytest.param(True, marks=pytest.mark.reliability)])
+@pytest.mark.parametrize("is_new", [False, pytest.param(True, marks=pytest.mark.verify)])
 def test_an_answer_that_is_lost_is_found_out(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
@@ -244,7 +244,7 @@ def test_an_answer_that_is_lost_is_found_out(
 
 
 @pytest.mark.parametrize("call", [CommitLance, CommitTransaction])
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_commit_that_is_refused_says_why_and_leaves_no_file(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, call: type[Call[Any]]
 ) -> None:
@@ -258,7 +258,7 @@ def test_a_commit_that_is_refused_says_why_and_leaves_no_file(
     assert (head(lake), data_files(lake)) == (before, files)
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_commit_that_may_yet_be_done_keeps_its_files(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,7 +293,7 @@ def test_what_two_attempts_of_one_task_tell_is_not_committed() -> None:
         output._output(told)
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_read_stays_at_its_commit_while_a_writer_goes_on(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     found = read(spark, ITEMS)

@@ -34,7 +34,7 @@ def made(lake: Lake, table: Any, **more: Any) -> Any:
     return lance.write_dataset(table, namespace_client=namespace, table_id=[*Key.parse(ITEMS)], **more)
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_versions_and_times_are_those_of_the_table(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     save(rows(spark, 10))
@@ -51,7 +51,7 @@ def test_versions_and_times_are_those_of_the_table(spark: SparkSession, lake: La
         read(spark, ITEMS, format="parquet")
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_table_that_is_only_declared_has_nothing_to_read(spark: SparkSession, lake: Lake) -> None:
     lake.do(CommitLance(operations=(DeclareLance(key=Key.parse(ITEMS)),)))
     with pytest.raises(VersionNotFound, match="has no version yet"):
@@ -71,7 +71,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("where", CONDITIONS)
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_condition_leaves_out_what_spark_would(spark: SparkSession, lake: Lake, where: str) -> None:
     values = [(1, "a", 0.5, "2026-01-01"), (2, "b", float("nan"), "2026-01-02"), (None, "c", 3.0, None)]
     given = spark.createDataFrame(
@@ -84,7 +84,7 @@ def test_a_condition_leaves_out_what_spark_would(spark: SparkSession, lake: Lake
     assert sorted(map(str, found.collect())) == sorted(map(str, given.where(where).select("s").collect()))
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_numbers_that_a_column_cannot_have_are_compared_by_spark(spark: SparkSession, lake: Lake) -> None:
     made(lake, pa.table({"id": [1, 2], "b": pa.array([1, 2], pa.int8()), "u": pa.array([1, 2], pa.uint32())}))
     for where in ("b < 300", "u > -1", "u < 5000000000", "b IN (1, 2, 400)", "id > -9223372036854775808"):
@@ -98,7 +98,7 @@ def test_a_branch_that_may_be_read_is_read(spark: SparkSession, lake: Lake) -> N
     assert read(spark, ITEMS, lake=reader).count() == 3
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_lance_can_be_said_to_be_the_format(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     save(rows(spark, 10))
@@ -127,7 +127,7 @@ def test_a_version_whose_files_lance_removed_is_gone_for_good(spark: SparkSessio
     assert ".rs:" not in str(failed.value)
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_only_columns_that_are_needed_are_read(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     table = lake.at().table(ITEMS)
@@ -138,7 +138,7 @@ def test_only_columns_that_are_needed_are_read(spark: SparkSession, lake: Lake) 
         read(spark, ITEMS, columns=["nope"])
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_rows_that_were_deleted_are_not_read_and_an_index_is_no_hindrance(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -153,7 +153,7 @@ def test_rows_that_were_deleted_are_not_read_and_an_index_is_no_hindrance(
     assert read(spark, ITEMS, where="id = 6").count() == 0
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_types_that_only_arrow_has_become_the_next_larger_one_of_spark(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -177,7 +177,7 @@ def test_types_that_only_arrow_has_become_the_next_larger_one_of_spark(
     assert (number, half, text, word) == (Decimal(2**64 - 1), [0.5, 1.5], "x", "y")
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_columns_that_spark_cannot_have_are_named_and_can_be_left_out(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -187,7 +187,7 @@ def test_columns_that_spark_cannot_have_are_named_and_can_be_left_out(
     assert read(spark, ITEMS, columns=["id"]).count() == 1
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_rows_are_written_to_the_types_that_the_table_has(spark: SparkSession, lake: Lake) -> None:
     made(
         lake,
@@ -202,7 +202,7 @@ def test_rows_are_written_to_the_types_that_the_table_has(spark: SparkSession, l
     assert sorted(map(tuple, read(spark, ITEMS).collect())) == [([0.5, 1.5], "y"), ([2.0, 3.0], "z")]
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_column_that_is_never_null_stays_so(spark: SparkSession, lake: Lake) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     made(lake, pa.table({"id": [1]}, schema=schema))

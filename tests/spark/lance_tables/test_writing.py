@@ -49,7 +49,7 @@ def test_append_keeps_what_is_there_and_overwrite_does_not(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("mode", ["error", "ignore"])
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_error_and_ignore_only_create(spark: SparkSession, lake: Lake, mode: str) -> None:
     assert save(rows(spark, 0), mode=mode) is not None
     before, files = head(lake), data_files(lake)
@@ -61,7 +61,7 @@ def test_error_and_ignore_only_create(spark: SparkSession, lake: Lake, mode: str
     assert (head(lake), data_files(lake), ids(lake)) == (before, files, [0, 1, 2])
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_table_that_is_only_declared_gets_its_first_version(spark: SparkSession, lake: Lake) -> None:
     lake.do(CommitLance(operations=(DeclareLance(key=Key.parse(ITEMS)),)))
     done = save(rows(spark, 0), mode="error")
@@ -70,7 +70,7 @@ def test_a_table_that_is_only_declared_gets_its_first_version(spark: SparkSessio
     assert ids(lake) == [0, 1, 2]
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_without_rows_a_new_table_has_columns_and_only_an_overwrite_changes_another(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -85,7 +85,7 @@ def test_without_rows_a_new_table_has_columns_and_only_an_overwrite_changes_anot
     assert ids(lake) == []
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_overwrite_keeps_the_columns_unless_they_are_to_be_others(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     other = rows(spark, 5).selectExpr("id", "'x' AS s")
@@ -104,7 +104,7 @@ def test_overwrite_keeps_the_columns_unless_they_are_to_be_others(spark: SparkSe
         ("id, 1 AS w", "'w' is no column of the table"),
     ],
 )
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_rows_that_do_not_fit_are_refused_before_anything_is_written(
     spark: SparkSession, lake: Lake, select: str, why: str
 ) -> None:
@@ -120,7 +120,7 @@ def _split(select: str) -> list[str]:
     return [first, rest] if comma else [first]
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_a_vector_of_another_length_ends_the_job_and_nothing_is_left(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0), options={"vector.v": 2})
     before, files = head(lake), data_files(lake)
@@ -211,7 +211,7 @@ def test_what_lance_would_refuse_in_a_task_is_refused_before(
             save(spark.sql(select))
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_what_is_for_delta_tables_says_what_a_lance_table_is_read_by(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     asked: list[Callable[[], Any]] = [
@@ -226,7 +226,7 @@ def test_what_is_for_delta_tables_says_what_a_lance_table_is_read_by(spark: Spar
         assert "adopt" not in str(refused.value)
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_types_that_lance_has_not_are_named(spark: SparkSession, lake: Lake) -> None:
     before = head(lake)
     with pytest.raises(InvalidRequest, match="'y' is of the type interval year"):
@@ -234,7 +234,7 @@ def test_types_that_lance_has_not_are_named(spark: SparkSession, lake: Lake) -> 
     assert head(lake) == before
 
 
-@pytest.mark.reliability
+@pytest.mark.verify
 def test_tables_of_another_kind_are_not_written_to(spark: SparkSession, lake: Lake) -> None:
     write(rows(spark, 0), "delta.items")
     save(rows(spark, 0))
