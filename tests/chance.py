@@ -23,7 +23,7 @@ def seeds(count: int) -> list[Seed]:
 
 
 def examples(count: int) -> int:
-    """For Hypothesis: so many examples, of which `make test` takes a third."""
+    """For Hypothesis: so many examples in `make verify`, of which `make test` takes a third."""
     return count // 3 if settings.get_current_profile_name() == "test" else count
 
 

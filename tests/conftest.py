@@ -58,6 +58,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 settings.register_profile(
     "test", derandomize=True, max_examples=50, deadline=None, database=None, suppress_health_check=SLOW
 )
+settings.register_profile("verify", settings.get_profile("test"), max_examples=100)
 settings.register_profile(
     "reliability", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=SLOW
 )
@@ -67,7 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what runs in the background so, and programs that tests start would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    profile = "reliability" if _is_long(config) else "test"
+    marks = config.getoption("markexpr")
+    profile = marks if marks == "reliability" else "verify" if "verify or" in marks else "test"
     settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", profile))
 
 
