@@ -24,7 +24,7 @@ VERIFIED = (
 )
 """All that is in there needs other people's JVMs or a cluster. Single tests are marked where they stand."""
 
-FIRST = ("tests/spark/", "tests/documents/")
+FIRST = ("tests/spark/", "tests/documents/", "tests/test_benchmarks.py", "tests/interop/")
 """What takes long: begun last, one process would do it alone while the other has nothing left to do."""
 
 TOGETHER = ("tests/spark/cluster/",)
