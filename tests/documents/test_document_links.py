@@ -101,3 +101,13 @@ def test_every_page_can_be_found_from_the_readme() -> None:
         waiting += [(page.parent / link).resolve() for link in links if link.endswith(".md")]
     pages = {path for path in DOCUMENTS if path.name != "CHANGELOG.md"}
     assert {_name(path) for path in pages - reached} == set()
+
+
+def test_the_page_of_the_tests_says_where_each_folder_is() -> None:
+    page, tests = (ROOT / "tests" / "README.md").read_text("utf-8"), ROOT / "tests"
+    where = "".join(re.findall(r"\|([^|\n]+)\|$", page[page.index("## Where the tests") :], re.MULTILINE))
+    named = [tests / one for one in re.findall(r"`([\w/]+)`", where)]
+    folders = {path.parent for path in tests.rglob("test_*.py")} - {tests}
+    unnamed = [one for one in folders if not {one, *one.parents} & set(named)]
+    assert [_name(one) for one in unnamed] == []
+    assert [_name(one) for one in named if not one.is_dir()] == []
