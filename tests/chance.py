@@ -33,5 +33,5 @@ T = TypeVar("T")
 def share(values: Iterable[T], count: int = 1) -> list[T | ParameterSet]:
     """For `parametrize` of a test that is marked `reliability`: the first cases are `make verify`'s too."""
     return [
-        pytest.param(one, marks=pytest.mark.verify) if at < count else one for at, one in enumerate(values)
+        pytest.param(one, marks=pytest.mark.share) if at < count else one for at, one in enumerate(values)
     ]

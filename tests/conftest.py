@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # A shell starts what runs in the background so, and programs that tests start would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     marks = config.getoption("markexpr")
-    profile = marks if marks == "reliability" else "verify" if "verify or" in marks else "test"
+    profile = marks if marks == "reliability" else "verify" if marks.startswith("share or") else "test"
     settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", profile))
 
 
