@@ -3,6 +3,7 @@
     python -m tests.mutants                   go on where the last run stopped, then print the table
     python -m tests.mutants --only before     judge by one suite only
     python -m tests.mutants --afresh after    forget what one suite said, because its tests have changed
+    python -m tests.mutants --further --budget 120    judge again, with more tests, what survived some of them
     python -m tests.mutants --seed 7          draw another sample, and forget everything
 
 Both suites judge the source of this working tree: *before* is the tests of one commit, *after* those of the
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--budget", type=float, default=40.0, help="seconds of tests for one mutant")
+    parser.add_argument("--further", action="store_true", help="judge again what survived some of its tests")
     parser.add_argument("--table", action="store_true", help="only print the table")
     chosen = parser.parse_args(arguments)
     if chosen.seed is not None:
@@ -74,19 +76,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         forget(name)
     if not chosen.table:
         for name in chosen.only or SUITES:
+            if chosen.further:
+                forget(name, is_all=False)
             judge(name, jobs=chosen.jobs, budget_s=chosen.budget)
     lines, is_whole = table(load_sample(SAMPLE), load_results(RESULTS))
     print("\n".join(lines))
     return 0 if is_whole else 1
 
 
-def forget(name: str) -> None:
-    """Drop a suite's verdicts and what its tests reach."""
+def forget(name: str, *, is_all: bool = True) -> None:
+    """Drop a suite's verdicts and what its tests reach; or only the verdicts that rest on some tests."""
     results = load_results(RESULTS)
-    results.forget(name)
+    if is_all:
+        results.forget(name)
+        for reached in SCRATCH.glob(f"{name}-*.jsonl"):
+            reached.unlink()
+    else:
+        for verdicts in results.verdicts.values():
+            if name in verdicts and verdicts[name].is_partial:
+                del verdicts[name]
     save_results(RESULTS, results)
-    for reached in SCRATCH.glob(f"{name}-*.jsonl"):
-        reached.unlink()
 
 
 def judge(name: str, *, jobs: int, budget_s: float) -> None:

@@ -71,6 +71,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_killed(self) -> bool:
         return self.verdict in ("killed", "timeout")
 
+    @property
+    def is_partial(self) -> bool:
+        return self.verdict == "survived" and self.ran < self.reaching
+
 
 class Results(msgspec.Struct, kw_only=True):
     """What suites say of the mutants."""
