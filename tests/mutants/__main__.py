@@ -76,29 +76,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         forget(name)
     if not chosen.table:
         for name in chosen.only or SUITES:
-            if chosen.further:
-                forget(name, is_all=False)
-            judge(name, jobs=chosen.jobs, budget_s=chosen.budget)
+            judge(name, jobs=chosen.jobs, budget_s=chosen.budget, is_further=chosen.further)
     lines, is_whole = table(load_sample(SAMPLE), load_results(RESULTS))
     print("\n".join(lines))
     return 0 if is_whole else 1
 
 
-def forget(name: str, *, is_all: bool = True) -> None:
-    """Drop a suite's verdicts and what its tests reach; or only the verdicts that rest on some tests."""
+def forget(name: str) -> None:
+    """Drop a suite's verdicts and what its tests reach."""
     results = load_results(RESULTS)
-    if is_all:
-        results.forget(name)
-        for reached in SCRATCH.glob(f"{name}-*.jsonl"):
-            reached.unlink()
-    else:
-        for verdicts in results.verdicts.values():
-            if name in verdicts and verdicts[name].is_partial:
-                del verdicts[name]
+    results.forget(name)
     save_results(RESULTS, results)
+    for reached in SCRATCH.glob(f"{name}-*.jsonl"):
+        reached.unlink()
 
 
-def judge(name: str, *, jobs: int, budget_s: float) -> None:
+def judge(name: str, *, jobs: int, budget_s: float, is_further: bool) -> None:
     """Let a suite judge the mutants that it has not judged yet, in a process of its own."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
     suite = tests_of(BEFORE) if name == "before" else ROOT
@@ -115,6 +108,7 @@ def judge(name: str, *, jobs: int, budget_s: float) -> None:
         without=list(JVM_FIXTURES),
         jobs=jobs,
         budget_s=budget_s,
+        is_further=is_further,
     )
     with ExitStack() as stack:
         environment = {}

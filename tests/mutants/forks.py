@@ -48,6 +48,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How much longer than five times its usual time a test may take."""
     budget_s: float = 40.0
     """How long the tests of one mutant take together, by what they took without mutants."""
+    is_further: bool = False
+    """Whether mutants that survived some of their tests are judged again."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,9 +185,13 @@ class Suite:
     # --- verdicts
 
     def _judge_all(self) -> None:
-        """Judge every mutant that has no verdict of this suite."""
+        """Judge every mutant that has no verdict of this suite, or one that is to be made surer."""
         name = self.plan.name
-        left = [n for n, mutant in enumerate(self.sample, 1) if name not in self.results.of(mutant)]
+        left: list[int] = []
+        for number, mutant in enumerate(self.sample, 1):
+            earlier = self.results.of(mutant).get(name)
+            if earlier is None or (self.plan.is_further and earlier.is_partial):
+                left.append(number)
         for done, (number, verdict) in enumerate(_spread(self.plan.jobs, self._judge, left), 1):
             mutant = self.sample[number - 1]
             self.results.of(mutant)[name] = verdict
@@ -336,8 +342,12 @@ def _spread(jobs: int, work: Callable[[Task], Answer], tasks: Sequence[Task]) ->
     """Do tasks in several forks, and hand back the answers as they come."""
     global _work  # noqa: PLW0603
     _work = work
-    with multiprocessing.get_context("fork").Pool(jobs, _obey_the_pool) as pool:
-        yield from pool.imap_unordered(_do, tasks)
+    if tasks:
+        with multiprocessing.get_context("fork").Pool(jobs, _obey_the_pool) as pool:
+            yield from pool.imap_unordered(_do, tasks)
+            # Left otherwise, the pool kills its processes, which may not have come to obey it yet.
+            pool.close()
+            pool.join()
 
 
 def _obey_the_pool() -> None:
