@@ -162,10 +162,6 @@ def test_a_request_that_stops_the_leader_while_being_applied_leaves_nobody_waiti
     assert sorted(messages(kernel)) == ["a", "b"]
 
 
-def _raise_interrupted(number: int, frame: FrameType | None) -> None:
-    raise Interrupted
-
-
 @pytest.mark.parametrize("others", [[], ["after"], ["after", "later"]])
 def test_a_waiting_thread_that_is_interrupted_does_not_stall_the_queue(
     store: HookedStore, others: list[str]
@@ -183,14 +179,22 @@ def test_a_waiting_thread_that_is_interrupted_does_not_stall_the_queue(
     leader = Caller(lambda: put(kernel, "leader"))
     gate.wait_until_reached()
     arrivals = Arrivals(kernel)
+    is_interrupted = threading.Event()
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        if not is_interrupted.is_set():
+            is_interrupted.set()
+            raise Interrupted
 
     def interrupt_me() -> None:
         arrivals.expect_first()
         for name in others:
             arrivals.add(partial(put, kernel, name))
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        # A signal that comes just before a thread begins to wait does not wake it: the next one does.
+        while not is_interrupted.wait(0.1):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
-    before = signal.signal(signal.SIGUSR1, _raise_interrupted)
+    before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         helper = Caller(interrupt_me)
         with pytest.raises(Interrupted):
