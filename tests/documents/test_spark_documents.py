@@ -1,4 +1,4 @@
-"""The examples that need Spark are true: README's with a Spark of their own, the others' with the suite's."""
+"""The examples that need Spark are true: in the suite's Spark, and README's also in one that they start."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("path", [one for one in DOCUMENTS_WITH_SPARK if one != README], ids=name_of)
+@pytest.mark.parametrize("path", DOCUMENTS_WITH_SPARK, ids=name_of)
 def test_the_examples_of_a_document_are_true(path: Path, tmp_path: Path, started_spark: SparkSession) -> None:
     run_document(str(path), path.read_text("utf-8"), tmp_path)
     assert started_spark.range(3).count() == 3
 
 
+@pytest.mark.verify
 def test_the_readme_is_true_where_it_starts_spark_itself(tmp_path: Path) -> None:
     assert README in DOCUMENTS_WITH_SPARK
     program = [sys.executable, "-m", "tests.documents.runner", str(README), str(tmp_path)]
