@@ -46,7 +46,8 @@ class CachingStore(WrappedStore):
     @property
     def kept_bytes(self) -> int:
         """How much is kept now."""
-        return self._kept_bytes
+        with self._lock:
+            return self._kept_bytes
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         wanted = set(ids)

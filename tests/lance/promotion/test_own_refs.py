@@ -10,6 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from penstock.formats.lance.backlog import Told
+from penstock.formats.lance.chains import Waiting
 from penstock.formats.lance.intents import Create, DropBranch, DropTag, PutBranch, PutTag
 from tests.lance.versions import Tables, file_name
 
@@ -69,6 +71,27 @@ def test_a_branch_of_a_branch_says_where_it_comes_from(tables: Tables) -> None:
     assert listed["fix"]["parent_branch"] == "dev"
     assert listed["fix"]["branch_identifier"][:1] == listed["dev"]["branch_identifier"]
     assert len(listed["fix"]["branch_identifier"]) == 2
+
+
+def test_a_branch_that_is_looked_at_before_its_version_is_there_is_seen_afterwards(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = tables.declare()
+    tables.create(1, 2)
+    tables.change("t", PutBranch(name="dev", version=2))
+    assert tables.settle()
+    ref_files, chains = tables.parts.promoter._refs, tables.parts.promoter._chains
+    assert ref_files is not None
+    put = chains.put
+
+    def put_later(told: Told, one: Waiting) -> bool:
+        ref_files.have(told)  # as the job does that follows from the branch before
+        return put(told, one)
+
+    monkeypatch.setattr(chains, "put", put_later)
+    tables.change("t", PutBranch(name="fix", parent="dev", version=2))
+    settle_refs(tables)
+    assert {"dev", "fix"} <= lance.dataset(str(location)).branches.list().keys()
 
 
 def test_tags_that_somebody_made_with_plain_lance_stay_as_they_are(

@@ -129,7 +129,8 @@ class _Following:
             self._place.delete([_file(folder, name) for name in gone])
 
     def have_branches(self, now_us: int) -> bool:
-        """Those that others come from first. Whether none is left to a client that makes it."""
+        """Those that others come from first. Whether none is left for later: to a client that makes it, or
+        until its versions are there."""
         is_whole = True
         for name, branch in sorted(self._branches.items(), key=lambda one: one[1].created_us):
             first, newest = self._versions.get(name, branch.version), self._versions.newest(name)
@@ -137,8 +138,11 @@ class _Following:
             if is_clients and now_us < branch.created_us + CLIENT_US:
                 is_whole = False
             elif newest is not None and self._place.size(newest[1].place(name, newest[0])) is not None:
-                # Who removes a branch with plain Lance removes its versions, too: it does not come back.
                 self._put(_file(self._of_branches, name), self._said_of_branch(name, branch))
+            else:
+                # They are about to be promoted, and the branch is looked at again then. Or somebody has
+                # removed it with plain Lance, which removes its versions too: then it does not come back.
+                is_whole = False
         return is_whole
 
     def have_tags(self) -> None:
