@@ -5,6 +5,9 @@ SHELL := /bin/bash
 BIN := .venv/bin
 STAMP := .venv/.up-to-date
 INTEROP := build/interop/.up-to-date
+# One more than the two cores that the suite is made for: some always wait for a disk or another process. A larger
+# machine: make test WORKERS=8.
+WORKERS := 3
 TYPED := $(wildcard hatch_build.py src tests benchmarks docs/*.py)
 JVM := hatch_build.py $(shell find jvm -name '*.java' 2>/dev/null)
 
@@ -61,7 +64,7 @@ quick: check ## Run the checks, the kernel's tests and a life of a table of each
 
 test: setup ## Run the tests that prove a change, the documents' examples included
 	@$(TEST_SERVERS)
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n $(WORKERS)
 
 verify: test verify-only ## Run all that must pass before a change lands: `make test`, then `make verify-only`
 
