@@ -29,6 +29,22 @@ from tests.spark.conftest import hide_classes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+VALUES = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("text", pa.string()),
+        ("real", pa.float64()),
+        ("short_real", pa.float32()),
+        ("money", pa.decimal128(10, 2)),
+        ("large", pa.decimal128(38, 18)),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
+        ("flag", pa.bool_()),
+    ]
+)
+"""A column of each type that conditions are about."""
+
 ENGINES = ["jar", "fallback"]
 SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 

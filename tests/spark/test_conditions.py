@@ -17,7 +17,8 @@ from penstock.spark.reading import read
 from penstock.spark.rewrites.choosing import analysing
 from penstock.spark.scan.columns import spark_schema
 from penstock.spark.scan.conditions import means_the_same
-from tests.spark.test_read import CONDITIONS, RECORDS, VALUES
+from tests.spark.reading_tables import VALUES
+from tests.spark.test_read import CONDITIONS, RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

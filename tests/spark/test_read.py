@@ -15,7 +15,7 @@ from penstock.lake.lake import Lake
 from penstock.model.content import DeltaTable
 from penstock.spark.reading import read
 from penstock.spark.scan.conditions import means_the_same
-from tests.spark.reading_tables import ENGINES, shown, using
+from tests.spark.reading_tables import ENGINES, VALUES, shown, using
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,22 +92,6 @@ def test_columns_that_are_not_there_are_named(spark: SparkSession, lake: Lake) -
         read(spark, "t", columns=["id", "amount"])
     with pytest.raises(InvalidRequest, match="name at least one"):
         read(spark, "t", columns=[])
-
-
-VALUES = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("text", pa.string()),
-        ("real", pa.float64()),
-        ("short_real", pa.float32()),
-        ("money", pa.decimal128(10, 2)),
-        ("large", pa.decimal128(38, 18)),
-        ("day", pa.date32()),
-        ("at", pa.timestamp("us", "UTC")),
-        ("local", pa.timestamp("us")),
-        ("flag", pa.bool_()),
-    ]
-)
 
 
 def record(number: int, **more: Any) -> dict[str, Any]:

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.spark.scan.conditions import means_the_same
-
-VALUES = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("text", pa.string()),
-        ("real", pa.float64()),
-        ("short_real", pa.float32()),
-        ("money", pa.decimal128(10, 2)),
-        ("large", pa.decimal128(38, 18)),
-        ("day", pa.date32()),
-        ("at", pa.timestamp("us", "UTC")),
-        ("local", pa.timestamp("us")),
-        ("flag", pa.bool_()),
-    ]
-)
+from tests.spark.reading_tables import VALUES
 
 
 @pytest.mark.parametrize(
