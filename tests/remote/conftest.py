@@ -18,6 +18,8 @@ from tests.servers.proxy import Proxy
 
 R = TypeVar("R")
 
+PATIENT = Patience(answer_timeout_s=60.0, total_s=120.0)
+"""Where no answer is to be lost: a machine with much else to do may be late with each."""
 QUICK = Patience(connect_timeout_s=2.0, answer_timeout_s=5.0, total_s=10.0, wait_max_s=0.05, settle_s=0.2)
 
 
@@ -94,5 +96,5 @@ def proxy(served: Served, network: Proxy) -> Iterator[Proxy]:
 @pytest.fixture
 def remote(served: Served) -> Iterator[Lake]:
     """The same lake, through the server."""
-    with Lake(Remote(served.url, patience=QUICK), author="tester") as lake:
+    with Lake(Remote(served.url, patience=PATIENT), author="tester") as lake:
         yield lake

@@ -15,7 +15,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.model.keys import Key
 from penstock.model.operations import Put
-from tests.remote.conftest import QUICK
+from tests.remote.conftest import PATIENT
 from tests.remote.scenarios import table
 from tests.remote.serving import serving
 
@@ -51,7 +51,7 @@ def restless(embedded: Lake) -> Restless:
 @pytest.fixture
 def catalogue(restless: Restless) -> Iterator[Catalogue]:
     with serving(restless) as server:
-        remote = Remote(server.url, patience=QUICK)
+        remote = Remote(server.url, patience=PATIENT)
         yield remote
         remote.close()
 

@@ -16,7 +16,7 @@ from penstock.lake.remote import Remote
 from penstock.lake.table import Table
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.testing.journal import JournalFormat, lines_of
-from tests.remote.conftest import QUICK
+from tests.remote.conftest import PATIENT
 from tests.remote.scenarios import READS, WRITES, prepare, table, told, without_chance
 from tests.remote.serving import Served, serving
 
@@ -28,7 +28,7 @@ def lakes() -> Iterator[tuple[Lake, Lake]]:
         prepare(embedded)
         with (
             serving(embedded.catalogue) as server,
-            Lake(Remote(server.url, patience=QUICK), author="tester") as remote,
+            Lake(Remote(server.url, patience=PATIENT), author="tester") as remote,
         ):
             yield embedded, remote
 
