@@ -37,7 +37,7 @@ def test_fsck_says_what_is_damaged(forked: Terminal) -> None:
     damage = f"UPDATE objects SET data = CAST(data || x'00' AS BLOB) WHERE id = x'{head}'"
     assert change_database(forked.place, damage) == 1
     ran = forked("fsck", status=1)
-    assert "wrong" in ran.lines[-2]
+    assert "wrong" in ran.lines[-3]
     assert "backup" in ran.lines[-1]
     found = forked.json("fsck", status=1)
     assert found["sound"] is False

@@ -24,7 +24,7 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.JobNotFound: "'penstock jobs list --all' lists what there is.",
     errors.TransactionNotFound: "'penstock tx list --all' lists what there is.",
     errors.VersionNotFound: "'penstock delta log' shows the versions that there are.",
-    errors.ReferenceExists: "Take another name, or move it with 'assign'.",
+    errors.ReferenceExists: "Take another name; 'penstock log NAME' shows what it has.",
     errors.LakeExists: "Use it as it is: every command takes it by --lake.",
     errors.TryAgainError: "Nothing was changed; try again.",
     errors.TimedOut: "",  # a write may still be applied: the message says what to do
@@ -34,6 +34,10 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.Damaged: "'penstock fsck' lists what is damaged; 'penstock doctor' looks at the rest.",
 }
 
+RESTORE: Final = (
+    "stop every writer, and keep this database: what was committed since the last backup is nowhere else. "
+    "How to go back to a backup: docs/guide/care.md, 'Copies'"
+)
 MOVED_BEHIND_SERVER: Final = "Whoever runs the server starts it on the new place."
 
 BEHIND_SERVER: Final[dict[type[errors.PenstockError], str]] = {

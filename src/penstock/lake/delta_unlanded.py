@@ -46,7 +46,7 @@ GOING: Final = (Fate.DATA, Fate.SCRATCH)
 NOT_NOTED: Final = (
     "{url} holds old files ({count}) of a table that no commit of this lake has, and nothing there says for "
     "which lake they were written: it may be another that shares the warehouse\n"
-    "  If the folder is of no use to any, remove it."
+    "  If no lake has a table there, it can be removed."
 )
 
 

@@ -105,7 +105,7 @@ def _kind(table: Table, there: AnyContent | None, format: str | None) -> str:  #
     if known not in FORMATS or wanted not in (None, known):
         raise InvalidRequest(
             f"'{table.key}' is a table of {known or 'files'}, and rows are to be written as "
-            f"{wanted or 'such, which only Spark does'}: leave out 'format', or drop it first",
+            f"{wanted or 'such, which only Spark does'}: leave out 'format', or write to another key",
             table=str(table.key),
         )
     return known

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from penstock.cli import shapes
+from penstock.cli.advice import RESTORE
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import at_least, command
 from penstock.cli.progress import Bar, Progress
@@ -53,7 +54,8 @@ def _checked(screen: Screen, checked: Checked) -> Iterator[str]:
         return
     yield from columns(screen, [[Cell(one.object, "id"), one.what] for one in checked.damages], indent="  ")
     yield screen.paint(f"{counted(len(checked.damages), 'thing')} wrong", "bad")
-    yield "  Restore the lake's database from a backup; what is not named here can still be read."
+    yield "  What is not named here can still be read."
+    yield f"  {RESTORE[0].upper()}{RESTORE[1:]}."
 
 
 def _number(name: str, metavar: str, kind: type[float], lowest: int, text: str) -> Callable[[F], F]:

@@ -16,7 +16,7 @@ from uuid import uuid4
 import click
 
 from penstock.cli import shapes
-from penstock.cli.advice import MOVED_BEHIND_SERVER, advice
+from penstock.cli.advice import MOVED_BEHIND_SERVER, RESTORE, advice
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -120,7 +120,7 @@ def _store(lake: Lake) -> Finding:
 def _integrity(lake: Lake) -> Finding:
     problems = lake.kernel.store.check()
     if problems:
-        return Finding("failed", "; ".join(problems), "restore the database from a backup")
+        return Finding("failed", "; ".join(problems), RESTORE)
     return Finding("ok", "the database finds nothing wrong with itself")
 
 

@@ -127,8 +127,8 @@ def _layout(known: Layout, write: Write, left: int) -> Layout:
         return known
     if left and (mixed := mixes(known, wanted)) is not None:
         raise Refused(
-            f"holds files {mixed.one}, and the job writes {mixed.other}; overwrite the table, or write to"
-            " another one"
+            f"holds files {mixed.one}, and the job writes {mixed.other}; write to another table, or replace"
+            " all files of this one"
         )
     if left:
         return united(known, wanted)

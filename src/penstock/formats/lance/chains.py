@@ -198,8 +198,11 @@ def _foreign(told: Told, one: Waiting, name: str) -> ForeignCommit:
     """The alarm: somebody who does not ask the lake writes to one of its tables."""
     return ForeignCommit(
         f"{told.content.location}/{name} is not the manifest that was ratified as version {one.number} of "
-        "the table: something writes to it without asking the lake.\n"
-        "  Stop that writer, move the file away, and promote again; nothing is overwritten until then.",
+        "the table: something writes to it without asking the lake, or the lake was restored from an older "
+        "copy.\n"
+        "  Do not delete the file: its rows may be nowhere else. Stop that writer, copy the rows that only "
+        f"this and later manifests have (Lance reads them as version {one.number} and later), move those "
+        "files out of the folder, promote again, and append the rows. Nothing is overwritten until then.",
         location=told.content.location,
         id=str(told.content.id),
         version=one.number,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -56,6 +56,13 @@ from penstock.kernel.objects import Objects, Pending
 from penstock.model.content import AnyContent, LanceTable
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.keys import Key
+
+_OVERTAKEN: Final = "  Somebody else was faster. Open the table again, and write on top of that."
+_UNKNOWN: Final = (
+    "  Open the table again, and write on top of that. If that does not help, its folder has versions that "
+    "the lake does not know, as after going back to an older copy of the lake: deregister the table and "
+    "register its folder, and the lake takes them over."
+)
 
 
 class Made(NamedTuple):
@@ -201,7 +208,7 @@ class _Doing:
             if step.version != wanted:
                 raise VersionTaken(
                     f"version {step.version} of '{self._key}' is not the next one: that is {wanted}\n"
-                    "  Somebody else was faster. Open the table again, and write on top of that.",
+                    + (_OVERTAKEN if step.version < wanted else _UNKNOWN),
                     version=step.version,
                     newest=wanted - 1,
                 )

@@ -331,7 +331,8 @@ def check_fits(job: FilesJob, about: FilesAbout) -> None:
     if mixed is not None:
         raise InvalidRequest(
             f"'{job.key}' holds files {mixed.one}, and the job writes {mixed.other}\n"
-            "  Write files as the table has them, overwrite the table, or write to another one.",
+            "  Write files as the table has them, write to another table, or replace all files of this one "
+            "with mode='overwrite'.",
             table=str(job.key),
         )
 

@@ -156,8 +156,8 @@ def _meant(error: Exception, watched: Watched, table: list[str], branch: str | N
 
 _LOST: Final = (
     "this version has lost a file that it needs, {file}: somebody removed it past the lake, or Lance's own "
-    "clean-up did. Versions that do not need it can still be read: restore one of them, or overwrite the "
-    "table"
+    "clean-up did. Bring it back from a backup. Versions that do not need it can still be read, and one of "
+    "them restored"
 )
 _DECLARED: Final = (
     "it is only declared, and has no version yet: its first rows make one (create_table, or write_dataset "

@@ -120,8 +120,9 @@ def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
             there = ", ".join(metadata.partition_columns) or "no column"
             asked = ", ".join(order.partition_by) or "no column"
             raise InvalidRequest(
-                f"the table is partitioned by {there}, not by {asked}; leave out "
-                "'partition_by', or overwrite it with overwrite_schema=True"
+                f"the table is partitioned by {there}, not by {asked}\n"
+                "  Leave out 'partition_by'. To partition the table anew, replace all its rows: "
+                "mode='overwrite', overwrite_schema=True."
             )
     if order.merge_schema:
         case_sensitive = is_case_sensitive(df.sparkSession)

@@ -343,7 +343,8 @@ def _arrow() -> ModuleType:
 def _invalid(table: str, name: str, problem: object) -> InvalidLog:
     return InvalidLog(
         f"{name} of the table {table} cannot be read: {problem}\n"
-        "  Delete this checkpoint, if the commits that it stands for are still there; a new one can be made.",
+        "  Rename it, as in '….damaged'. If the commits that it stands for are still in the log, the table "
+        "is read from them, and a new checkpoint can be made; if not, bring it back from a backup.",
         table=table,
         file=name,
     )

@@ -260,8 +260,10 @@ def foreign(content: DeltaTable, version: int) -> ForeignCommit:
     name = str(CommitName(version))
     return ForeignCommit(
         f"{content.location}/{name} is not the commit that was ratified as version {version} of the table: "
-        "something writes to its log without asking the lake.\n"
-        "  Stop that writer, move the file away, and publish again; nothing is overwritten until then.",
+        "something writes to its log without asking the lake, or the lake was restored from an older copy.\n"
+        "  Do not delete the file: its rows may be nowhere else. Stop that writer, copy the rows that only "
+        f"this file and later ones add (other engines read them as version {version} and later), move those "
+        "files out of the log, publish again, and append the rows. Nothing is overwritten until then.",
         location=content.location,
         id=str(content.id),
         version=version,
