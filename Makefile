@@ -74,7 +74,7 @@ verify-only: setup ## Run what `make verify` adds: other people's servers and cl
 
 reliability: setup ## Run the long tests that hunt for rare failures
 	@$(ALL_SERVERS)
-	$(BIN)/pytest -m reliability --timeout=3600
+	$(BIN)/pytest -n 2 -m reliability --timeout=3600
 
 mutants: setup ## See which of a sample of mutants the suite kills (resumes where it stopped)
 	@$(TEST_SERVERS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import shlex
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,13 +47,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Hand tests out by file, in the order in which they were collected."""
+    """Hand tests out by file, in the order in which they were collected; long ones one by one."""
     from xdist.scheduler import LoadScopeScheduling
+
+    each_is_long = config.option.markexpr == "reliability"
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+            alone = nodeid if each_is_long and not nodeid.startswith(FIRST) else file
+            return next((folder for folder in TOGETHER if file.startswith(folder)), alone)
 
     config.option.loadscopereorder = False  # the largest number of tests is not the longest time
     return ByFile(config, log)
@@ -67,11 +71,19 @@ def _place(nodeid: str, folders: tuple[str, ...]) -> int:
 _last_s: dict[str, float] = {}
 """When each process ended its last test."""
 
+_counted: dict[str, Counter[str]] = {}
+"""What each test noted by ``record_property``, summed up over its cases, beside their number and seconds."""
+
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     worker = getattr(report, "worker_id", None)
     if worker is not None:
         _last_s[worker] = max(report.stop, _last_s.get(worker, 0.0))
+    counters = _counted.setdefault(report.nodeid.partition("[")[0], Counter())
+    counters["seconds"] += round(report.duration)
+    if report.when == "call":
+        counters["cases"] += 1
+        counters.update({name: value for name, value in report.user_properties if isinstance(value, int)})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -81,6 +93,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("to repeat")
         for nodeid in dict.fromkeys(report.nodeid for report in failed):
             terminalreporter.write_line(command_that_repeats(nodeid, config.option.markexpr))
+    if config.option.markexpr == "reliability":
+        terminalreporter.section("what was done")
+        for test, counters in sorted(_counted.items(), key=lambda one: -one[1]["seconds"]):
+            done = ", ".join(f"{count:,} {name}" for name, count in counters.items())
+            terminalreporter.write_line(f"{done}: {test}")
     if len(_last_s) > 1:
         end_s = max(_last_s.values())
         idle = ", ".join(f"{worker} {end_s - last_s:.0f} s" for worker, last_s in sorted(_last_s.items()))

@@ -241,9 +241,12 @@ def test_an_advance_that_is_cut_happens_whole_or_not_at_all_and_nothing_wrong_is
 
 
 @pytest.mark.reliability
-def test_a_thousand_advances_that_are_cut_happen_whole_or_not_at_all(cuts: Cuts) -> None:
+def test_a_thousand_advances_that_are_cut_happen_whole_or_not_at_all(
+    cuts: Cuts, record_property: Callable[[str, int], None]
+) -> None:
     cuts.run(1000)
-    print(cuts.outcomes)
+    for outcome, times in cuts.outcomes.items():
+        record_property(" and ".join(outcome), times)
 
 
 def test_an_answer_that_is_swallowed_leaves_the_outcome_unknown(
@@ -356,10 +359,11 @@ def test_kernels_whose_connections_are_cut_leave_one_history(lake: str, proxy: P
 
 @pytest.mark.reliability
 def test_kernels_whose_connections_are_cut_for_long_leave_one_history(
-    lake: str, proxy: Proxy, seed: int
+    lake: str, proxy: Proxy, seed: int, record_property: Callable[[str, int], None]
 ) -> None:
     answers = CutKernels(lake, proxy, seed).run(cuts=600)
-    print(answers)
+    for answer, times in answers.items():
+        record_property(f"answers {answer.value}", times)
     assert answers[Answer.UNKNOWN] > 0, "nobody was left in doubt"
 
 
@@ -481,8 +485,11 @@ def test_a_server_that_crashes_under_load_loses_nothing(crashing: Crashing, seed
 
 
 @pytest.mark.reliability
-def test_a_server_that_crashes_again_and_again_loses_nothing(crashing: Crashing, seed: int) -> None:
-    print(crash_under_load(crashing, 10, seed))
+def test_a_server_that_crashes_again_and_again_loses_nothing(
+    crashing: Crashing, seed: int, record_property: Callable[[str, int], None]
+) -> None:
+    for answer, times in crash_under_load(crashing, 10, seed).items():
+        record_property(f"answers {answer.value}", times)
 
 
 def test_a_server_that_does_not_look_after_the_disk_is_named(crashing: Crashing) -> None:
