@@ -3,7 +3,7 @@
 Readers leave out files by them, so a bound may be too wide and never too narrow. Texts are cut, the largest
 one so that it stays larger than what was cut. Times are cut to milliseconds, which readers know. A file with
 NaN has no largest value in that column, because to some readers NaN is the largest of all, and what JSON
-cannot write has no bound at all.
+cannot write has no bound at all. A zero of either sign is -0.0 as the smallest value and 0.0 as the largest.
 """
 
 from __future__ import annotations
@@ -86,9 +86,15 @@ def stats_json(rows: int, columns: Iterable[tuple[Leaf, int | None, Any, Any]]) 
     found: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for leaf, nulls, smallest, largest in columns:
         _put(found["nullCount"], leaf.path, nulls)
-        _put(found["minValues"], leaf.path, smallest)
-        _put(found["maxValues"], leaf.path, largest)
+        _put(found["minValues"], leaf.path, -0.0 if _is_zero(smallest) else smallest)
+        _put(found["maxValues"], leaf.path, 0.0 if _is_zero(largest) else largest)
     return _ENCODER.encode(found).decode()
+
+
+def _is_zero(bound: Any) -> bool:
+    """Whether a bound is a zero of either sign. Some readers take -0.0 for the smaller one, as Parquet does:
+    as a bound it stands for both."""
+    return isinstance(bound, float) and bound == 0
 
 
 def written_bound(kind: Type, value: Any) -> Any:
