@@ -17,7 +17,8 @@ from penstock.formats.delta.protocol.actions import Cdc, parse_commit
 from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.changing import delete
+from penstock.spark.changing import delete, update
+from penstock.spark.reading import read
 from penstock.spark.writing import write
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.rows import inline_vector, metadata_for, vector_data
@@ -272,3 +273,23 @@ def test_rows_are_looked_for_only_by_columns_that_the_table_has(spark: SparkSess
         write(added, "t", mode="overwrite", replace_where="added = 1 and id > 0", merge_schema=True)
     assert "\n" not in refused.value.message
     assert (table.version, len(list(Path(table.location).rglob("*.parquet")))) == (0, 1)
+
+
+def test_rows_are_chosen_by_nested_columns_that_are_null(spark: SparkSession, lake: Lake) -> None:
+    inner = pa.struct([("a", pa.int64())])
+    data = {
+        "id": [1, 2, 3],
+        "s": pa.array([{"a": 1}, None, {"a": None}], inner),
+        "of_structs": pa.array([[{"a": 1}], [], None], pa.list_(inner)),
+    }
+    table = lake.create_table(KEY, data=pa.table(data))
+    assert [row.id for row in read(spark, KEY, where="s IS NULL").collect()] == [2]
+    assert [row.id for row in read(spark, KEY, where="of_structs IS NULL").collect()] == [3]
+    update(spark, KEY, {"id": "id + 10"}, "s IS NULL")
+    assert ids(table) == [1, 3, 12]
+    write(
+        spark.sql("SELECT 22 id, NULL s, NULL of_structs"), KEY, mode="overwrite", replace_where="s IS NULL"
+    )
+    assert ids(table) == [1, 3, 22]
+    delete(spark, KEY, "of_structs IS NULL")
+    assert ids(table) == [1]

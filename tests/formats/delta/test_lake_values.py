@@ -84,3 +84,24 @@ def test_a_foreign_file_with_zeros_of_one_sign_as_bounds_is_never_left_out(
     table = lake.table(KEY)
     for where in ("f = 0.0", "f = -0.0", "f in (-0.0)", "f in (0.0)", "f <= -0.0 and f >= 0.0"):
         assert ids(table.to_arrow(where=where)) == [one for one, f in ((1, low), (2, high)) if f == 0], where
+
+
+# -- nulls of nested columns -------------------------------------------------------------------------------
+
+
+def test_nested_columns_can_be_asked_whether_they_are_null(lake: Lake) -> None:
+    inner = pa.struct([pa.field("a", pa.int64(), metadata={"comment": "a"})])
+    nested = {
+        "s": pa.array([{"a": 1}, None, {"a": None}], inner),
+        "of_structs": pa.array([[{"a": 1}], None, []], pa.list_(inner)),
+        "of_arrays": pa.array([[[1]], None, []], pa.list_(pa.list_(pa.int64()))),
+        "m": pa.array([[("k", {"a": 1})], None, []], pa.map_(pa.string(), inner)),
+        "deep": pa.array([{"s": {"a": 1}}, None, {"s": None}], pa.struct([("s", inner)])),
+    }
+    table = lake.create_table(KEY, data=pa.table({"id": [1, 2, 3], **nested}))
+    table.append(pa.table({"id": [4], **{name: one.slice(0, 1) for name, one in nested.items()}}))
+    for name in nested:
+        assert ids(table.to_arrow(where=f"{name} is null")) == [2]
+        assert ids(table.to_arrow(where=f"{name} is not null and id < 4")) == [1, 3]
+        assert ids(table.to_arrow(where=f"not {name} is null or id = 2")) == [1, 2, 3, 4]
+    assert ids(table.to_arrow(where="deep.s is null")) == [2, 3]

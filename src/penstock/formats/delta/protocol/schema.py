@@ -55,6 +55,10 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     nullable: bool
     metadata: dict[str, Any] = {}
 
+    def __hash__(self) -> int:
+        """Of all but the metadata, which is a map: so any type can be looked for in a set of types."""
+        return hash((self.name, self.type, self.nullable))
+
 
 def parse_schema(text: str) -> StructType:
     """The schema that a ``schemaString`` holds. ``MalformedAction`` if it is none."""
