@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add, Metadata
-from penstock.formats.delta.protocol.partition_conditions import check_condition, condition_outcomes
+from penstock.formats.delta.protocol.partition_conditions import check_condition
 from penstock.formats.delta.protocol.partition_values import parse_value
 from penstock.formats.delta.protocol.schema import StructType, parse_schema
+from penstock.formats.delta.protocol.transaction import Partitions, Region
 from penstock.lake.delta_calls import Part
 
 Values: TypeAlias = Mapping[str, Any]
@@ -30,9 +31,13 @@ def parts_of(
 
 
 def check_inside(metadata: Metadata, parts: Sequence[Part], adds: Sequence[Add]) -> None:
-    """``InvalidRequest`` if rows lie outside the parts that they are to replace."""
+    """``InvalidRequest`` if rows lie outside the parts that they are to replace.
+
+    The rule is the one by which files are removed (``Replaced``), so that both sides mean the same rows.
+    """
+    region = Region(metadata.schema_string, tuple(Partitions(one.values, one.where) for one in parts))
     for add in adds if parts else ():
-        if not any(_holds(part, add, metadata.schema_string) for part in parts):
+        if not (region.holds(add.partition) and region.is_told(add.partition)):
             where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())
             raise InvalidRequest(
                 f"the data has rows of {where}, which is not among the partitions to be overwritten"
@@ -66,9 +71,3 @@ def _spelled(schema: StructType, column: str, value: Any) -> str | None:
     except (AttributeError, TypeError, ValueError):
         raise InvalidRequest(f"{value!r} is no value of the partition column '{column}' ({kind})") from None
     return text
-
-
-def _holds(part: Part, add: Add, schema_string: str) -> bool:
-    if not all(add.partition[name] in wanted for name, wanted in part.values.items()):
-        return False
-    return part.where is None or condition_outcomes(part.where, schema_string, add.partition) == {True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import product
 from operator import eq, ge, gt, le, lt, ne
@@ -12,9 +13,10 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 import penstock
+from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 
 KEY = "shop.values"
@@ -105,3 +107,95 @@ def test_nested_columns_can_be_asked_whether_they_are_null(lake: Lake) -> None:
         assert ids(table.to_arrow(where=f"{name} is not null and id < 4")) == [1, 3]
         assert ids(table.to_arrow(where=f"not {name} is null or id = 2")) == [1, 2, 3, 4]
     assert ids(table.to_arrow(where="deep.s is null")) == [2, 3]
+
+
+# -- partition values ---------------------------------------------------------------------------------------
+
+EAST = timezone(timedelta(hours=2))
+KINDS: dict[str, tuple[Any, Any, Any, list[Any]]] = {
+    "decimal": (
+        pa.decimal128(10, 3), Decimal("1.100"), Decimal("2.000"), [Decimal("1.1"), "1.1", "01.100"],
+    ),
+    "whole decimal": (
+        pa.decimal128(10, 3), Decimal("100.000"), Decimal("0.000"), [100, "100", Decimal("1E+2")],
+    ),
+    "long": (pa.int64(), 7, 8, [7, "7", "007", "+7"]),
+    "double": (pa.float64(), 1.0, 2.0, [1, 1.0, "1", "1.0", "1e0"]),
+    "nan": (pa.float64(), float("nan"), 2.0, [float("nan"), "NaN"]),
+    "zero": (pa.float64(), -0.0, 2.0, [0.0, -0.0, 0, "-0"]),
+    "float": (pa.float32(), 0.10000000149011612, 0.25, [0.1, 0.10000000149011612, "0.1"]),
+    "boolean": (pa.bool_(), True, False, [True, "true"]),
+    "date": (pa.date32(), date(2026, 11, 1), date(2026, 11, 2), [date(2026, 11, 1), "2026-11-01"]),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        datetime(2026, 11, 1, tzinfo=UTC),
+        datetime(2026, 11, 1, 2, tzinfo=UTC),
+        [
+            datetime(2026, 11, 1, tzinfo=UTC),
+            datetime(2026, 11, 1, 2, tzinfo=EAST),
+            "2026-11-01 00:00:00",
+            "2026-11-01T02:00:00+02:00",
+        ],
+    ),
+    "timestamp_ntz": (
+        pa.timestamp("us"),
+        datetime(2026, 11, 1),  # noqa: DTZ001
+        datetime(2026, 11, 2),  # noqa: DTZ001
+        [datetime(2026, 11, 1), "2026-11-01 00:00:00", "2026-11-01T00:00:00.000"],  # noqa: DTZ001
+    ),
+    "string": (pa.string(), "a", "b", ["a"]),
+    "null": (pa.string(), None, "b", [None, ""]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_partition_is_overwritten_by_its_value_however_it_is_spelled(lake: Lake, kind: str) -> None:
+    arrow, value, other, spellings = KINDS[kind]
+
+    def rows(*numbered: tuple[int, Any]) -> pa.Table:
+        return pa.table(
+            {"id": [one for one, _ in numbered], "p": pa.array([value for _, value in numbered], arrow)}
+        )
+
+    table = lake.create_table(KEY, data=rows((1, value), (2, other)), partition_by="p")
+    for number, spelling in enumerate(spellings, 10):
+        table.overwrite(rows((number, value)), partitions={"p": spelling})
+        assert ids(table.to_arrow()) == [2, number]
+        with pytest.raises(InvalidRequest, match="not among the partitions"):
+            table.overwrite(rows((0, other)), partitions={"p": spelling})
+    table.overwrite(rows().slice(0, 0), partitions={"p": spellings[0]})
+    table.backfill_to_version()
+    assert ids(table.to_arrow()) == [2] == ids(DeltaTable(table.location).to_pyarrow_table())
+
+
+def test_times_of_partitions_without_a_zone_are_utc_when_they_are_overwritten_too(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """Other partitions stay: a time without a zone is not any time."""
+    root = tmp_path / "tables" / "unzoned"
+    times = [datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2, 3)]
+    data = {"id": [1, 2, 3], "p": pa.array(times, pa.timestamp("us", "UTC"))}
+    write_deltalake(root, pa.table(data), partition_by=["p"])
+    log = root / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        for name, text in line.get("add", {}).get("partitionValues", {}).items():
+            line["add"]["partitionValues"][name] = text[: len("2026-11-01 00:00:00")].replace("T", " ")
+    log.write_text("\n".join(map(json.dumps, lines)))
+    lake.delta.adopt(root, KEY)
+    table = lake.table(KEY)
+    new = pa.table({"id": [10], "p": pa.array(times[:1], pa.timestamp("us", "UTC"))})
+    table.overwrite(new, partitions={"p": times[0]})
+    assert ids(table.to_arrow()) == [2, 3, 10]
+
+
+def test_a_partition_value_that_cannot_be_understood_is_not_taken_for_another(
+    lake: Lake, tmp_path: Path
+) -> None:
+    root = tmp_path / "tables" / "broken"
+    write_deltalake(root, pa.table({"id": [1, 2], "p": [7, 8]}), partition_by=["p"])
+    log = root / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace('"p":"8"', '"p":"eight"'))
+    lake.delta.adopt(root, KEY)
+    with pytest.raises(InvalidRequest, match="p=eight, of which it cannot be told"):
+        lake.table(KEY).overwrite(pa.table({"id": [9], "p": [7]}), partitions={"p": 7})

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.formats.delta.protocol.partition_values import Value, may_be_equal, parse_value
+from penstock.formats.delta.protocol.outcomes import is_same_value, may_be_same_value
+from penstock.formats.delta.protocol.partition_values import Value, parse_value
 
 TYPES = (
     "string", "binary", "boolean", "byte", "short", "integer", "long", "float", "double",
@@ -73,11 +74,11 @@ def test_a_text_that_stands_for_nothing_is_told(kind: str, text: str) -> None:
 def test_no_text_and_none_at_all_are_null_and_equal_each_other_alone(kind: str) -> None:
     assert parse_value(kind, "") is None
     assert parse_value(kind, None) is None
-    assert may_be_equal(kind, "", None)
+    assert may_be_same_value(kind, "", None)
     sample = {"boolean": "true", "date": "2024-01-01", "string": "x", "binary": "x"}.get(kind, "1")
     sample = "2024-01-01 00:00:00" if "timestamp" in kind else sample
-    assert may_be_equal(kind, sample, sample)
-    assert not may_be_equal(kind, sample, "")
+    assert may_be_same_value(kind, sample, sample)
+    assert not may_be_same_value(kind, sample, "")
 
 
 @pytest.mark.parametrize(
@@ -87,15 +88,35 @@ def test_no_text_and_none_at_all_are_null_and_equal_each_other_alone(kind: str) 
         ("double", "NaN", "1", False),
         ("double", "1", "1.0", True),
         ("decimal(5,2)", "1.50", "1.5", True),
-        ("integer", "nonsense", "1", True),
-        ("unknown", "1", "2", True),
+        ("float", "0.1", "0.10000000149011612", True),
+        ("double", "0.1", "0.10000000149011612", False),
+        ("timestamp", "2026-11-01 00:00:00", "2026-11-01T02:00:00+02:00", True),
+        ("timestamp", "2026-11-01T00:00:00Z", "2026-11-01T02:00:00Z", False),
+        ("timestamp_ntz", "2026-11-01 00:00:00", "2026-11-01 00:00:00.000", True),
+        ("timestamp", "2026-11-01 00:00:00", None, False),
     ],
 )
-def test_values_are_compared_by_what_they_stand_for_and_in_doubt_equal(
-    kind: str, one: str, other: str, equal: bool
+def test_values_are_compared_by_what_they_stand_for(kind: str, one: str, other: str, equal: bool) -> None:
+    for compare in (is_same_value, may_be_same_value):
+        assert compare(kind, one, other) is equal
+        assert compare(kind, other, one) is equal
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "same"),
+    [
+        ("integer", "nonsense", "1", None),
+        ("unknown", "1", "2", None),
+        ("timestamp", "2026-11-01 00:00:00", "2026-11-02T00:00:00Z", False),
+    ],
+)
+def test_whoever_must_not_miss_a_value_takes_those_in_doubt_for_the_same(
+    kind: str, one: str, other: str, same: bool | None
 ) -> None:
-    assert may_be_equal(kind, one, other) is equal
-    assert may_be_equal(kind, other, one) is equal
+    assert is_same_value(kind, one, other) is same
+    assert is_same_value(kind, other, one) is same
+    assert may_be_same_value(kind, one, other)
+    assert may_be_same_value(kind, other, one)
 
 
 @settings(max_examples=200, derandomize=True, deadline=None)
@@ -103,4 +124,4 @@ def test_values_are_compared_by_what_they_stand_for_and_in_doubt_equal(
 def test_any_text_has_a_value_or_is_refused_and_equals_itself(kind: str, text: str) -> None:
     with suppress(ValueError):
         parse_value(kind, text)
-    assert may_be_equal(kind, text, text)
+    assert may_be_same_value(kind, text, text)

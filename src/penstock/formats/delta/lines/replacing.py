@@ -37,7 +37,7 @@ class Replaced(msgspec.Struct, frozen=True):
                 values = ", ".join(f"{name}={text}" for name, text in add.partition_values.items())
                 raise InvalidRequest(
                     f"{snapshot.table} has a file of the partition {values}, of which it cannot be told "
-                    "whether it is to be replaced; name the partitions by their values instead"
+                    "whether it is to be replaced; name partitions by other columns, or replace all of them"
                 )
         return _replaced(region, {add.key: removal(add, now_ms) for add in adds})
 

@@ -63,9 +63,9 @@ def outcomes(predicate: Predicate, known: Callable[[Column], Known]) -> Outcomes
     """What a condition may come to, by what is known of each column. May name too much, never too little."""
     match predicate:
         case And():
-            return reduce(_both, (outcomes(one, known) for one in predicate.parts))
+            return reduce(both, (outcomes(one, known) for one in predicate.parts))
         case Or():
-            return _opposite(reduce(_both, (_opposite(outcomes(one, known)) for one in predicate.parts)))
+            return _opposite(reduce(both, (_opposite(outcomes(one, known)) for one in predicate.parts)))
         case Not():
             return _opposite(outcomes(predicate.inner, known))
         case IsNull():
@@ -112,6 +112,32 @@ def partition_value(kind: Type, text: str | None) -> Value:
     return as_float(value) if kind == "float" and isinstance(value, float) else value
 
 
+def is_same_value(kind: Type, one: str | None, other: str | None) -> bool | None:
+    """Whether two texts are one partition value to readers, in whatever spelling; ``None`` if a text cannot
+    be understood."""
+    try:
+        left, right = partition_value(kind, one), partition_value(kind, other)
+    except ValueError:
+        return True if one == other else None
+    if isinstance(left, float) and isinstance(right, float) and isnan(left):
+        return isnan(right)
+    return left == right
+
+
+def may_be_same_value(kind: Type, one: str | None, other: str | None) -> bool:
+    """The same to somebody who must not miss one: in doubt they are.
+
+    There is doubt where a text cannot be understood, and between a timestamp with a zone and one without,
+    which may have been any time to its writer.
+    """
+    if is_same_value(kind, one, other) is not False:
+        return True
+    if kind != "timestamp" or not one or not other:
+        return False
+    zones = [isinstance(value := parse_value(kind, text), datetime) and value.tzinfo for text in (one, other)]
+    return (zones[0] is None) != (zones[1] is None)
+
+
 def _compared(of: Known, operator: str, value: Value) -> Outcomes:
     compare = _COMPARE[operator]
     value_is_nan = isinstance(value, float) and isnan(value)
@@ -156,7 +182,8 @@ def _like(of: Known, like: Like) -> Outcomes:
     return by_value | {None} if of.may_be_null else by_value
 
 
-def _both(one: Outcomes, other: Outcomes) -> Outcomes:
+def both(one: Outcomes, other: Outcomes) -> Outcomes:
+    """What two conditions joined by ``and`` may come to."""
     return frozenset(
         False if False in pair else None if None in pair else True for pair in product(one, other)
     )

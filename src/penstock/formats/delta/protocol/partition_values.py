@@ -1,7 +1,7 @@
 """Partition values: text in the log that stands for values of a column's type.
 
 One value may have several spellings (``1`` and ``01``; a timestamp with a blank or a ``T``), so values are
-compared as what they stand for. ``""`` stands for null.
+compared as what they stand for (``outcomes.is_same_value``). ``""`` stands for null.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from math import isnan
 from typing import Final, TypeAlias
 
 Value: TypeAlias = str | int | float | bool | Decimal | date | datetime | None
@@ -43,22 +42,6 @@ def parse_value(kind: str, text: str | None) -> Value:
     if kind in {"timestamp", "timestamp_ntz"}:
         return _timestamp(text, zoned=kind == "timestamp")
     raise ValueError(f"values of the type {kind} cannot be partition values")
-
-
-def may_be_equal(kind: str, one: str | None, other: str | None) -> bool:
-    """Whether two texts stand for one value in a column of a plain type. In doubt they do.
-
-    There is doubt where a text cannot be understood, and between a timestamp with a zone and one without.
-    """
-    try:
-        left, right = parse_value(kind, one), parse_value(kind, other)
-    except ValueError:
-        return True
-    if isinstance(left, datetime) and isinstance(right, datetime):
-        return (left.tzinfo is None) != (right.tzinfo is None) or left == right
-    if isinstance(left, float) and isinstance(right, float) and isnan(left):
-        return isnan(right)
-    return left == right
 
 
 def _boolean(text: str) -> bool:

@@ -18,9 +18,13 @@ from penstock.formats.delta.protocol.actions import (
     Values,
 )
 from penstock.formats.delta.protocol.isolation import Isolation
-from penstock.formats.delta.protocol.outcomes import Outcomes
+from penstock.formats.delta.protocol.outcomes import (
+    Outcomes,
+    both,
+    is_same_value,
+    may_be_same_value,
+)
 from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
-from penstock.formats.delta.protocol.partition_values import may_be_equal
 from penstock.formats.delta.protocol.schema import parse_schema
 
 
@@ -54,22 +58,40 @@ class Region(msgspec.Struct, frozen=True):
 
     schema_string: str
     partitions: tuple[Partitions, ...]
+    doubts_zones: bool = False
+    """A time without a zone may be any time, as to somebody who must not miss a file. Otherwise it is UTC, as
+    it is when rows are read."""
 
     def holds(self, values: Values) -> bool:
         """Whether a file with these partition values may be in one of them."""
         return any(True in found for found in self._outcomes(values))
 
     def is_told(self, values: Values) -> bool:
-        """Whether the conditions leave no doubt that such a file is in one of them, or in none."""
+        """Whether there is no doubt that such a file is in one of them, or in none."""
         return not self.holds(values) or any(found == _TRUE for found in self._outcomes(values))
 
     def _outcomes(self, values: Values) -> Iterator[Outcomes]:
-        """What the condition of each may come to, where the file's values may be among the given."""
+        """Of each whether the file's values are among the given, and its condition is true for them."""
         types = _types(self.schema_string)
         for one in self.partitions:
-            if _has_values(one, values, types):
-                told = one.where
-                yield _TRUE if told is None else condition_outcomes(told, self.schema_string, values)
+            found = self._among(one, values, types)
+            if one.where is not None and True in found:
+                found = both(found, condition_outcomes(one.where, self.schema_string, values))
+            yield found
+
+    def _among(self, partitions: Partitions, values: Values, types: Mapping[str, str]) -> Outcomes:
+        """Whether a file's values are among the given. A column that it lacks decides nothing."""
+        found = _TRUE
+        for name, wanted in partitions.values.items():
+            if name in values:
+                each = {self._is_same(types.get(name, ""), values[name], one) for one in wanted}
+                found = both(found, _TRUE if True in each else _DOUBT if None in each else _FALSE)
+        return found
+
+    def _is_same(self, kind: str, one: str | None, other: str | None) -> bool | None:
+        if self.doubts_zones:
+            return may_be_same_value(kind, one, other)
+        return is_same_value(kind, one, other)
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +130,8 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     def _looked_in(self, values: Values | None) -> bool:
         if values is None:
             return bool(self.reads.partitions)
-        return Region(self.metadata.schema_string, self.reads.partitions).holds(values)
+        region = Region(self.metadata.schema_string, self.reads.partitions, doubts_zones=True)
+        return region.holds(values)
 
 
 class Winner(msgspec.Struct, frozen=True):
@@ -138,18 +161,12 @@ def last(actions: Iterable[Action], kind: type[_Kind]) -> _Kind | None:
 
 
 _TRUE: Final[Outcomes] = frozenset({True})
-
-
-def _has_values(partitions: Partitions, values: Values, types: Mapping[str, str]) -> bool:
-    """Whether a file's values may be among the given. A column that it lacks decides nothing."""
-    return all(
-        name not in values or any(may_be_equal(types.get(name, ""), values[name], one) for one in wanted)
-        for name, wanted in partitions.values.items()
-    )
+_FALSE: Final[Outcomes] = frozenset({False})
+_DOUBT: Final[Outcomes] = frozenset({True, False})
 
 
 @lru_cache(maxsize=64)
 def _types(schema_string: str) -> Mapping[str, str]:
-    """The plain types of columns; a column of another type is not among them, and equals everything."""
+    """The plain types of columns; a column of another type is not among them, and its values are in doubt."""
     fields = parse_schema(schema_string).fields
     return {field.name: field.type for field in fields if isinstance(field.type, str)}

@@ -26,6 +26,7 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Add, Metadata, Values
 from penstock.formats.delta.protocol.feature_table import FEATURES, Support
 from penstock.formats.delta.protocol.features import in_use
+from penstock.formats.delta.protocol.predicates import in_utc
 from penstock.formats.delta.protocol.schema import Field, StructType, Type, parse_schema
 from penstock.formats.delta.rows.arrow_types import arrow_schema, loosened, pa, pc, pq
 from penstock.formats.delta.rows.row_checks import check_columns, conformed
@@ -101,7 +102,7 @@ def check_features(metadata: Metadata) -> None:
 
 def partition_text(kind: Type, value: Any) -> str | None:
     """A value as ``partitionValues`` have it. An empty text is null: the log has one word for both."""
-    if value is None or value == "":
+    if value is None or value in ("", b""):
         return None
     match kind:
         case "boolean":
@@ -111,9 +112,11 @@ def partition_text(kind: Type, value: Any) -> str | None:
         case "date":
             return str(value.isoformat())
         case "timestamp":
-            return f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+            return f"{in_utc(value).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
         case "timestamp_ntz":
             return str(value.isoformat(sep=" ", timespec="microseconds"))
+        case "binary":
+            return str(value.decode())
         case _:
             return format(value, "f") if isinstance(value, Decimal) else str(value)
 
