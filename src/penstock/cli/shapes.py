@@ -855,6 +855,15 @@ class DeltaFile(Shape, frozen=True, kw_only=True):
     """Relative to the table's root; empty if there was nothing to write."""
 
 
+class DeltaRepaired(Shape, frozen=True, kw_only=True):
+    """A Delta table whose protocol has all that its columns and properties enable."""
+
+    key: str
+    """The key."""
+    version: int | None
+    """The version that brought the protocol there; nothing if it was so before."""
+
+
 class DeltaCleaned(Shape, frozen=True, kw_only=True):
     """What was removed from a Delta table's log."""
 

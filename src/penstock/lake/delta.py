@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, Unavailable
+from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, TableConflict, Unavailable
 from penstock.formats.delta.lines.line import FOLDER
 from penstock.formats.delta.owner.tables import LANCE
 from penstock.formats.delta.protocol.actions import (
@@ -24,6 +24,7 @@ from penstock.formats.delta.protocol.actions import (
     parse_action,
     write_commit,
 )
+from penstock.formats.delta.protocol.agreement import agree
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.formats.files.files import is_managed as is_managed_files
 from penstock.lake.call import Said
@@ -197,6 +198,34 @@ class _Writing:
     ) -> Ratified:
         self._began.check_in_time()
         return _ratified(self._lake, tables, branch, said, idempotency_key)
+
+
+def repair(table: Table, said: Said) -> Ratified | None:
+    """Let the protocol have what the metadata enables; ``None`` if it has, be it by somebody else."""
+    branch = writable(table)
+    while True:
+        now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
+        was = now.declared()
+        protocol, metadata = agree(*was)
+        if (protocol, metadata) == was:
+            return None
+        actions: list[Action] = [CommitInfo({"operation": "UPGRADE PROTOCOL", "operationParameters": {}})]
+        if protocol != was[0]:
+            actions.append(protocol)
+        if metadata != was[1]:
+            actions.append(metadata)
+        one = msgspec.structs.replace(
+            table_commit(table, actions),
+            table=now.id,
+            read_version=now.latest_version,
+            read_tip=now.tip,
+            reads=Looked(),
+        )
+        try:
+            return _ratified(table.lake, (one,), branch, said, None)
+        except TableConflict:
+            if table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0)).tip == now.tip:
+                raise
 
 
 def data_folder(lake: Lake, branch: str | None) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.lake import calls
-from penstock.lake.delta import Actions, append_all, table_commit
+from penstock.lake.delta import Actions, append_all, repair, table_commit
 from penstock.lake.delta_answers import (
     CleanedLog,
     PublishedTable,
@@ -239,6 +239,22 @@ class DeltaTables:
         if key is not None:
             return self._lake.do(GetTableStatus(key=Key.parse(key)))
         return tuple(self._lake.pages(GetTableStatus(), None, lambda last: {"after": last.key}))
+
+    def repair(
+        self,
+        key: str | Key,
+        *,
+        branch: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> Ratified | None:
+        """Let a table's protocol list all features that its columns and properties enable: one version more,
+        without rows. ``None`` if it does already, as every table that is created or adopted now.
+
+        Delta Spark opens no other table. On a branch it is the table of that branch that is repaired; a merge
+        brings it to others.
+        """
+        return repair(self._lake.table(key, branch), calls.said(message, author))
 
     @overload
     def publish(self, key: str | Key, version: int | None = None) -> PublishedTable: ...

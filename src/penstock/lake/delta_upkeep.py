@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lines.line import line_of
-from penstock.formats.delta.log.cleanup import plan_cleanup
+from penstock.formats.delta.log.cleanup import plan_cleanup, remove
 from penstock.formats.delta.log.compaction import compact
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.maintenance import checkpoint
@@ -67,7 +67,7 @@ class Upkeep:
         beside = plan_scratch(place, needed_files(kept, self._tables.read), now_ms=now_ms)
         names = (*planned.names, *beside.names)
         if not call.dry_run:
-            place.delete(names)
+            remove(place, names)
         return CleanedLog(key=call.key, names=names, dry_run=call.dry_run)
 
     def _published(self, key: Key) -> tuple[DeltaTable, Place, int]:

@@ -121,7 +121,10 @@ def test_what_is_not_known_is_refused_by_its_name() -> None:
     ("feature", "metadata"),
     [
         ("variantType", msgspec.structs.replace(PLAIN, schema_string=schema_string({"v": "variant"}))),
-        ("typeWidening", column(**{"delta.typeChanges": []})),
+        (
+            "variantShredding",
+            msgspec.structs.replace(PLAIN, configuration={"delta.enableVariantShredding": "true"}),
+        ),
     ],
 )
 def test_a_feature_of_readers_is_refused_only_once_the_table_makes_use_of_it(
@@ -141,7 +144,7 @@ def test_every_feature_that_is_ever_refused_says_why_and_what_to_do() -> None:
         assert bool(feature.advice) is restricted, feature.name
         assert feature.reader or feature.reading is Support.ALWAYS, feature.name
         # A feature that is fine while unused needs a way to tell that it is.
-        telling = bool(feature.properties or feature.column)
+        telling = bool(feature.properties or feature.marks or feature.column)
         assert telling or Support.UNUSED not in {feature.reading, feature.writing}, feature.name
 
 
@@ -165,6 +168,10 @@ def test_features_that_writers_need_not_know_are_few_and_the_unknown_are_not_amo
         "vacuumProtocolCheck",
         "v2Checkpoint",
         "deletionVectors",
+        "checkpointProtection",
+        "invariants",
+        "typeWidening",
+        "typeWidening-preview",
     }
     assert binds_writers("bogus")
 

@@ -220,7 +220,7 @@ def test_r37_only_the_owner_changes_the_properties_that_say_who_it_is() -> None:
     assert protected_changes(about, msgspec.structs.replace(about, configuration=more)) == ()
 
 
-def test_a_new_table_has_the_features_that_it_uses_and_no_others() -> None:
+def test_a_new_table_has_the_features_that_every_writer_knows_and_that_it_uses_and_no_others() -> None:
     schema = SCHEMA.replace("long", "timestamp_ntz")
     new = NewTable(
         schema_string=schema,
@@ -231,7 +231,7 @@ def test_a_new_table_has_the_features_that_it_uses_and_no_others() -> None:
     assert check_bytes(write_commit(actions), State()) == ()
     info, becomes, about = actions
     assert info.in_commit_timestamp == NOW_MS
-    used = {"appendOnly", "domainMetadata", "timestampNtz"}
+    used = {"appendOnly", "invariants", "domainMetadata", "timestampNtz"}
     assert supported(becomes) == used | {"managedCommits", "inCommitTimestamp"}
     assert becomes.reader_features == ("timestampNtz",)
     assert "delta.feature.domainMetadata" not in about.configuration

@@ -299,6 +299,32 @@ def _say_written(call: Call, written: WrittenFile, nothing: str) -> None:
     )
 
 
+@delta.command("repair", prints="DeltaRepaired", examples="$ penstock delta repair web.orders")
+@key_argument
+@branch_option
+@message_option
+@pass_call
+def delta_repair(call: Call, key: str, branch: str | None, message: str | None) -> None:
+    """Let KEY's protocol list all features that its columns and properties enable: Delta Spark needs that.
+
+    Tables that were created by Penstock 0.1 with a NOT NULL column lack one: Delta Spark says
+    DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH. It is one version more, without rows; nothing is done where
+    nothing is lacking.
+    """
+    done = call.open().delta.repair(key, branch=branch, message=message, author=call.who)
+
+    def text(screen: Screen) -> Iterator[str]:
+        name = screen.paint(printable(key), "strong")
+        if done is None:
+            yield f"the protocol of {name} lists all that it needs"
+        else:
+            commit = screen.paint(short(done.commit.id), "id")
+            yield f"repaired {name} with version {done.version} (commit {commit})"
+
+    version = None if done is None else done.version
+    call.answer(lambda: shapes.DeltaRepaired(key=key, version=version), text)
+
+
 @delta.command("clean", prints="DeltaCleaned", examples="$ penstock delta clean web.orders --dry-run")
 @key_argument
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")

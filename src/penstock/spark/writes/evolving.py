@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
-from penstock.formats.delta.protocol.feature_table import FEATURES
-from penstock.formats.delta.protocol.features import READER_FEATURES_VERSION, in_use, supported
+from penstock.formats.delta.protocol.features import complete_protocol
 from penstock.formats.delta.protocol.schema import (
     ArrayType,
     Field,
@@ -59,17 +58,8 @@ def partition_names(schema: StructType, names: Sequence[str]) -> tuple[str, ...]
 
 def protocol_for(protocol: Protocol, metadata: Metadata) -> Protocol | None:
     """The protocol that a table needs for new columns; ``None`` if the one that it has will do."""
-    new = in_use(metadata) - supported(protocol)
-    if not new:
-        return None
-    features = supported(protocol) | new
-    read = tuple(sorted(name for name in features if name in FEATURES and FEATURES[name].reader))
-    return replace(
-        protocol,
-        min_reader_version=READER_FEATURES_VERSION if read else protocol.min_reader_version,
-        reader_features=read or None,
-        writer_features=tuple(sorted(features)),
-    )
+    found = complete_protocol(protocol, metadata)
+    return None if found == protocol else found
 
 
 def still_fits(written: Metadata, now: Metadata) -> bool:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
+from penstock.formats.delta.errors import MalformedAction
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.composing import compose
 from penstock.formats.delta.lines.line import Blobs, Declared, Line, declared_of, keep, with_line
@@ -25,6 +26,7 @@ from penstock.formats.delta.protocol.actions import (
     write_action,
     write_commit,
 )
+from penstock.formats.delta.protocol.features import complete_protocol
 from penstock.formats.delta.protocol.lint import State, check_commit
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Applied, Refused, Table, reading
@@ -131,7 +133,7 @@ class NextVersions:
         kept = {remove.key for remove in replaced if remove.key in net.there}
         spared = (one for one in net.spared if one.key in kept)
         return [
-            *(one for one in net.state if was is None or one not in (was.protocol, was.metadata)),
+            *_state(net, was),
             # From now on a file is not needed, and not from when it was removed on its branch.
             *(msgspec.structs.replace(one, deletion_timestamp=time_ms) for one in net.removes),
             *(one for one in replaced if one.key not in added and one.key not in explicit),
@@ -153,6 +155,23 @@ class NextVersions:
         )
         self._blobs[one] = data
         return one
+
+
+def _state(net: Net, was: Known | None) -> list[Action]:
+    """What a net change says of the table as a whole, where that is not so already.
+
+    With metadata comes the protocol that it needs: the branch may be older than the rule that it must.
+    """
+    found = [one for one in net.state if was is None or one not in (was.protocol, was.metadata)]
+    protocol, metadata = last(found, Protocol), last(found, Metadata)
+    had = protocol if protocol is not None or was is None else was.protocol
+    if metadata is None or had is None:
+        return found
+    try:
+        needed = complete_protocol(had, metadata)
+    except MalformedAction:  # which the check of the commit will tell
+        return found
+    return found if needed == had else [needed, *(one for one in found if one is not protocol)]
 
 
 def seeing_blobs(table: Table, blobs: Blobs) -> Table:

@@ -9,6 +9,7 @@ log. What a retained commit of the lake needs is kept, however old: who asks say
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Final
 
 import msgspec
@@ -38,6 +39,10 @@ from penstock.storage.places import Place
 GRACE_MS: Final = DAY_MS
 """No attempt to commit, and no checkpoint in the making, takes as long."""
 ENABLED: Final = "delta.enableExpiredLogCleanup"
+PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
+"""Up to this version a log is removed as a whole or not at all, commits before checkpoints: it holds versions
+that not every client reads who reads later ones, and checkpoints keep these clients from having to. Tables
+have it from which a feature was dropped (``checkpointProtection``)."""
 
 
 class Cleanup(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +64,7 @@ def plan_cleanup(
     now_ms: int,
     grace_ms: int = GRACE_MS,
 ) -> Cleanup:
-    """What may be deleted of the log at a place. Nothing is: ``place.delete`` does it, with the names.
+    """What may be deleted of the log at a place. Nothing is: ``remove`` does it, with the names.
 
     ``published`` is the version up to which all commits are known to be in the log, ``keep_from`` the oldest
     version that must stay readable. ``InvalidLog`` if the checkpoint that would be the first cannot be read,
@@ -80,6 +85,13 @@ def plan_cleanup(
         names=tuple(entry.key for entry in found),
         size_bytes=sum(entry.size for entry in found),
     )
+
+
+def remove(place: Place, names: Sequence[str]) -> None:
+    """Delete what was planned: commits first, so that none is there whose checkpoint has gone."""
+    commits = [name for name in names if isinstance(parse_name(name), CommitName)]
+    place.delete(commits)
+    place.delete([name for name in names if not isinstance(parse_name(name), CommitName)])
 
 
 def _cut(
@@ -106,7 +118,13 @@ def _cut(
     there = {version for version, _ in commits}
     files = (LogFile(entry.key, entry.size) for entry in listed)
     fitting = [one for one in whole_checkpoints(table, files) if one.version <= last and one.version in there]
-    return fitting[-1] if fitting else None
+    return fitting[-1] if fitting and fitting[-1].version >= _protected_before(properties) else None
+
+
+def _protected_before(properties: Mapping[str, str]) -> float:
+    """The version before which only all may go; one that is never reached if that cannot be understood."""
+    text = properties.get(PROTECTED_BEFORE, "0")
+    return int(text) if text.isdecimal() else inf
 
 
 def _older(listed: Sequence[Entry], first: int) -> Iterator[Entry]:

@@ -44,6 +44,7 @@ from penstock.formats.delta.owner.ownership import (
 from penstock.formats.delta.owner.settling import Settling
 from penstock.formats.delta.owner.tables import Asked, Tables, line_at
 from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.formats.delta.rows.inside import check_inside, name_inside
 from penstock.kernel.batch import Outcome
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import DeltaTable
@@ -138,6 +139,7 @@ class Handover(Settling):
         if (mine := self._mine(key, place.url, snapshot)) is not None:
             return mine
         check_adoptable(snapshot.protocol, snapshot.metadata, place.url)
+        _check_files_inside(place, snapshot)
         return self._convert(key, place, snapshot, asked)
 
     def take(self, key: Key, place: Place, snapshot: Snapshot, asked: Asked) -> Made:
@@ -276,6 +278,14 @@ class Handover(Settling):
 
     def _now_ms(self) -> int:
         return self._tables.kernel.clock() // 1000
+
+
+def _check_files_inside(place: Place, snapshot: Snapshot) -> None:
+    """``UnsupportedFeature`` for a shallow clone: its rows could not be read afterwards."""
+    for key in snapshot.file_keys():
+        check_inside(key.path, place.url)
+        if key.vector is not None and key.vector.startswith("p"):
+            name_inside(key.vector.removeprefix("p"), place.url)
 
 
 def _time_ms(place: Place, snapshot: Snapshot) -> int:

@@ -7,7 +7,7 @@ no lake ratifies anything for a table that is not its own. All of this is decide
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,15 +24,24 @@ from penstock.formats.delta.protocol.actions import (
     parse_action,
     write_commit,
 )
-from penstock.formats.delta.protocol.feature_table import FEATURES, IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
+from penstock.formats.delta.protocol.agreement import agree, disagreements
+from penstock.formats.delta.protocol.feature_table import (
+    BASIC,
+    FEATURES,
+    IN_COMMIT_TIMESTAMP,
+    MANAGED_COMMITS,
+)
 from penstock.formats.delta.protocol.features import (
-    READER_FEATURES_VERSION,
     WRITER_FEATURES_VERSION,
-    in_use,
+    Refusal,
+    enabled,
+    oldest_protocol,
     supported,
     unwritable,
+    with_features,
 )
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
+from penstock.formats.delta.protocol.lint_metadata import unserved_columns
 from penstock.formats.delta.protocol.properties import is_on
 from penstock.storage.locations import without_secrets
 
@@ -143,9 +152,10 @@ def owner_of_line(line: Line, read: Read, table: str = "the table") -> Owner | N
 
 
 def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
-    """Raise unless a table belongs to the file system and a lake could ratify commits to it.
+    """Raise unless a table belongs to the file system, and a lake could ratify commits to it and serve rows.
 
     ``ManagedElsewhere`` names the owner: a table never goes from one owner to another directly.
+    ``UnsupportedFeature`` names all that stands against it.
     """
     owner = owner_of(protocol, metadata, table)
     if owner is not None:
@@ -159,12 +169,27 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
             owner=owner.name,
             lake=owner.lake,
         )
-    check_writable(protocol, metadata, table)
+    refusals = (*unwritable(protocol, metadata), *disagreements(protocol, metadata))
+    if not refusals:  # else a feature tells more of the same columns
+        refusals = tuple(_unserved(metadata))
+    _refuse_features(refusals, table)
 
 
 def check_writable(protocol: Protocol, metadata: Metadata, table: str) -> None:
     """``UnsupportedFeature``, with all reasons, if commits to such a table cannot be ratified."""
-    refusals = unwritable(protocol, metadata)
+    _refuse_features(unwritable(protocol, metadata), table)
+
+
+def _unserved(metadata: Metadata) -> Iterator[Refusal]:
+    for name, why in unserved_columns(metadata):
+        yield Refusal(
+            name,
+            f"{why}: rows of the table could not be served",
+            "copy the other columns into a table of the lake",
+        )
+
+
+def _refuse_features(refusals: Sequence[Refusal], table: str) -> None:
     if refusals:
         raise UnsupportedFeature(
             "\n  ".join((f"{table} cannot be owned by a lake:", *map(str, refusals))),
@@ -206,8 +231,8 @@ def first_commit(
 
     ``told`` is what a writer says of the commit, whose time is now in any case.
 
-    The protocol has what the properties and columns make use of, and no more, so that as many readers as
-    possible understand it. ``InvalidRequest`` for properties that are not the writer's to set.
+    The protocol has what the properties and columns enable, and no more that readers would have to know, so
+    that as many as possible do. ``InvalidRequest`` for properties that are not the writer's to set.
     """
     asked = _asked_features(new.properties)
     configuration = {
@@ -224,7 +249,8 @@ def first_commit(
         description=new.description,
         created_time=now_ms,
     )
-    protocol = _listing(1, in_use(metadata) | asked | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP})
+    features = enabled(metadata) | asked | BASIC | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
+    protocol = with_features(Protocol(min_reader_version=1, min_writer_version=1), features)
     parameters = {"partitionBy": msgspec.json.encode(new.partition_columns).decode()}
     info = _info("CREATE TABLE", parameters, uuid, now_ms, now_ms)
     kept = {"timestamp", "inCommitTimestamp", "isBlindAppend"}
@@ -255,8 +281,8 @@ def conversion(before: Before, identity: OwnerIdentity, table_id: UUID, uuid: UU
         configuration[TIMESTAMPS] = "true"
         configuration[ENABLED_VERSION] = str(before.version + 1)
         configuration[ENABLED_TIMESTAMP] = str(time)
-    protocol = _managed(before.protocol)
     metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
+    protocol, metadata = agree(_managed(before.protocol), metadata)
     return _conversion("ADOPT TABLE", before, protocol, metadata, uuid, now_ms, time)
 
 
@@ -272,7 +298,8 @@ def release(before: Before, uuid: UUID, now_ms: int) -> bytes:
     """The commit after which a table is the file system's again, whole.
 
     It loses the feature, what named its owner, and in-commit timestamps if they came with the owner: engines
-    that do not know them can write the table again. Those that it had before stay.
+    that do not know them can write the table again. Those that it had before stay. Features that a version
+    of the protocol stands for are not listed any more, for engines that know no lists.
     """
     time = max(now_ms, before.timestamp_ms + 1)
     owner = owner_of(before.protocol, before.metadata)
@@ -289,7 +316,8 @@ def release(before: Before, uuid: UUID, now_ms: int) -> bytes:
         name: value for name, value in before.metadata.configuration.items() if name not in properties
     }
     metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
-    return _conversion("RELEASE TABLE", before, protocol, metadata, uuid, now_ms, time)
+    protocol, metadata = agree(protocol, metadata)
+    return _conversion("RELEASE TABLE", before, oldest_protocol(protocol), metadata, uuid, now_ms, time)
 
 
 def is_timed(protocol: Protocol, metadata: Metadata) -> bool:
@@ -333,18 +361,6 @@ def _managed(protocol: Protocol) -> Protocol:
     features = supported(protocol) | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
     return msgspec.structs.replace(
         protocol, min_writer_version=WRITER_FEATURES_VERSION, writer_features=tuple(sorted(features))
-    )
-
-
-def _listing(reader_version: int, features: Iterable[str]) -> Protocol:
-    """The protocol with these features, in the versions that list them."""
-    written = tuple(sorted(features))
-    read = tuple(name for name in written if name in FEATURES and FEATURES[name].reader)
-    return Protocol(
-        min_reader_version=READER_FEATURES_VERSION if read else reader_version,
-        min_writer_version=WRITER_FEATURES_VERSION,
-        reader_features=read or None,
-        writer_features=written,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from penstock.formats.delta.protocol.schema import Field
+from penstock.formats.delta.protocol.schema import Field, plain_types
 
 MANAGED_COMMITS: Final = "managedCommits"
 IN_COMMIT_TIMESTAMP: Final = "inCommitTimestamp"
@@ -20,7 +20,7 @@ class Support(StrEnum):
 
     ALWAYS = "always"
     UNUSED = "unused"
-    """As long as the table lists the feature, but makes no use of it."""
+    """As long as the table lists the feature, but makes no use of it that Penstock does not know."""
     NEVER = "never"
 
 
@@ -43,35 +43,32 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """The version that stands for it, of a feature older than the lists."""
     writer_version: int | None = None
     properties: Mapping[str, tuple[str, ...]] = {}
-    """Properties that make use of it, with the values that do, or none if every value does. A name that ends
-    in a dot stands for all that begin with it."""
+    """Properties that enable it, with the values that do, or none if every value does. A name that ends in a
+    dot stands for all that begin with it."""
+    marks: tuple[str, ...] = ()
+    """Words in the metadata of columns that enable it."""
     column: ColumnTest | None = None
-    """Whether a column makes use of it."""
+    """Whether a column enables it in another way than by a mark."""
+    marks_alone_bind: bool = False
+    """Penstock does all that the feature asks for of properties and columns without marks: for ``UNUSED``,
+    only a mark counts as use."""
     binds_writers: bool = True
     """A transaction that began before the table had it cannot be made to fit it afterwards."""
 
 
-def _noted(*words: str) -> ColumnTest:
-    """A column whose metadata holds one of these words."""
-    return lambda field: any(word in field.metadata for word in words)
-
-
 def _typed(name: str) -> ColumnTest:
-    return lambda field: name in _names_of(field.type)
-
-
-def _names_of(kind: object) -> tuple[str, ...]:
-    """The names of the plain types in a type; fields in it are walked by themselves."""
-    if isinstance(kind, str):
-        return (kind,)
-    inside = [getattr(kind, name, None) for name in ("element_type", "key_type", "value_type")]
-    return tuple(found for one in inside if one is not None for found in _names_of(one))
+    return lambda field: name in plain_types(field.type)
 
 
 _ON: Final = ("true",)
-_ENGINE: Final = "write it with the engine that made it"
-_DROP: Final = "drop the feature with the engine that added it"
+_COPY: Final = "or copy its rows into a table of the lake (lake.delta.read)"
+_ENGINE: Final = f"write it with the engine that made it, {_COPY}"
 _CATALOGUE: Final = "read and write it through the catalogue that manages it"
+
+
+def _drop(name: str) -> str:
+    """Advice for a feature that Delta Spark can drop."""
+    return f"drop it with Delta Spark (ALTER TABLE … DROP FEATURE {name}), {_COPY}"
 
 
 def _iceberg(version: str) -> Feature:
@@ -79,12 +76,14 @@ def _iceberg(version: str) -> Feature:
         name=f"icebergCompat{version}",
         writing=Support.UNUSED,
         why="its files must also suit Iceberg, which is not checked",
-        advice=f"set 'delta.enableIcebergCompat{version}' to false",
+        advice=_ENGINE,
         properties={f"delta.enableIcebergCompat{version}": _ON},
     )
 
 
-def _unread(name: str, why: str, column: ColumnTest) -> Feature:
+def _unread(
+    name: str, why: str, column: ColumnTest | None, properties: Mapping[str, tuple[str, ...]]
+) -> Feature:
     return Feature(
         name=name,
         reader=True,
@@ -93,10 +92,25 @@ def _unread(name: str, why: str, column: ColumnTest) -> Feature:
         why=why,
         advice="use the engine that made it",
         column=column,
+        properties=properties,
     )
 
 
-def _catalogued(name: str, *, reader: bool) -> Feature:
+def _widened(name: str, properties: Mapping[str, tuple[str, ...]]) -> Feature:
+    return Feature(
+        name=name,
+        reader=True,
+        writing=Support.UNUSED,
+        why="changes of types are not checked",
+        advice=_drop(name),
+        properties=properties,
+        marks=("delta.typeChanges",),
+        marks_alone_bind=True,
+        binds_writers=False,
+    )
+
+
+def _catalogued(name: str, *, reader: bool, properties: Mapping[str, tuple[str, ...]] = {}) -> Feature:
     return Feature(
         name=name,
         reader=reader,
@@ -104,6 +118,19 @@ def _catalogued(name: str, *, reader: bool) -> Feature:
         writing=Support.NEVER,
         why="another catalogue decides about its commits",
         advice=_CATALOGUE,
+        properties=properties,
+    )
+
+
+def _redirected(name: str, *, reader: bool) -> Feature:
+    return Feature(
+        name=name,
+        reader=reader,
+        reading=Support.NEVER if reader else Support.ALWAYS,
+        writing=Support.NEVER,
+        why="it is moving to another place",
+        advice="use it there, as its owner says",
+        properties={f"delta.{name}": ()},
     )
 
 
@@ -126,6 +153,8 @@ _ALL: Final = (
         properties={"delta.enableDeletionVectors": _ON},
         binds_writers=False,
     ),
+    # Its rules are for removing old versions from a log: ``log.cleanup`` keeps them.
+    Feature(name="checkpointProtection", binds_writers=False),
     Feature(
         name=MANAGED_COMMITS,
         properties={"delta.managedCommitOwnerName": (), "delta.managedCommitOwnerConf": ()},
@@ -137,14 +166,19 @@ _ALL: Final = (
         writing=Support.UNUSED,
         why="rows are not checked against the invariants of columns",
         advice=_ENGINE,
-        column=_noted("delta.invariants"),
+        marks=("delta.invariants",),
+        # Rows are checked for nulls whether the feature is listed or not.
+        column=lambda field: not field.nullable,
+        marks_alone_bind=True,
+        # Whoever knows the columns knows what it asks for; other columns are a change of the metadata.
+        binds_writers=False,
     ),
     Feature(
         name="checkConstraints",
         writer_version=3,
         writing=Support.UNUSED,
         why="rows are not checked against constraints",
-        advice="drop the constraints, or " + _ENGINE,
+        advice="drop the constraints (ALTER TABLE … DROP CONSTRAINT …), or " + _ENGINE,
         properties={"delta.constraints.": ()},
     ),
     Feature(
@@ -153,7 +187,7 @@ _ALL: Final = (
         writing=Support.UNUSED,
         why="rows are not checked against the expressions of generated columns",
         advice=_ENGINE,
-        column=_noted("delta.generationExpression"),
+        marks=("delta.generationExpression",),
     ),
     Feature(
         name="columnMapping",
@@ -162,7 +196,7 @@ _ALL: Final = (
         writer_version=5,
         writing=Support.UNUSED,
         why="files are not checked for the physical names of columns",
-        advice=_ENGINE,
+        advice=_drop("columnMapping"),
         properties={"delta.columnMapping.mode": ("name", "id")},
     ),
     Feature(
@@ -171,54 +205,78 @@ _ALL: Final = (
         writing=Support.UNUSED,
         why="values of identity columns are not handed out",
         advice=_ENGINE,
-        column=_noted("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"),
+        marks=("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"),
     ),
     Feature(
         name="allowColumnDefaults",
         writing=Support.UNUSED,
         why="defaults of columns are not filled in",
-        advice="drop the defaults, or " + _ENGINE,
-        column=_noted("CURRENT_DEFAULT"),
+        advice="drop the defaults (ALTER TABLE … ALTER COLUMN … DROP DEFAULT), or " + _ENGINE,
+        marks=("CURRENT_DEFAULT",),
     ),
     _iceberg("V1"),
     _iceberg("V2"),
     _iceberg("V3"),
+    *map(_widened, ("typeWidening", "typeWidening-preview"), ({"delta.enableTypeWidening": _ON}, {})),
     # Read only.
     Feature(
         name=ROW_TRACKING,
         writing=Support.NEVER,
         why="row ids are not handed out",
-        advice=_DROP,
+        advice=_drop(ROW_TRACKING),
         properties={"delta.enableRowTracking": _ON},
     ),
     Feature(
         name="clustering",
         writing=Support.NEVER,
         why="files are not checked for the statistics of clustering columns",
-        advice=_DROP,
+        advice=_ENGINE,
     ),
     Feature(
-        name="checkpointProtection",
+        name="materializePartitionColumns",
         writing=Support.NEVER,
-        why="its rules for removing old checkpoints are not kept",
-        advice=_DROP,
+        why="files are not written with their partition columns",
+        advice=_drop("materializePartitionColumns"),
+        properties={"delta.enableMaterializePartitionColumnsFeature": _ON},
     ),
-    _catalogued("coordinatedCommits-preview", reader=False),
+    *(
+        Feature(
+            name=f"icebergWriterCompat{version}",
+            writing=Support.NEVER,
+            why="its files must also suit Iceberg, which is not checked",
+            advice=_ENGINE,
+            properties={f"delta.enableIcebergWriterCompat{version}": _ON},
+        )
+        for version in ("V1", "V3")
+    ),
+    _redirected("redirectWriterOnly-preview", reader=False),
+    _catalogued(
+        "coordinatedCommits-preview",
+        reader=False,
+        properties={"delta.coordinatedCommits.commitCoordinator-preview": ()},
+    ),
     _catalogued("managed-commit-preview", reader=False),
     # Neither.
     _catalogued("managed-commit-dev", reader=True),
     _catalogued("catalogOwned-preview", reader=True),
     _catalogued("catalogManaged", reader=True),
+    _redirected("redirectReaderWriter-preview", reader=True),
     # Neither read nor written once the table makes use of them.
     *(
-        _unread(name, "variants are not understood", _typed("variant"))
-        for name in ("variantType", "variantType-preview", "variantShredding", "variantShredding-preview")
+        _unread(name, "variants are not understood", _typed("variant"), {})
+        for name in ("variantType", "variantType-preview", "variantShredding-preview")
     ),
-    *(
-        _unread(name, "older files hold other types than the schema says", _noted("delta.typeChanges"))
-        for name in ("typeWidening", "typeWidening-preview")
+    _unread(
+        "variantShredding",
+        "variants are not understood",
+        _typed("variant"),
+        {"delta.enableVariantShredding": _ON},
     ),
 )
 
 FEATURES: Final[Mapping[str, Feature]] = {one.name: one for one in _ALL}
 """The features that Penstock knows, by name."""
+
+BASIC: Final = frozenset({"appendOnly", "invariants"})
+"""What version 2 of writers stands for, which every writer in the field has: new tables list them, whether
+they make use of them or not."""

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
-from penstock.formats.delta.protocol.feature_table import FEATURES, Feature, Support
+from penstock.formats.delta.protocol.feature_table import BASIC, FEATURES, Feature, Support
 from penstock.formats.delta.protocol.schema import parse_schema
 
 READER_FEATURES_VERSION: Final = 3
@@ -46,14 +46,58 @@ def supported(protocol: Protocol) -> frozenset[str]:
     return listed | {one.name for one in FEATURES.values() if _meant(one, protocol)}
 
 
-def in_use(metadata: Metadata) -> frozenset[str]:
-    """The features that a table makes use of by its properties and columns, whether it lists them or not.
+def enabled(metadata: Metadata) -> frozenset[str]:
+    """The features that a table's properties and columns enable, and that its protocol must therefore have.
 
-    ``MalformedAction`` if the schema cannot be understood.
+    Delta Spark opens no table that lists features and lacks one of these. Of a feature that had a preview
+    only the final name is told. ``MalformedAction`` if the schema cannot be understood.
     """
-    return _used_by_columns(metadata.schema_string) | {
-        one.name for one in FEATURES.values() if _used_by_properties(one, metadata.configuration)
-    }
+    return _found(metadata, binding=False)
+
+
+def in_use(metadata: Metadata) -> frozenset[str]:
+    """Those of the features that a table makes use of, as ``Support.UNUSED`` means it, whether it lists them
+    or not. Raises as ``enabled``."""
+    return _found(metadata, binding=True)
+
+
+def unlisted(protocol: Protocol, metadata: Metadata) -> frozenset[str]:
+    """The features that a table's metadata enables and its protocol lacks. Raises as ``enabled``."""
+    has = supported(protocol)
+    return frozenset(name for name in enabled(metadata) - has if f"{name}{_PREVIEW}" not in has)
+
+
+def complete_protocol(protocol: Protocol, metadata: Metadata) -> Protocol:
+    """A protocol with the features that the metadata enables; the same if it has them all."""
+    return with_features(protocol, unlisted(protocol, metadata))
+
+
+def with_features(protocol: Protocol, names: Set[str]) -> Protocol:
+    """A protocol with some more features, all of them listed; the same if it has them already."""
+    features = supported(protocol) | names
+    if features == supported(protocol):
+        return protocol
+    listed = frozenset(protocol.reader_features or ())
+    new = {name for name in names if name in FEATURES and FEATURES[name].reader}
+    lists_readers = bool(new) or protocol.min_reader_version == READER_FEATURES_VERSION
+    read = listed | {name for name in features if name in FEATURES and FEATURES[name].reader}
+    return msgspec.structs.replace(
+        protocol,
+        min_reader_version=READER_FEATURES_VERSION if lists_readers else protocol.min_reader_version,
+        min_writer_version=WRITER_FEATURES_VERSION,
+        reader_features=tuple(sorted(read)) if lists_readers else protocol.reader_features,
+        writer_features=tuple(sorted(features)),
+    )
+
+
+def oldest_protocol(protocol: Protocol) -> Protocol:
+    """The versions that stand for the features of a protocol, if there are such, as engines need them that
+    know no lists; else the protocol itself."""
+    features = supported(protocol)
+    for versions in _VERSIONS:
+        if supported(versions) == features:
+            return versions
+    return _VERSION_2 if features <= BASIC else protocol
 
 
 def unreadable(protocol: Protocol, metadata: Metadata | None = None) -> tuple[Refusal, ...]:
@@ -154,7 +198,7 @@ def _refusal(name: str, done: str) -> Refusal:
         return Refusal(
             name,
             f"is not known to this Penstock, so the table cannot be {done} by it",
-            "use a newer Penstock, or drop the feature with the engine that added it",
+            "use a newer Penstock, or the engine that made it",
         )
     feature = FEATURES[name]
     return Refusal(name, f"cannot be {done}: {feature.why}", feature.advice)
@@ -166,7 +210,17 @@ def _newer(side: str, version: int) -> Refusal:
     )
 
 
-def _used_by_properties(feature: Feature, configuration: Mapping[str, str]) -> bool:
+def _found(metadata: Metadata, *, binding: bool) -> frozenset[str]:
+    by_properties = (
+        one.name
+        for one in FEATURES.values()
+        if not (binding and one.marks_alone_bind) and _is_configured(one, metadata.configuration)
+    )
+    found = _found_in_columns(metadata.schema_string, binding).union(by_properties)
+    return found if binding else frozenset(name for name in found if not _has_final_name(name))
+
+
+def _is_configured(feature: Feature, configuration: Mapping[str, str]) -> bool:
     return any(
         (key == name or (name.endswith(".") and key.startswith(name)))
         and (not values or value.lower() in values)
@@ -175,9 +229,26 @@ def _used_by_properties(feature: Feature, configuration: Mapping[str, str]) -> b
     )
 
 
-@lru_cache(maxsize=64)
-def _used_by_columns(schema_string: str) -> frozenset[str]:
+@lru_cache(maxsize=128)
+def _found_in_columns(schema_string: str, binding: bool) -> frozenset[str]:
     """Cached, because a busy table asks for the same schema with every commit."""
     schema = parse_schema(schema_string)
-    tests = [(one.name, one.column) for one in FEATURES.values() if one.column is not None]
-    return frozenset(name for field in schema.walk() for name, test in tests if test(field))
+    return frozenset(
+        one.name
+        for field in schema.walk()
+        for one in FEATURES.values()
+        if not field.metadata.keys().isdisjoint(one.marks)
+        or (one.column is not None and not (binding and one.marks_alone_bind) and one.column(field))
+    )
+
+
+def _has_final_name(name: str) -> bool:
+    return name.endswith(_PREVIEW) and name.removesuffix(_PREVIEW) in FEATURES
+
+
+_PREVIEW: Final = "-preview"
+_VERSIONS: Final = tuple(
+    Protocol(min_reader_version=reader, min_writer_version=writer)
+    for reader, writer in ((1, 1), (1, 2), (1, 3), (1, 4), (2, 5), (2, 6))
+)
+_VERSION_2: Final = _VERSIONS[1]

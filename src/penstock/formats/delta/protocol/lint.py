@@ -29,7 +29,7 @@ from penstock.formats.delta.protocol.actions import (
     Txn,
 )
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
-from penstock.formats.delta.protocol.features import in_use, protocol_faults, supported, unwritable
+from penstock.formats.delta.protocol.features import enabled, protocol_faults, supported, unlisted, unwritable
 from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
 from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
@@ -194,8 +194,9 @@ def _protocol(commit: _Commit) -> Iterator[Fault]:
 def _unlisted(commit: _Commit, metadata: Metadata) -> Iterator[Fault]:
     """Features that the commit puts to use without listing them. What was so before does no new harm."""
     was = commit.before.metadata
-    already = frozenset() if was is None or _schema(was.schema_string) is None else in_use(was)
-    for name in sorted(in_use(metadata) - commit.features - already):
+    already = frozenset() if was is None or _schema(was.schema_string) is None else enabled(was)
+    assert commit.protocol is not None  # as whoever asks has found out
+    for name in sorted(unlisted(commit.protocol, metadata) - already):
         line = commit.metadata_line or commit.protocol_line
         yield line, f"the table makes use of '{name}', but its protocol does not have the feature"
 

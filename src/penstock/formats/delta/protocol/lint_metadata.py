@@ -22,7 +22,14 @@ from penstock.formats.delta.protocol.durations import (
     duration_ms,
 )
 from penstock.formats.delta.protocol.isolation import ISOLATION_PROPERTY, table_isolation
-from penstock.formats.delta.protocol.schema import ArrayType, MapType, StructType, Type, parse_schema
+from penstock.formats.delta.protocol.schema import (
+    ArrayType,
+    MapType,
+    StructType,
+    Type,
+    parse_schema,
+    plain_types,
+)
 
 PRECISION_MAX: Final = 38
 NAME_MAX: Final = 1000
@@ -55,6 +62,29 @@ def metadata_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str
         for name in _bare_fields(msgspec.json.decode(metadata.schema_string)):
             yield f"the column {name[:60]!r} lacks 'metadata', which is an empty object if there is none"
     yield from _partition_faults(schema, metadata.partition_columns)
+
+
+def unserved_columns(metadata: Metadata) -> Iterator[tuple[str, str]]:
+    """Columns with which rows of a table could not be read, or not be written, and why: by their names.
+
+    Raises ``MalformedAction`` if the schema cannot be understood.
+    """
+    schema = parse_schema(metadata.schema_string)
+    for field in schema.fields:
+        inside = StructType((field,)).walk()
+        unknown = next(
+            (kind for one in inside for kind in plain_types(one.type) if not _is_known(kind)), None
+        )
+        if unknown is not None:
+            yield field.name, f"is of the type {unknown}, which is not read"
+    partitions = {name.lower() for name in metadata.partition_columns}
+    for field in schema.fields:
+        if field.name.lower() in partitions and field.type == "binary":
+            yield field.name, "is of the type binary, by which no rows are written into partitions"
+
+
+def _is_known(kind: str) -> bool:
+    return kind in _PLAIN or _DECIMAL.fullmatch(kind) is not None
 
 
 def _partition_faults(schema: StructType, columns: tuple[str, ...]) -> Iterator[str]:

@@ -76,6 +76,17 @@ def write_schema(schema: StructType) -> str:
     return _ENCODER.encode(schema).decode()
 
 
+def plain_types(kind: Type) -> tuple[str, ...]:
+    """The names of the plain types in a type; those of fields in it, these tell themselves (``walk``)."""
+    match kind:
+        case str():
+            return (kind,)
+        case StructType():
+            return ()
+        case _:
+            return tuple(name for one in _held_by(kind) for name in plain_types(one))
+
+
 def _is_deep(schema: StructType) -> bool:
     """Whether types are nested too deep to be walked; level by level, so that this ends itself."""
     level: list[Type] = [schema]

@@ -19,13 +19,18 @@ def name_inside(path: str, root: str) -> str:
 
     ``UnsupportedFeature`` if it lies elsewhere: a shallow clone has such files.
     """
-    name = decode_path(path)
+    return check_inside(decode_path(path), root)
+
+
+def check_inside(path: str, root: str) -> str:
+    """The same for a path that is decoded already."""
+    name = path
     if _ABSOLUTE.match(name):
         name = _below(name, root)
     if not name or ".." in name.split("/"):
         raise UnsupportedFeature(
             f"{root} has the file {path!r}, which lies outside of the table\n"
-            "  Penstock reads no shallow clones; make a full copy of the table.",
+            "  Penstock reads no shallow clones; make a full copy of the table (CREATE TABLE … AS SELECT).",
             table=root,
             feature="absolute paths",
         )

@@ -1,0 +1,77 @@
+"""Protocol and metadata of a table that lists its features, brought into agreement.
+
+As long as a table names versions of the protocol, its metadata may hold words of features that it does not
+have: they are not in force. Delta Spark opens no table that *lists* features and whose metadata enables one
+that is not among them. So where a table comes to list its features, or has listed too few, what it enables is
+listed, if Penstock writes such tables; and the marks of columns that would put something in force which was
+not, and which Penstock does not do, are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from typing import Any
+
+import msgspec
+
+from penstock.formats.delta.protocol.actions import Metadata, Protocol
+from penstock.formats.delta.protocol.feature_table import FEATURES, Support
+from penstock.formats.delta.protocol.features import Refusal, in_use, unlisted, with_features
+
+
+def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
+    """A protocol that has what the metadata enables, and the metadata without marks that are not in force.
+
+    ``disagreements`` are left: nothing is listed that Penstock would then not write.
+    """
+    metadata = _without_marks(metadata, unlisted(protocol, metadata) & _unwritten(metadata))
+    return with_features(protocol, unlisted(protocol, metadata) - _unwritten(metadata)), metadata
+
+
+def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[Refusal]:
+    """Features that properties enable, that the protocol lacks, and with which Penstock writes no table."""
+    _, metadata = agree(protocol, metadata)
+    for name in sorted(unlisted(protocol, metadata) & _unwritten(metadata)):
+        names = ", ".join(f"'{key}'" for key in _properties(name, metadata))
+        way = f"unset {names} (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the lake"
+        yield Refusal(
+            name,
+            f"is enabled by {names or 'its columns'}, and the table's protocol does not have it",
+            way if names else FEATURES[name].advice,
+        )
+
+
+def _unwritten(metadata: Metadata) -> frozenset[str]:
+    """The features with which Penstock would not write the table, if it had them."""
+    used = in_use(metadata)
+    never = {one.name for one in FEATURES.values() if one.writing is Support.NEVER}
+    return frozenset(never | {name for name in used if FEATURES[name].writing is Support.UNUSED})
+
+
+def _properties(name: str, metadata: Metadata) -> list[str]:
+    known = FEATURES[name].properties
+    return sorted(
+        key
+        for key in metadata.configuration
+        if key in known or any(one.endswith(".") and key.startswith(one) for one in known)
+    )
+
+
+def _without_marks(metadata: Metadata, names: Set[str]) -> Metadata:
+    """Metadata without the marks of some features; the same if there are none."""
+    marks = frozenset(mark for name in names for mark in FEATURES[name].marks)
+    if not marks:
+        return metadata
+    schema = msgspec.json.decode(metadata.schema_string)
+    _remove_marks(schema, marks)
+    return msgspec.structs.replace(metadata, schema_string=msgspec.json.encode(schema).decode())
+
+
+def _remove_marks(kind: Any, marks: Set[str]) -> None:
+    if isinstance(kind, dict):
+        for field in kind.get("fields", ()):
+            for mark in marks & field.get("metadata", {}).keys():
+                del field["metadata"][mark]
+            _remove_marks(field["type"], marks)
+        for name in ("elementType", "keyType", "valueType"):
+            _remove_marks(kind.get(name), marks)
