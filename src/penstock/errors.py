@@ -9,7 +9,7 @@
     │   ├── InvalidContent          a content that cannot be stored as given
     │   ├── InvalidRequest          a request that contradicts itself or exceeds a limit
     │   ├── IdempotencyKeyReused    the key was used before, for another request
-    │   ├── LocationRefused         a location outside the lake's configured roots
+    │   ├── LocationRefused         a location outside the lake's roots, or another table's
     │   ├── HistoryExpired          the commit lies behind the history horizon
     │   ├── LakeMoved               the lake is moving to another place, or has moved; write there
     │   ├── TooLarge                a request's body is larger than the server takes
@@ -145,7 +145,7 @@ class IdempotencyKeyReused(RequestError):
 
 
 class LocationRefused(RequestError):
-    """A location lies outside the roots that the lake is configured for."""
+    """A location lies outside the roots that the lake is configured for, or belongs to another table."""
 
     code = "location_refused"
 

@@ -181,6 +181,20 @@ def last_content(look: Look, identity: UUID | None) -> AnyContent | None:
     return content if content is not None and content.id == identity else None
 
 
+def dropped_content(stored: bytes, entry: AnyContent | None) -> AnyContent | None:
+    """The table that an entry of the ledger remembers as dropped; ``entry`` is what the stored key holds.
+
+    ``None`` for other keys, and for an entry that cannot be read: ``whereabouts`` tells so.
+    """
+    if not stored.startswith(LEDGER) or not isinstance(entry, Unknown):
+        return None
+    try:
+        found: Whereabouts = _decode(entry.payload)
+    except msgspec.MsgspecError:
+        return None
+    return None if found.dropped is None else decode_content(found.dropped)
+
+
 class Ledger:
     """What a request does to the ledger: the entries to be written, and the keys that cannot be."""
 

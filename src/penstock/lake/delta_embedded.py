@@ -53,9 +53,10 @@ from penstock.lake.delta_upkeep import Upkeep
 from penstock.lake.embedded import Embedded, commit_meta, first
 from penstock.model.commits import Commit
 from penstock.model.content import DeltaTable
-from penstock.model.encoding import NO_COMMIT, ObjectId, digest
+from penstock.model.encoding import ObjectId, digest
 from penstock.model.keys import Key
 from penstock.model.operations import Change
+from penstock.storage.locations import normalise
 
 if TYPE_CHECKING:
     from penstock.lake.delta_parts import DeltaParts
@@ -217,12 +218,9 @@ class DeltaAnswers:
     def _check_apart(self, location: str, key: Key | None = None) -> None:
         """``LocationRefused`` for a place that gets in the way of another table's."""
         others = ((other, content.location) for other, content in self._tables.all(self._tables.head()))
-        check_apart(location, key, others, self._lake.warehouse, self._is_entangled)
-
-    def _is_entangled(self, location: str) -> bool:
-        """Whether any branch or tag has a table above a place or below it."""
-        heads = {head for _, head in self._kernel.references.heads()} - {NO_COMMIT}
-        return any(self._tables.is_entangled(head, location) for head in heads)
+        known = self._tables.known_tables
+        check_apart(location, key, others, self._lake.warehouse, known.is_entangled)
+        known.require_format(normalise(location), DeltaTable)
 
     def _release(self, call: delta_calls.ReleaseTable) -> TableMade:
         self._require_default(call.branch, "released")

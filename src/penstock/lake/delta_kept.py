@@ -8,7 +8,7 @@ from penstock.formats.delta.owner.tables import Tables
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake.kept import KeptHistory
+from penstock.lake.kept import KeptHistory, Neighbours
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED
@@ -25,6 +25,7 @@ class KeptTables:
 
     def __init__(self, kernel: Kernel, tables: Tables, progress: Progress = silent) -> None:
         self._kernel, self._tables = kernel, tables
+        self.neighbours = Neighbours(DeltaTable)
         self._history = KeptHistory(kernel, self._told_by, progress)
 
     def news(self) -> Iterator[DeltaTable]:
@@ -37,11 +38,13 @@ class KeptTables:
     def _told_by(self, one: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[DeltaTable]:
         """What a commit has changed; all that it has, if it is the first one that is kept."""
         if is_first:
+            for stored, value in self._kernel.state(one).scan():
+                self.neighbours.take(stored, content_of(self._kernel.objects, value))
             yield from (content for _, content in self._tables.all(one))
             yield from (content for _, content in self._tables.all_dropped(one))
             return
-        for stored, _, value in self._kernel.differing(commit.parent, one):
-            if not stored.startswith(RESERVED):
-                content = content_of(self._kernel.objects, value)
-                if isinstance(content, DeltaTable) and content.state:
-                    yield content
+        for stored, _, now in self._kernel.differing(commit.parent, one):
+            content = content_of(self._kernel.objects, now)
+            self.neighbours.take(stored, content)
+            if not stored.startswith(RESERVED) and isinstance(content, DeltaTable) and content.state:
+                yield content

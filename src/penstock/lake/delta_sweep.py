@@ -147,7 +147,7 @@ class TableSweep:
         tally = _Tally()
         problem = ""
         try:
-            word.check()
+            look.check(word)
             needs = Needs(
                 named=word.named,
                 beside=word.beside,
@@ -199,7 +199,7 @@ class TableSweep:
         if not doomed:
             return
         look.again()
-        word.check()
+        look.check(word)
         going = [*still(doomed, needs)]
         removed = [one for one in going if self._removes(one.fate)]
         if removed:
@@ -229,6 +229,11 @@ class _Look:
                 word.take(content)
         for word in self._words.values():
             word.settle()
+
+    def check(self, word: OwnersWord) -> None:
+        """Raise what stands against knowing everything that is needed in a table's folder, if anything."""
+        self._kept.neighbours.check(_place(word.content))
+        word.check()
 
 
 class _Tally:

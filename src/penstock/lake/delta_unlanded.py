@@ -68,7 +68,7 @@ class UnlandedTables:
         lake = read_description(kernel.store)
         self._lake_id, self._warehouse = lake.id, lake.warehouse
         self._places, self._tables = parts.places, parts.owner.tables
-        self._known = _KnownTables(KeptTables(kernel, self._tables), self._tables)
+        self._known = _KnownTables(KeptTables(kernel, self._tables), self._tables, lake.warehouse)
         # Where there is no log, whatever is staged is of no use to anybody.
         self._needs = Needs(named=(), beside=(), published=VERSION_MAX, data_us=data_us, scratch_us=data_us)
 
@@ -150,8 +150,8 @@ def _answer(
 class _KnownTables:
     """The tables that any kept commit has, or had and dropped; or that lie where a folder of that name is."""
 
-    def __init__(self, kept: KeptTables, tables: Tables) -> None:
-        self._kept, self._tables = kept, tables
+    def __init__(self, kept: KeptTables, tables: Tables, warehouse: str) -> None:
+        self._kept, self._tables, self._warehouse = kept, tables, warehouse
         self._names: set[str] = set()
 
     def look(self) -> None:
@@ -159,7 +159,8 @@ class _KnownTables:
             self._names.update(content.location.lower().split("/"), (str(content.id),))
 
     def has(self, table: UUID) -> bool:
-        return str(table) in self._names or self._tables.is_known(table)
+        is_near = self._kept.neighbours.is_near(own_place(self._warehouse, table))
+        return is_near or str(table) in self._names or self._tables.is_known(table)
 
 
 def _given_id(name: str) -> UUID | None:

@@ -7,15 +7,20 @@ behind the horizon may still be in the memory of this process, with or without w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
-from penstock.errors import Damaged
+from penstock.errors import Damaged, LocationRefused
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.ledger import dropped_content, folders_above
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import kept_heads
+from penstock.model.content import AnyContent, IcebergTable, IcebergView, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import RESERVED
 from penstock.model.objects import CommitObject
+from penstock.storage.locations import normalise
 
 T = TypeVar("T")
 
@@ -26,6 +31,58 @@ Link = Callable[[ObjectId], CommitObject | None]
 """Looks up a commit; ``None`` if it is not there."""
 Tell = Callable[[ObjectId, CommitObject, bool], Iterator[T]]
 """What a commit tells: all that it has if it is the first one that is kept, else what it has changed."""
+
+
+class Neighbours:
+    """Where kept commits have tables of other kinds than one, also those that were dropped.
+
+    A sweep of one kind of table knows which files its own tables name, and nothing of those of others. So it
+    removes nothing from a folder that another table is in as well, whatever brought the two together.
+    """
+
+    def __init__(self, kind: type[ManagedTable]) -> None:
+        self._kind = kind
+        self._locations: set[str] = set()
+        self._above: set[str] = set()
+
+    def take(self, stored: bytes, content: AnyContent | None) -> None:
+        """Learn what a stored key of the map holds at a kept commit."""
+        if content is None or isinstance(content, self._kind):
+            return
+        if stored.startswith(RESERVED):
+            content = dropped_content(stored, content)
+        location = ""
+        if isinstance(content, ManagedTable) and not isinstance(content, self._kind):
+            location = content.location
+        elif isinstance(content, IcebergTable | IcebergView):
+            location = content.metadata_location
+        if location and location not in self._locations:
+            where = _plain(location)
+            self._locations |= {location, where}
+            self._above |= {where, *folders_above(where)}
+
+    def check(self, location: str) -> None:
+        """``LocationRefused`` if another table is at a location, above it or below it."""
+        if self.is_near(location):
+            raise LocationRefused(
+                f"{location} is the place of another table of the lake as well, or lies inside or above one; "
+                "so nothing is removed there\n"
+                "  Drop the table that should not be there. What only that one has goes once no kept commit "
+                "has the table any more: penstock horizon",
+                location=location,
+            )
+
+    def is_near(self, location: str) -> bool:
+        """Whether another table is at a location, above it or below it."""
+        where = _plain(location)
+        return where in self._above or any(one in self._locations for one in folders_above(where))
+
+
+def _plain(location: str) -> str:
+    """A location as it is compared. One that only points somewhere may be written in any way."""
+    with suppress(LocationRefused):
+        return normalise(location)
+    return location.rstrip("/")
 
 
 class KeptHistory(Generic[T]):

@@ -28,9 +28,11 @@ class DeclareLance(_Operation, frozen=True, kw_only=True, tag="declare"):
     """A table that has no version yet."""
 
     id: UUID | None = None
-    """What it is to be known by, for who has to know beforehand where it will be; made up if not given."""
+    """What it is to be known by, for who has to know beforehand where it will be; made up if not given. One
+    that the lake has known before, on any branch, is refused."""
     location: str | None = None
-    """A place of the lake's own making if nothing is given."""
+    """A place of the lake's own making if nothing is given. One at which the lake had another table is
+    refused."""
     is_private: bool = False
     """Nobody sees its versions who does not ask the lake."""
     properties: dict[str, str] = {}

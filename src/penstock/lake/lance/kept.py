@@ -32,7 +32,7 @@ from penstock.kernel.ledger import LEDGER, find_table, whereabouts
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.state import prefix_end
 from penstock.lake.files.named import name_hash
-from penstock.lake.kept import KeptHistory
+from penstock.lake.kept import KeptHistory, Neighbours
 from penstock.lake.lance.named import ManifestNames, Unclear, spellings
 from penstock.model.content import AnyContent, LanceTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -113,6 +113,7 @@ class KeptLance:
     def __init__(self, kernel: Kernel, places: Places, progress: Progress = silent) -> None:
         self._kernel, self._places, self._progress = kernel, places, progress
         self._history = KeptHistory(kernel, self._told_by, progress)
+        self.neighbours = Neighbours(LanceTable)
         self._nodes: set[tuple[str, ObjectId]] = set()
         self._branches: set[tuple[bytes, ObjectId]] = set()
         self._names: set[bytes] = set()
@@ -159,7 +160,9 @@ class KeptLance:
         else:
             values = ((stored, now) for stored, _, now in self._kernel.differing(commit.parent, one))
         for stored, value in values:
-            if not stored.startswith(RESERVED) and (found := _own(content_of(self._kernel.objects, value))):
+            content = content_of(self._kernel.objects, value)
+            self.neighbours.take(stored, content)
+            if not stored.startswith(RESERVED) and (found := _own(content)):
                 yield Key.decode(stored), found
 
     def _take(self, key: Key, content: LanceTable) -> KnownTable:

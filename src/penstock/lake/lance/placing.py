@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, PenstockError, TableNotFound
-from penstock.kernel.ledger import LEDGER, find_table, is_entangled, whereabouts
+from penstock.kernel.known_tables import KnownTables
+from penstock.kernel.ledger import LEDGER, find_table
 from penstock.kernel.state import prefix_end
 from penstock.lake.calls import GetAbout
 from penstock.lake.embedded import Embedded
@@ -41,6 +42,7 @@ class Placing:
     ) -> None:
         self._lake, self._parts = lake, parts
         self._branch, self._location_of = branch, location_of
+        self._known = KnownTables(lake.kernel)
         self._placed: list[LanceTable] = []
         """New tables at places that were given."""
         self._taken: list[LanceTable] = []
@@ -51,7 +53,7 @@ class Placing:
     def new_place(self, identity: UUID, one: calls.DeclareLance | calls.RegisterLance) -> str:
         """Where a new table is to be. One that was there already and nobody's is taken for the lake."""
         if isinstance(one, calls.DeclareLance) and one.id is not None:
-            self._check_unknown(one.key, one.id)
+            self._known.require_unknown(one.id)
         if one.location is None:
             where = own_place(self._lake.warehouse, identity)
             # Noted before anything is written there, so that a sweep knows whose it is if this never lands.
@@ -67,7 +69,10 @@ class Placing:
         if isinstance(one, calls.DeclareLance):
             check_new_place(where, self._lake.warehouse, self._lake.do(GetAbout()).roots)
         others = self._places_of_tables(self._lake.commit_of(self._branch))
-        check_apart(where, one.key, others, self._lake.warehouse, self._is_entangled)
+        check_apart(where, one.key, others, self._lake.warehouse, self._known.is_entangled)
+        self._known.require_format(where, LanceTable)
+        if isinstance(one, calls.DeclareLance):
+            self._known.require_vacant(where)
         table = LanceTable(id=identity, location=where)
         if self._parts.ownership.check(table):
             self._taken.append(table)
@@ -117,12 +122,6 @@ class Placing:
             if self._parts.is_had(table.location):
                 self._parts.ownership.claim(table)
 
-    def _check_unknown(self, key: Key, identity: UUID) -> None:
-        """``InvalidRequest`` for an id that a table has, or had."""
-        commits = {self._lake.commit_of(self._branch), self._lake.commit_of(None)} - {NO_COMMIT}
-        if any(whereabouts(partial(_look, self._lake, one), identity) is not None for one in commits):
-            raise InvalidRequest(f"'{key}' cannot have the id {identity}: another table has it, or had")
-
     def _places_of_tables(self, commit: ObjectId) -> Iterator[tuple[Key, str]]:
         """Where every table is that a format of this lake manages."""
         if commit == NO_COMMIT:
@@ -133,11 +132,6 @@ class Placing:
             content = None if key is None else look(key.encode())
             if key is not None and isinstance(content, ManagedTable) and content.location:
                 yield key, content.location
-
-    def _is_entangled(self, location: str) -> bool:
-        """Whether any branch or tag has a table above a place or below it."""
-        heads = {head for _, head in self._lake.kernel.references.heads()} - {NO_COMMIT}
-        return any(is_entangled(partial(_look, self._lake, head), location) for head in heads)
 
 
 def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:

@@ -139,6 +139,7 @@ class LanceSweep:
         """Whether files of a table may go; not of one that was never written to, or was deregistered."""
         if table.problem:
             raise Damaged(table.problem)
+        self._kept.neighbours.check(table.location)
         owner = owner_of(place)
         if owner is None or (not table.is_there and stays(place) is not Stays.NO):
             return False
@@ -211,7 +212,7 @@ class LanceSweep:
     def _is_alone(self, location: str, table: UUID) -> bool:
         place = self._places.at(location)
         with suppress(Damaged):  # a note that cannot be read is nobody's
-            if owner_of(place) != self._lake_id:
+            if owner_of(place) != self._lake_id or self._kept.neighbours.is_near(location):
                 return False
             noted = stays(place)
             return noted is Stays.NO or (noted is Stays.INTENDED and not self._kept.was_had(table))

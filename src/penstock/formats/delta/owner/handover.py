@@ -101,14 +101,15 @@ class Handover(Settling):
         return self._made(key, outcome)
 
     def _new_id(self, new: NewTable) -> UUID:
-        if new.id is not None and self._tables.is_known(new.id):
-            raise InvalidRequest(f"the lake has known a table {new.id} before; make up another id")
+        if new.id is not None:
+            self._tables.known_tables.require_unknown(new.id)
         return new.id or uuid4()
 
     def create_at(self, key: Key, new: NewTable, location: str, asked: Asked, sole_writer: bool) -> Made:
         """Create a table at a named place: of all who do, in whatever way, one wins.
 
-        ``TableConflict`` if there is a table already, or somebody else was faster.
+        ``TableConflict`` if there is a table already, or somebody else was faster; ``LocationRefused`` if the
+        lake had another table there.
         """
         if (known := self._tables.known(asked)) is not None:
             return self._finish(key, known, asked)
@@ -119,6 +120,7 @@ class Handover(Settling):
             if (mine := self._mine(key, place.url, snapshot)) is not None:
                 raise _lost(key, place.url, 0, f"the lake's own '{mine.key}' is there already")
             raise _lost(key, place.url, 0, "there is a Delta table already; adopt it: penstock delta adopt")
+        self._tables.known_tables.require_vacant(place.url)
         identity, uuid = self._new_id(new), uuid4()
         actions = self._first.of(key, new, identity, place.url, uuid, self._now_ms())
         intent = Adopt(id=identity, location=place.url, version=0, actions=actions, uuid=uuid)

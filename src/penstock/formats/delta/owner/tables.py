@@ -13,11 +13,12 @@ from penstock.kernel.batch import Outcome
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import LEDGER, find_table, holder, is_entangled, last_content, whereabouts
+from penstock.kernel.known_tables import KnownTables
+from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, whereabouts
 from penstock.kernel.state import prefix_end
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, decode_content
-from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.objects import Blob, Holder
 from penstock.model.operations import Operation
@@ -41,7 +42,7 @@ class Tables:
     """Looks up the Delta tables of a lake, and commits changes to them."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+        self.kernel, self.known_tables = kernel, KnownTables(kernel)
 
     @property
     def default_branch(self) -> str:
@@ -115,8 +116,7 @@ class Tables:
 
     def is_known(self, identity: UUID) -> bool:
         """Whether any branch or tag has a table with an id, or had one and dropped it."""
-        heads = {head for _, head in self.kernel.references.heads()} - {NO_COMMIT}
-        return any(whereabouts(self._look(head), identity) is not None for head in heads)
+        return self.known_tables.is_known(identity)
 
     def all(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table of a commit, from the ledger: other keys are not looked at."""
@@ -141,10 +141,6 @@ class Tables:
     def holder(self, commit: ObjectId, location: str) -> UUID | None:
         """The table that came to a location last, whether it is still there or not."""
         return holder(self._look(commit), location)
-
-    def is_entangled(self, commit: ObjectId, location: str) -> bool:
-        """Whether a table lies above a location or below it, at a commit."""
-        return is_entangled(self._look(commit), location)
 
     def _identities(self, commit: ObjectId) -> Iterator[UUID]:
         for stored, _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):

@@ -1,0 +1,132 @@
+"""Known tables: what every state of the lake that somebody can return to says of ids and of locations.
+
+A table's id makes its folder, and a folder belongs to one table for as long as the lake may read that table
+anywhere. Each commit has a ledger of its own, which also remembers what was dropped. So an id or a location
+is looked up in the ledger of every branch, tag and transaction, and of every reference that was deleted so
+lately that it can be had back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from penstock.errors import InvalidRequest, LocationRefused
+from penstock.kernel.conflict import content_of
+from penstock.kernel.ledger import (
+    LEDGER,
+    Look,
+    find_table,
+    folders_above,
+    holder,
+    is_entangled,
+    last_content,
+    whereabouts,
+)
+from penstock.kernel.state import prefix_end
+from penstock.model.content import AnyContent, ManagedTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.objects import LogEntry
+from penstock.model.references import Kind
+
+if TYPE_CHECKING:
+    from penstock.kernel.kernel import Kernel
+
+LIVE: Final = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)
+
+
+class KnownTables:
+    """Looks up ids and locations in every state of the lake that somebody can return to."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def require_unknown(self, identity: UUID) -> None:
+        """``InvalidRequest`` for an id that a table of the lake has, or had before it was dropped."""
+        if self.is_known(identity):
+            raise InvalidRequest(
+                f"the lake has known a table {identity} before; make up another id", id=str(identity)
+            )
+
+    def is_known(self, identity: UUID) -> bool:
+        """Whether any state of the lake has a table with an id, or had one and dropped it."""
+        return any(whereabouts(look, identity) is not None for look in self._ledgers())
+
+    def require_format(self, location: str, kind: type[ManagedTable]) -> None:
+        """``LocationRefused`` for the folder of a table of another kind, also of one that was dropped: who
+        looks after the one table would take the files of the other for leftovers."""
+        for look in self._ledgers():
+            identity = holder(look, location)
+            content = last_content(look, identity)
+            if content is not None and not isinstance(content, kind):
+                raise LocationRefused(
+                    f"{location} is the place of another table of the lake ({content.type}), or was, and a "
+                    "branch, a tag or their history may still read it there; name another",
+                    location=location,
+                )
+
+    def require_vacant(self, location: str) -> None:
+        """``LocationRefused`` for a place at which a table was, in any state, where a new one is to begin:
+        who reads the former one would find the files of the new one.
+
+        A table that the default branch has there is left to the turn, which tells its key.
+        """
+        default = partial(self._look, self._default_head())
+        here = holder(default, location)
+        if here is not None and find_table(default, here) is not None:
+            return
+        if any(holder(look, location) is not None for look in self._ledgers()):
+            raise LocationRefused(
+                f"{location} was the place of another table of the lake, and a branch, a tag or their "
+                "history may still read it there; name another, or none: then the table gets its own place",
+                location=location,
+            )
+
+    def is_entangled(self, location: str) -> bool:
+        """Whether any state of the lake has a table above a location or below it, or had one above it; or
+        whether the default branch dropped one below it."""
+        if any(is_entangled(look, location) or _was_above(look, location) for look in self._ledgers()):
+            return True
+        below = f"{location.rstrip('/')}/"
+        return any(one.startswith(below) for one in self._dropped())
+
+    def _dropped(self) -> Iterator[str]:
+        """The locations of tables that the default branch has dropped."""
+        head = self._default_head()
+        look = partial(self._look, head)
+        for stored, _ in self._kernel.state(head).scan(LEDGER, prefix_end(LEDGER)):
+            identity = UUID(hex=stored.removeprefix(LEDGER).decode())
+            found = whereabouts(look, identity)
+            if found is not None and found.dropped is not None:
+                content = last_content(look, identity)
+                if isinstance(content, ManagedTable) and content.location:
+                    yield content.location
+
+    def _ledgers(self) -> Iterator[Look]:
+        return (partial(self._look, head) for head in self._heads())
+
+    def _heads(self) -> set[ObjectId]:
+        references = self._kernel.references
+        heads = {one.head for kind in LIVE for one in references.all(kind)}
+        deleted = [*references.all(Kind.DELETED)]
+        newest = self._kernel.objects.find([one.log for one in deleted])
+        # For so long a deleted reference can be had back: see ``References.require_reachable``.
+        oldest_us = self._kernel.clock() - int(self._kernel.settings.grace_s * 500_000)
+        for one in deleted:
+            entry = newest.get(one.log)
+            if isinstance(entry, LogEntry) and entry.time_us >= oldest_us:
+                heads.add(one.head)
+        return heads - {NO_COMMIT}
+
+    def _default_head(self) -> ObjectId:
+        return self._kernel.references.get(self._kernel.formats.default_branch).head
+
+    def _look(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
+        return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
+
+
+def _was_above(look: Look, location: str) -> bool:
+    """Whether a table came to a folder above a location, and may have left it since."""
+    return any(holder(look, folder) is not None for folder in folders_above(location))

@@ -1,0 +1,341 @@
+"""A table's id, and its folder, belong to one table: in every format, in every state that the lake keeps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import lance
+import lance_namespace as ln
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+import penstock
+from penstock import IcebergTable, Lake, Namespace
+from penstock.errors import (
+    CommitConflict,
+    InvalidContent,
+    InvalidRequest,
+    LocationRefused,
+    PenstockError,
+    Unavailable,
+)
+from penstock.kernel.known_tables import KnownTables
+from penstock.lake.answers import SweptTable
+from penstock.lake.call import Call
+from penstock.lake.delta_calls import CreateTable
+from penstock.lake.lance.calls import CommitLance, DeclareLance, RegisterLance
+from penstock.model.content import DeltaTable, FilesTable, LanceTable
+from penstock.model.keys import Key
+from penstock.server.access import Guarded
+from tests.server.access import caller
+
+SCHEMA = '{"type":"struct","fields":[{"name":"x","type":"long","nullable":true,"metadata":{}}]}'
+STEAL = Key("sales", "steal")
+
+
+def rows(*values: int) -> pa.Table:
+    return pa.table({"x": pa.array(values, pa.int64())})
+
+
+def values(lake: Lake, key: str, ref: str) -> list[int]:
+    found: list[int] = lake.at(ref).table(key).to_arrow()["x"].to_pylist()
+    return sorted(found)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with penstock.open(tmp_path / "lake", create=True, author="tester") as lake:
+        lake.create_table("sales.orders", data=rows(1))
+        lake.branch("dev").create()
+        lake.branch("dev").put("hr", Namespace())
+        yield lake
+
+
+def make(lake: Lake, kind: str, at: str) -> DeltaTable | LanceTable | FilesTable:
+    """A table of a kind with a row, which one branch or transaction has alone."""
+    if kind == "delta":
+        lake.create_table("hr.pay", data=rows(7), branch=at)
+    elif kind == "lance":
+        lance.write_dataset(rows(7), namespace_client=lake.lance(at), table_id=["hr", "pay"])
+    else:
+        lake.table("hr.pay", at).files.write({"a": b"7"})
+    found = lake.at(at).get("hr.pay")
+    assert isinstance(found, DeltaTable | LanceTable | FilesTable)
+    return found
+
+
+def steal_delta(identity: UUID) -> CreateTable:
+    return CreateTable(key=STEAL, id=identity, schema=SCHEMA)
+
+
+def steal_lance(identity: UUID) -> CommitLance:
+    return CommitLance(branch="main", operations=(DeclareLance(key=STEAL, id=identity),))
+
+
+STEALS: dict[str, Callable[[UUID], Call[Any]]] = {"delta": steal_delta, "lance": steal_lance}
+
+
+def grow_old(folder: str) -> None:
+    long_ago = time.time() - 90 * 86_400
+    for path in Path(folder).rglob("*"):
+        os.utime(path, (long_ago, long_ago))
+
+
+def swept(lake: Lake) -> dict[str, SweptTable]:
+    lake.finish_background()
+    return {str(one.key): one for one in lake.sweep_tables(remove_data=True)}
+
+
+# -- ids -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", STEALS)
+@pytest.mark.parametrize("kind", ["delta", "lance", "files"])
+def test_an_id_that_only_another_branch_knows_is_refused(lake: Lake, kind: str, by: str) -> None:
+    table = make(lake, kind, "dev")
+    assert table.id is not None
+    somebody = Lake(Guarded(lake.catalogue, caller("write:main:sales.*")), author="somebody")
+    with pytest.raises(InvalidRequest, match="has known a table"):
+        somebody.do(STEALS[by](table.id))
+    assert lake.at("main").get(STEAL) is None
+    if kind != "files":
+        grow_old(table.location)
+        assert not [one.problem for one in swept(lake).values() if one.problem]
+        assert values(lake, "hr.pay", "dev") == [7]
+
+
+def tag(lake: Lake) -> None:
+    lake.tag("old").create(at="dev")
+    lake.branch("dev").delete()
+
+
+def dropped(lake: Lake) -> None:
+    lake.branch("dev").drop("hr.pay")
+
+
+def deleted(lake: Lake) -> None:
+    lake.branch("dev").delete()
+
+
+@pytest.mark.parametrize("by", STEALS)
+@pytest.mark.parametrize("leave", [tag, dropped, deleted])
+def test_an_id_is_refused_wherever_the_lake_knows_it(
+    lake: Lake, leave: Callable[[Lake], None], by: str
+) -> None:
+    table = make(lake, "delta", "dev")
+    leave(lake)
+    assert table.id is not None
+    with pytest.raises(InvalidRequest, match="has known a table"):
+        lake.do(STEALS[by](table.id))
+
+
+@pytest.mark.parametrize("by", STEALS)
+def test_an_id_is_refused_that_only_an_open_transaction_knows(lake: Lake, by: str) -> None:
+    with lake.transaction() as transaction:
+        transaction.write(rows(7), "hr.pay")
+        identity = transaction.table("hr.pay").get_commits().id
+        with pytest.raises(InvalidRequest, match="has known a table"):
+            lake.do(STEALS[by](identity))
+
+
+@pytest.mark.parametrize("by", STEALS)
+def test_an_id_that_nobody_knows_is_taken(lake: Lake, by: str) -> None:
+    lake.do(STEALS[by](identity := uuid4()))
+    found = lake.at("main").get(STEAL)
+    assert found is not None
+    assert found.id == identity
+
+
+@pytest.mark.parametrize("kind", ["delta", "lance", "files"])
+def test_a_managed_content_of_another_branch_is_not_put(lake: Lake, kind: str) -> None:
+    table = make(lake, kind, "dev")
+    for content in (
+        table,
+        msgspec.structs.replace(table, id=None),
+        msgspec.structs.replace(table, held=()),
+        msgspec.structs.replace(table, id=None, held=()),
+    ):
+        with pytest.raises((CommitConflict, InvalidContent)):
+            lake.branch().put(STEAL, content)
+    assert lake.at("main").get(STEAL) is None
+
+
+# -- places --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(lake: Lake) -> str:
+    return f"{lake.warehouse}/named"
+
+
+def declare(lake: Lake, place: str) -> Any:
+    return lake.do(CommitLance(branch="main", operations=(DeclareLance(key=STEAL, location=place),)))
+
+
+def register(lake: Lake, place: str) -> Any:
+    return lake.do(CommitLance(branch="main", operations=(RegisterLance(key=STEAL, location=place),)))
+
+
+def create(lake: Lake, place: str) -> Any:
+    return lake.create_table(STEAL, data=rows(5), location=place)
+
+
+def adopt(lake: Lake, place: str) -> Any:
+    return lake.delta.adopt(place, STEAL)
+
+
+def recover(lake: Lake, place: str) -> Any:
+    return lake.delta.recover(place, STEAL, lost=lake.about.id)
+
+
+@pytest.mark.parametrize("come", [declare, register])
+@pytest.mark.parametrize("is_kept_by_branch", [True, False])
+def test_a_lance_table_does_not_come_to_the_folder_of_a_delta_table(
+    lake: Lake, place: str, come: Callable[[Lake, str], Any], is_kept_by_branch: bool
+) -> None:
+    lake.create_table("t", data=rows(1), location=place)
+    before = lake.resolve("main")
+    if is_kept_by_branch:
+        lake.branch("keeps").create()
+    lake.branch().drop("t")
+    with pytest.raises(LocationRefused, match=r"is the place of another table of the lake \(DELTA"):
+        come(lake, place)
+    assert not (Path(place) / "_penstock/owner.json").exists()
+    assert values(lake, "t", before) == [1]
+
+
+@pytest.mark.parametrize("come", [create, adopt, recover])
+def test_a_delta_table_does_not_come_to_the_folder_of_a_lance_table(
+    lake: Lake, place: str, come: Callable[[Lake, str], Any]
+) -> None:
+    declared = ln.DeclareTableRequest(id=["t"], location=place)
+    lake.lance().declare_table(declared)
+    lance.write_dataset(rows(1), namespace_client=lake.lance(), table_id=["t"], mode="append")
+    before = lake.resolve("main")
+    lake.branch().drop("t")
+    with pytest.raises(LocationRefused, match=r"is the place of another table of the lake \(LANCE"):
+        come(lake, place)
+    assert values(lake, "t", before) == [1]
+
+
+@pytest.mark.parametrize("come", [create, declare])
+@pytest.mark.parametrize("kind", ["delta", "lance"])
+def test_no_new_table_begins_where_one_was_dropped_that_history_still_reads(
+    lake: Lake, place: str, kind: str, come: Callable[[Lake, str], Any]
+) -> None:
+    if kind == "delta":
+        lake.create_table("t", data=rows(1), location=place)
+    else:
+        lake.lance().declare_table(ln.DeclareTableRequest(id=["t"], location=place))
+        lance.write_dataset(rows(1), namespace_client=lake.lance(), table_id=["t"], mode="append")
+    before = lake.resolve("main")
+    lake.branch().drop("t")
+    lake.finish_background()
+    shutil.rmtree(place)
+    with pytest.raises(LocationRefused, match="name another"):
+        come(lake, place)
+    with pytest.raises((PenstockError, ValueError)):  # what Lance raises for files that are not there
+        values(lake, "t", before)
+
+
+def test_a_table_that_was_released_or_deregistered_comes_back_to_its_folder(lake: Lake, place: str) -> None:
+    lake.create_table("t", data=rows(1), location=place)
+    lake.delta.release("t")
+    lake.delta.adopt(place, "t")
+    assert values(lake, "t", "main") == [1]
+    elsewhere = f"{place}-2"
+    lake.lance().declare_table(ln.DeclareTableRequest(id=["l"], location=elsewhere))
+    lance.write_dataset(rows(2), namespace_client=lake.lance(), table_id=["l"], mode="append")
+    lake.lance().deregister_table(ln.DeregisterTableRequest(id=["l"]))
+    lake.lance().register_table(ln.RegisterTableRequest(id=["l"], location=elsewhere))
+    assert values(lake, "l", "main") == [2]
+
+
+@pytest.mark.parametrize("near", ["above/place/below", "above"])
+@pytest.mark.parametrize("come", [create, declare])
+def test_no_table_comes_near_one_that_was_dropped(
+    lake: Lake, place: str, near: str, come: Callable[[Lake, str], Any]
+) -> None:
+    lake.create_table("t", data=rows(1), location=f"{place}/above/place")
+    lake.branch().drop("t")
+    with pytest.raises(LocationRefused, match="inside or above the place of another table"):
+        come(lake, f"{place}/{near}")
+
+
+# -- two tables in one folder, however that came about -----------------------------------------------------
+
+
+@pytest.fixture
+def careless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake that takes every id, as the first release did."""
+    monkeypatch.setattr(KnownTables, "is_known", lambda *_: False)
+
+
+@pytest.mark.usefixtures("careless")
+@pytest.mark.parametrize("is_dropped", [False, True])
+@pytest.mark.parametrize("by", STEALS)
+@pytest.mark.parametrize("kind", ["delta", "lance"])
+def test_a_sweep_removes_nothing_from_a_folder_that_tables_of_two_formats_share(
+    lake: Lake, kind: str, by: str, is_dropped: bool
+) -> None:
+    table = make(lake, kind, "dev")
+    assert table.id is not None
+    lake.do(STEALS[by](table.id))
+    if is_dropped:
+        lake.branch().drop(STEAL)
+    lake.finish_background()
+    grow_old(table.location)
+    found = swept(lake)
+    assert values(lake, "hr.pay", "dev") == [7]
+    if kind != by:
+        assert "is the place of another table of the lake as well" in found["hr.pay"].problem
+
+
+@pytest.mark.usefixtures("careless")
+def test_a_folder_is_not_removed_as_a_whole_while_a_table_of_another_format_is_in_it(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in the lake tells of the Lance table any more, but a note in the folder."""
+    table = make(lake, "delta", "dev")
+    assert table.id is not None
+    monkeypatch.setattr("penstock.kernel.kernel.Kernel.commit", refused)
+    with pytest.raises(Unavailable):
+        lake.do(steal_lance(table.id))
+    monkeypatch.undo()
+    assert (Path(table.location) / "_penstock/owner.json").exists()
+    grow_old(table.location)
+    swept(lake)
+    assert values(lake, "hr.pay", "dev") == [7]
+
+
+def refused(*_: Any, **__: Any) -> None:
+    raise Unavailable("the store does not answer")
+
+
+def test_a_sweep_removes_nothing_from_a_folder_that_a_pointer_of_the_lake_leads_into(lake: Lake) -> None:
+    lake.create_table("t", data=rows(1))
+    found = lake.at("main").get("t")
+    assert isinstance(found, DeltaTable)
+    theirs = Path(found.location) / "data" / "theirs.parquet"
+    theirs.parent.mkdir()
+    theirs.write_bytes(b"x")
+    pointer = IcebergTable(metadata_location=f"{found.location}/metadata/1.json")
+    lake.branch("dev").put("iceberg", pointer)
+    grow_old(found.location)
+    assert "is the place of another table" in swept(lake)["t"].problem
+    assert theirs.exists()
+
+
+def test_lance_tables_are_not_in_the_way_of_themselves(lake: Lake) -> None:
+    table = make(lake, "lance", "dev")
+    assert isinstance(table, LanceTable)
+    lake.branch("dev").drop("hr.pay")
+    grow_old(table.location)
+    assert not any(one.problem for one in swept(lake).values())
