@@ -7,7 +7,7 @@ their entries mean is for their formats to say.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -41,6 +41,8 @@ from penstock.stores.port import Row
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
 
+ATTEMPTS_MAX: Final = 5
+"""How often everything is checked again because a sweep cut history off meanwhile."""
 
 Inspect: TypeAlias = Callable[[str, AnyContent], Iterable[tuple[str, str]]]
 """What is wrong with the table at a key, by its format: of what, and what."""
@@ -72,6 +74,12 @@ def fsck(
 
     ``inspect`` is asked about every state that a table with a tree of its own is found in.
     """
+    for _ in range(ATTEMPTS_MAX - 1):
+        expired = read_description(kernel.store).expired
+        checked = _Checking(kernel, progress, inspect).run()
+        # A sweep that cuts history off meanwhile removes what was there a moment ago, and is no damage.
+        if not checked.damages or read_description(kernel.store).expired == expired:
+            return checked
     return _Checking(kernel, progress, inspect).run()
 
 

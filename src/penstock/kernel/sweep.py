@@ -4,6 +4,9 @@ Marks everything reachable, then deletes what is unmarked and was not stored wit
 object that a commit in flight stores again is not deleted: the store deletes only what has not been stored
 since it was scanned. A commit that does not store an object again has it from the head it moves, which is
 marked.
+
+Several sweeps may go on at once. Each notes with the lake which commits it cuts off before it removes them,
+and leaves what another has noted since it began: whoever meets a missing parent finds out why.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from penstock.errors import Damaged
-from penstock.kernel.description import HistoryRule, change_description, read_description
+from penstock.kernel.description import Description, HistoryRule, change_description, read_description
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
 from penstock.kernel.rows import decoded_reference
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
 
 SCAN_PAGE = 5000
+ATTEMPTS_MAX = 5
+"""How often everything is marked again because another sweep cut history off meanwhile."""
 DELETE_MAX = 50_000
 """How many objects are deleted by one request: some stores must wait before every deletion."""
 
@@ -58,11 +64,18 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     """
     settings, now_us = kernel.settings, kernel.clock()
     oldest_us = now_us - int(settings.grace_s * 1_000_000)
-    references = _references(kernel)
     # Not within the grace period either: what was left behind there can still be returned to.
     forget_us = min(oldest_us, now_us - int(settings.tombstone_days * DAY_US))
-    tombstones = _expired_tombstones(kernel, references, forget_us)
-    marked = _mark(kernel, references - tombstones, oldest_us, progress)
+    attempt = 0
+    while True:
+        references, attempt = _references(kernel), attempt + 1
+        tombstones = _expired_tombstones(kernel, references, forget_us)
+        lake = read_description(kernel.store)
+        marked = _mark(kernel, lake, references - tombstones, oldest_us, progress)
+        # Another sweep says which commits it cuts off before it removes them.
+        is_alone = read_description(kernel.store).expired == lake.expired
+        if not marked.damaged or is_alone or attempt == ATTEMPTS_MAX:
+            break
     if marked.damaged:
         names = sorted(one.hex() for one in marked.damaged)
         raise Damaged(
@@ -72,10 +85,7 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         )
     if not dry_run:
         # Before anything goes: who meets a missing parent must be able to tell why.
-        expired = tuple(sorted(marked.expired))
-        change_description(
-            kernel.store, settings, lambda lake: msgspec.structs.replace(lake, expired=expired)
-        )
+        change_description(kernel.store, settings, partial(_cut_off, frozenset(marked.expired), lake.expired))
         stayed = {one for one in tombstones if not _forget(kernel, one)}
         marked.log(one.log for one in stayed)  # whoever took up the name again goes on with its log
         tombstones -= stayed
@@ -84,6 +94,16 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     if not dry_run:
         kernel.store.tidy(oldest_us)
     return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
+
+
+def _cut_off(expired: frozenset[ObjectId], known: tuple[ObjectId, ...], lake: Description) -> Description:
+    """The lake with the commits that a sweep cuts off, where ``known`` were noted when the sweep began.
+
+    If they are others by now, another sweep goes on, or has ended meanwhile, and what it noted stays noted.
+    The next sweep that is alone drops those that nothing leads to any more.
+    """
+    others = () if lake.expired == known else lake.expired
+    return msgspec.structs.replace(lake, expired=tuple(sorted(expired.union(others))))
 
 
 class KeptHeads(NamedTuple):
@@ -126,9 +146,10 @@ def _pass(kernel: Kernel) -> set[Reference]:
     return {one for kind in kinds for one in kernel.references.all(kind)}
 
 
-def _mark(kernel: Kernel, references: set[Reference], oldest_us: int, progress: Progress) -> Reach:
+def _mark(
+    kernel: Kernel, lake: Description, references: set[Reference], oldest_us: int, progress: Progress
+) -> Reach:
     """Everything that references lead to, and what they left behind within the grace period."""
-    lake = read_description(kernel.store)
     reach = Reach(_fetching(kernel, progress), lake.expired)
     reach.log(reference.log for reference in references)
     reach.log(one.log for one in kernel.references.all(Kind.ENDED_TRANSACTION))
