@@ -34,6 +34,7 @@ from penstock.formats.lance.names import (
     MAIN,
     MANIFEST,
     STAGING,
+    TRANSACTIONS,
     VERSION_MAX,
     VERSIONS,
     check_ref_name,
@@ -150,7 +151,7 @@ class _Looking:
                     f"'{self._key}' has a version {step.version} already", version=step.version
                 )
             raise InvalidManifest(f"there is no manifest {step.path} of '{self._key}'")
-        manifest = self._parsed(step, data)
+        manifest = self._with_transaction(content, step, chain, self._parsed(step, data))
         before = self._before(versions, step)
         try:
             self._check_continues(content, before, step, chain, manifest)
@@ -233,6 +234,22 @@ class _Looking:
                 f" '{step.branch or 'main'}'"
             )
         return manifest
+
+    def _with_transaction(
+        self, content: LanceTable, step: Create, chain: Chain, manifest: Manifest
+    ) -> Manifest:
+        """A manifest with the transaction that made it, also where that is a file of its own."""
+        name = manifest.transaction_file
+        if manifest.transaction is not None or not name or "/" in name:
+            return manifest
+        path = f"{folder_of(chain.folder, step.branch)}{TRANSACTIONS}{name}"
+        (data,) = self._places.at(content.location).read([path])
+        if data is None:
+            return manifest
+        try:
+            return manifest._replace(transaction=Message.read(data))
+        except Malformed as problem:
+            raise InvalidManifest(f"{path} of '{self._key}' is no transaction: {problem}") from None
 
     def _before(self, versions: Versions, step: Create) -> tuple[int, Version] | None:
         """The version that a new one comes after, if that is the next one."""

@@ -2,6 +2,8 @@
 
 A file ends with where its manifest begins and Lance's four letters. Before the manifest there are two
 sections that it tells the places of: what is known of indexes, and the transaction that made the version.
+Lance up to 13 tells the place of the transaction in another field than Lance 14 does. Where a manifest is
+packed anew, every field that holds a place is renewed or left out: each Lance looks into its own one.
 
 A table may have files in other places than its own: a *base* is such a place, with a number, and whatever
 lies there names the number. What names none lies in the table's own folder.
@@ -20,6 +22,8 @@ MAGIC: Final = b"LANC"
 _FOOTER: Final = struct.Struct("<QHH4s")
 _LENGTH: Final = struct.Struct("<I")
 _MAJOR, _MINOR = 0, 2
+_OLDEST_MINOR: Final = 1
+"""Up to Lance 0.39. Their manifests are laid out in the same way, without a transaction."""
 _FIELD_METADATA: Final = 10
 
 
@@ -38,15 +42,30 @@ class _Manifest:
     WRITER_FLAGS: Final = 10
     MAX_FRAGMENT_ID: Final = 11
     TRANSACTION_FILE: Final = 12
+    WRITER: Final = 13
     NEXT_ROW_ID: Final = 14
     DATA_FORMAT: Final = 15
     CONFIG: Final = 16
     BASES: Final = 18
     TABLE_METADATA: Final = 19
     BRANCH: Final = 20
+    TRANSACTION_SECTION_13: Final = 21
+    """Lance 1 to 13 write this one, and look into no other. They read the transaction with the manifest, so
+    that one which they do not know, or which is not there, keeps them from opening the table."""
     TRANSACTION_SECTION: Final = 23
+    """From Lance 14 on, which still looks into the other one if this one is not there."""
+    MAX_FIELD_ID: Final = 24
+    CLUSTERING: Final = 25
+    MAX_CLUSTERING_ID: Final = 26
 
 
+_TRANSACTION_SECTIONS: Final = (_Manifest.TRANSACTION_SECTION, _Manifest.TRANSACTION_SECTION_13)
+_SECTIONS: Final = (_Manifest.INDEX_SECTION, *_TRANSACTION_SECTIONS)
+_COUNTERS: Final = (_Manifest.NEXT_ROW_ID, _Manifest.MAX_FIELD_ID, _Manifest.MAX_CLUSTERING_ID)
+"""What was given to something before, and is never given again."""
+_KNOWN: Final = frozenset(
+    value for name, value in vars(_Manifest).items() if name.isupper() and isinstance(value, int)
+)
 _OF_SCHEMA: Final = frozenset((_Manifest.SCHEMA, _Manifest.SCHEMA_METADATA))
 _OF_SETTINGS: Final = frozenset((_Manifest.CONFIG, _Manifest.TABLE_METADATA))
 
@@ -130,7 +149,7 @@ class Manifest(NamedTuple):
         if len(data) < _FOOTER.size + _LENGTH.size:
             raise Malformed(f"{len(data)} bytes are too few for a manifest")
         place, _, minor, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
-        if magic != MAGIC or minor < _MINOR:
+        if magic != MAGIC or minor < _OLDEST_MINOR:
             raise Malformed("the file does not end as a manifest does")
         body = Message.read(_section(data, place))
         if body.number(_Manifest.VERSION) is None:
@@ -138,7 +157,8 @@ class Manifest(NamedTuple):
         indexes: tuple[Message, ...] = ()
         if (where := body.number(_Manifest.INDEX_SECTION)) is not None:
             indexes = tuple(Message.read(one) for one in Message.read(_section(data, where)).all(1))
-        where, transaction = body.number(_Manifest.TRANSACTION_SECTION), None
+        places = (body.number(field) for field in _TRANSACTION_SECTIONS)
+        where, transaction = next((place for place in places if place is not None), None), None
         if where is not None:
             transaction = Message.read(_section(data, where))
         return cls(body, indexes, transaction)
@@ -151,11 +171,11 @@ class Manifest(NamedTuple):
             packed += _packed(Message.of(*((1, one.pack()) for one in self.indexes)))
         else:
             body = body.having(_Manifest.INDEX_SECTION)
+        told_in = [field for field in _TRANSACTION_SECTIONS if body.number(field) is not None]
+        for field in told_in or [_Manifest.TRANSACTION_SECTION]:
+            body = body.having(field, *(() if self.transaction is None else (len(packed),)))
         if self.transaction is not None:
-            body = body.having(_Manifest.TRANSACTION_SECTION, len(packed))
             packed += _packed(self.transaction)
-        else:
-            body = body.having(_Manifest.TRANSACTION_SECTION)
         place = len(packed)
         packed += _packed(body)
         return bytes(packed) + _FOOTER.pack(place, _MAJOR, _MINOR, MAGIC)
@@ -163,6 +183,23 @@ class Manifest(NamedTuple):
     @property
     def version(self) -> int:
         return self.body.number(_Manifest.VERSION) or 0
+
+    @property
+    def transaction_file(self) -> str:
+        """The file with its transaction, below the folder of transactions; empty if there is none."""
+        return self.body.text(_Manifest.TRANSACTION_FILE) or ""
+
+    @property
+    def is_told_alike(self) -> bool:
+        """Whether every Lance finds the same transaction. Earlier versions of Penstock left a former place in
+        the field of Lance 13 when they packed a manifest anew, and Lance 13 cannot open such a version."""
+        return len({self.body.number(field) for field in _TRANSACTION_SECTIONS} - {None}) < 2
+
+    @property
+    def unknown_fields(self) -> list[int]:
+        """The numbers of its fields that are not known here. One of them may tell a place in the file, or
+        name files."""
+        return sorted({field.number for field in self.body} - _KNOWN)
 
     @property
     def branch(self) -> str | None:
@@ -253,9 +290,11 @@ class Manifest(NamedTuple):
 
     def numbered_after(self, before: Manifest) -> Self:
         """This manifest with numbers for what comes that neither it nor another one has given to anything."""
-        numbers = [one.number(_Manifest.NEXT_ROW_ID) for one in (self.body, before.body)]
-        rows = [one for one in numbers if one is not None]
-        body = self.body.having(_Manifest.NEXT_ROW_ID, max(rows)) if rows else self.body
+        body = self.body
+        for counter in _COUNTERS:
+            numbers = [one.number(counter) for one in (self.body, before.body)]
+            if given := [one for one in numbers if one is not None]:
+                body = body.having(counter, max(given))
         highest = max(self.max_fragment_id, before.max_fragment_id)
         return self._replace(body=body).with_parts(max_fragment_id=highest)
 
@@ -276,6 +315,8 @@ class Manifest(NamedTuple):
             .having(_Manifest.AUX)
             .having(_Manifest.TAG)
         )
+        for field in _TRANSACTION_SECTIONS:  # every Lance knows the operations that are written here
+            body = body.having(field, 0)
         return self._replace(body=body, transaction=transaction)
 
 
@@ -313,7 +354,10 @@ def _section(data: bytes, place: int) -> bytes:
 
 def without_sections(body: bytes) -> bytes:
     """A manifest's own message, as it is read where its file, with the sections, is not at hand."""
-    return Message.read(body).having(_Manifest.INDEX_SECTION).having(_Manifest.TRANSACTION_SECTION).pack()
+    found = Message.read(body)
+    for field in _SECTIONS:
+        found = found.having(field)
+    return found.pack()
 
 
 def _packed(message: Message) -> bytes:

@@ -17,6 +17,7 @@ from penstock.model.encoding import ObjectId, digest
 LINES: Final = "_penstock/"
 STAGING: Final = "_staging/"
 VERSIONS: Final = "_versions/"
+TRANSACTIONS: Final = "_transactions/"
 REFS_OF_BRANCHES: Final = "_refs/branches/"
 REFS_OF_TAGS: Final = "_refs/tags/"
 MANIFEST: Final = ".manifest"

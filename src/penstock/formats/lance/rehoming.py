@@ -37,11 +37,13 @@ def check_movable(manifest: Manifest) -> None:
     """``Immovable`` if a version has something that may name files in a way that is not known here."""
     if manifest.flags & ~Flag.KNOWN:
         raise Immovable("uses something of Lance that this version of Penstock does not know")
+    if unknown := manifest.unknown_fields:
+        raise Immovable(f"has a manifest that Penstock does not understand (fields {unknown})")
     if not manifest.data_format.startswith("2"):
         raise Immovable("is in Lance's oldest file format")
     for fragment in manifest.fragments:
-        if unknown := {field.number for field in fragment} - _FRAGMENT_FIELDS:
-            raise Immovable(f"has fragments that Penstock does not understand (fields {sorted(unknown)})")
+        if unknown := sorted({field.number for field in fragment} - _FRAGMENT_FIELDS):
+            raise Immovable(f"has fragments that Penstock does not understand (fields {unknown})")
 
 
 def rehome(manifest: Manifest, folder: str, other: str) -> Manifest:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from penstock.formats.lance.names import MANIFEST, STAGING, VERSION_MAX, VERSIONS
+from penstock.formats.lance.names import MANIFEST, STAGING, TRANSACTIONS, VERSION_MAX, VERSIONS
 from penstock.lake.lance.kept import KnownTable
 from penstock.storage.buckets import Entry
 
@@ -21,7 +21,6 @@ _BRANCH: Final = re.compile(r"tree/(?P<name>.+)/", re.DOTALL)
 _V2_DIGITS: Final = 20
 _LAST: Final = 2**64 - 1
 _DATA: Final = ("data/", "_deletions/", "_indices/")
-_TRANSACTIONS: Final = "_transactions/"
 _HINT: Final = "latest_version_hint.json"
 
 
@@ -98,7 +97,7 @@ def _fate(key: str, needs: Needs) -> Fate:
         return Fate.DATA
     if f"/{VERSIONS}" in parts:
         return _of_version(key, chain, needs)
-    if f"/{STAGING}" in parts or f"/{_TRANSACTIONS}" in parts:
+    if f"/{STAGING}" in parts or f"/{TRANSACTIONS}" in parts:
         return Fate.SCRATCH
     if (line or branch) and chain not in table.lines:
         return Fate.SCRATCH

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from penstock.errors import InvalidRequest, LocationRefused
 from penstock.formats.lance.manifests import Flag, Manifest
+from penstock.formats.lance.names import TRANSACTIONS
 from penstock.formats.lance.rehoming import DELETION_FILE, FILES, FRAGMENT_ID
 from penstock.formats.lance.wire import Malformed, Message
 from penstock.storage.locations import normalise
@@ -23,13 +24,11 @@ _DELETION_ID: Final = 3
 _BASE_OF_FILE: Final = 7
 _INDEX_UUID: Final = 1
 _BASE_OF_INDEX: Final = 9
-_TRANSACTION_FILE: Final = 12
 _FRAGMENT_FIELDS: Final = frozenset((1, 2, 3, 4, 5, 7, 9))
 """Those that do not name a file, or are read here."""
 _DATA: Final = "data/"
 _INDICES: Final = "_indices/"
 _DELETIONS: Final = "_deletions/"
-_TRANSACTIONS: Final = "_transactions/"
 
 
 class Unclear(Exception):
@@ -49,10 +48,12 @@ class ManifestNames:
         """
         if manifest.flags & ~Flag.KNOWN:
             raise Unclear("uses something of Lance that this version of Penstock does not know")
+        if unknown := manifest.unknown_fields:
+            raise Unclear(f"has fields that this version of Penstock does not know ({unknown})")
         try:
             roots = _roots(manifest, folder)
-            if name := manifest.body.text(_TRANSACTION_FILE):
-                yield f"{folder}/{_TRANSACTIONS}{name}"
+            if name := manifest.transaction_file:
+                yield f"{folder}/{TRANSACTIONS}{name}"
             for index in manifest.indexes:
                 root = _root(roots, index.number(_BASE_OF_INDEX))[0]
                 yield f"{root}/{_INDICES}{_uuid(index)}"

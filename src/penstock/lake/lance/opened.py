@@ -314,12 +314,13 @@ class Opening:
 
 
 def _is_copy(data: bytes, uuid: str) -> bool:
-    """Whether a manifest is the copy of a version that was made under an id."""
+    """Whether a manifest is the copy of a version that was made under an id, and every Lance can open it."""
     try:
-        said = Manifest.read(data).transaction
+        found = Manifest.read(data)
+        said = found.transaction
+        return said is not None and said.text(2) == uuid and found.is_told_alike
     except Malformed:
         return False
-    return said is not None and said.text(2) == uuid
 
 
 def _time_us(manifest: Manifest) -> int:
