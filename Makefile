@@ -97,6 +97,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 
 lock: setup ## Pin the newest versions of all tools and libraries
 	echo uv | $(COMPILE) --no-annotate -o requirements/bootstrap.txt -
 	$(COMPILE) --all-extras -o requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) -o requirements/interop-lance.txt requirements/interop-lance.in
 	$(COMPILE) -o requirements/interop-pynessie.txt requirements/interop-pynessie.in
 	$(COMPILE) -o requirements/interop-spark.txt requirements/interop-spark.in
 

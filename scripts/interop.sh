@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Install what `make verify` and `make bench` need in addition to `make test`: other people's servers (DynamoDB Local,
 # mongo-java-server, Nessie) into build/servers; their clients (pynessie, Nessie's Java client, Spark with Iceberg and
-# with Delta) into build/interop; Maven, which fetches them, and wrk, which makes load, from the system's packages.
+# with Delta, an older Lance) into build/interop; Maven, which fetches them, and wrk, which makes load, from the system's
+# packages.
 # All of it is fetched at the same time, each to a place of its own.
 # Safe to run any number of times. Fails if something cannot be installed, and names it; its tests are skipped then.
 set -euo pipefail
@@ -111,6 +112,7 @@ complete=yes
 mkdir -p "$interop" "$servers"
 begin_packages jdk maven wrk
 begin_pinned "the Python environment of pynessie" requirements/interop-pynessie.txt "$interop/pynessie" install_python
+begin_pinned "the Python environment of an older Lance" requirements/interop-lance.txt "$interop/lance" install_python
 begin_pinned "the Python environment of Spark" requirements/interop-spark.txt "$interop/spark" install_python
 begin_pinned "the Java of Nessie" tests/servers/nessie-java.txt "$servers/nessie-java" install_nessie_java
 [ -z "$packages_part" ] || wait "$packages_part" || true  # Maven is one of them
