@@ -362,6 +362,26 @@ def changes_between(history: History, before: CommitObject, after: CommitObject)
     return diff_commits(history.objects, before, after, prefix_end(RESERVED) or b"")
 
 
+def add_unseen(
+    history: History, formats: Formats, changes: Difference, intents: Intents, after: CommitObject
+) -> Difference:
+    """A difference with the keys that are as they were, but of which more was asked than that.
+
+    Such as an overwrite of files that another commit had brought: nothing differs, but nothing else was to
+    be there.
+    """
+    view = state_of(history.objects, after)
+    unseen: Difference = {}
+    for key, asked in intents.items():
+        if key in changes or not asked:
+            continue
+        value = view.get(key)
+        managing = formats.managing(content_of(history.objects, value))
+        if managing is not None and managing.is_beyond_difference(asked):
+            unseen[key] = value, value
+    return dict(sorted((changes | unseen).items())) if unseen else changes
+
+
 def old_places(
     history: History, formats: Formats, changes: Difference, before: CommitObject
 ) -> dict[bytes, tuple[Value, UUID]]:

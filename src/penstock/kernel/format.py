@@ -14,7 +14,7 @@ they may read table storage and what they answer does not count, and then at its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -76,13 +76,41 @@ class Crossed(NamedTuple):
     """The intents of the target that the source does not have; ``None`` if not all of them are known."""
 
 
-class Since(NamedTuple):
-    """What was done to a key after a commit that is to be undone."""
+class LaterCommit(NamedTuple):
+    """A commit that changed a key after one that is to be undone, or was meant to."""
 
-    after: tuple[bytes, ...] | None
-    """The intents of commits that build on it, oldest first; ``None`` if not all of them are known."""
-    beside: tuple[bytes, ...] | None
-    """Those of commits that do not build on it, which a merge brought together with it; likewise."""
+    before: tuple[AnyContent | None, ...]
+    """What the key held in each of its parents."""
+    after: AnyContent | None
+    intents: tuple[bytes, ...] | None
+    """What it was asked to do, in order; ``None`` if it brought the key into a given state."""
+    is_beside: bool
+    """It does not build on the commit that is to be undone: a merge brought the two together."""
+
+
+class Since(NamedTuple):
+    """What was done to a key after a commit that is to be undone: the commits, oldest first."""
+
+    commits: tuple[LaterCommit, ...]
+
+    @property
+    def after(self) -> tuple[bytes, ...] | None:
+        """The intents of those that build on it; ``None`` if not all of them are known."""
+        return _intents_of(one for one in self.commits if not one.is_beside)
+
+    @property
+    def beside(self) -> tuple[bytes, ...] | None:
+        """The intents of those that do not build on it; likewise."""
+        return _intents_of(one for one in self.commits if one.is_beside)
+
+
+def _intents_of(commits: Iterable[LaterCommit]) -> tuple[bytes, ...] | None:
+    found: list[bytes] = []
+    for one in commits:
+        if one.intents is None:
+            return None
+        found += one.intents
+    return tuple(found)
 
 
 class Transacting(NamedTuple):
@@ -211,6 +239,9 @@ class Format:
     takes_any_base: bool = False
     """Whether it can merge where merges crossed, and the common ancestors do not agree on a table: it goes by
     all of them."""
+    repeats_states: bool = False
+    """Whether a table can have a state that it had before, although it was changed in between. If not, equal
+    states tell a revert that nothing came after."""
     merges_objects_only: bool = False
     """Whether what ``merge`` answers follows from kernel objects alone, so that a merge of long ago can be
     worked out again."""
@@ -273,7 +304,8 @@ class Format:
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:  # noqa: ARG002
         """Whether intents ask for more than the difference of the states that they led from and to.
 
-        A merge that leaves them out remembers it then, or the next one would carry them out.
+        A merge that leaves them out remembers it then, or the next one would carry them out. And it merges a
+        table whose state is the same on the source, if its intents ask for more.
         """
         return False
 
@@ -290,7 +322,8 @@ class Format:
     ) -> Applied | None:
         """The table without a change that made ``was`` of ``wanted``, where others came after it.
 
-        ``since`` is what they intended. ``None`` if it cannot be told, which is a conflict.
+        ``since`` is what they did and intended. ``None`` if it cannot be told, which is a conflict, unless
+        the table is still as ``was``: then it is restored.
         """
         return None
 

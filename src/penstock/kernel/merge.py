@@ -14,6 +14,7 @@ from penstock.kernel.bring import (
     Intents,
     MergeOptions,
     Renamed,
+    add_unseen,
     changes_between,
     in_each,
     intents_between,
@@ -146,6 +147,7 @@ def plan_merge(history: History, formats: Formats, source: ObjectId, head: Objec
         return MergePlan(head, target.merges, source, None, {}, frozenset(), {}, {}, {})
     changes, ambiguous = _changes_since(history, bases, commit)
     intents = intents_between(history, source, head) if formats else {}
+    changes = add_unseen(history, formats, changes, intents, commit)
     crossed = _crossed(history, bases, source, head) if intents else {}
     places = old_places(history, formats, changes, history.commit(bases[0]))
     renamed = {

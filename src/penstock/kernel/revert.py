@@ -17,15 +17,17 @@ from penstock.kernel.bring import (
     gather_intents,
 )
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import compare
+from penstock.kernel.conflict import compare, content_of
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import Format, Formats, PrepareAgain, Refused, Since
+from penstock.kernel.format import Format, Formats, LaterCommit, PrepareAgain, Refused, Since
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.request import NextBatch
 from penstock.kernel.state import Difference, state_of
 from penstock.model.commits import CommitMeta
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.objects import CommitObject
 from penstock.model.references import Event, Reference
 
 
@@ -48,7 +50,7 @@ class RevertRequest(BringRequest):
         super().__init__(history, formats, meta, key, options, if_head)
         self._commit = commit
         self._undo: Difference | None = None
-        self._later = _Later(commit, {}, {})
+        self._later = _Later(commit, {})
 
     @property
     def wish(self) -> bytes:
@@ -102,27 +104,42 @@ class RevertRequest(BringRequest):
             raise NextBatch  # what came since depends on commits that have no id yet
         if self._later.head != head:
             self._later = self._look_since(head)
-        after, beside = (each.get(key, []) for each in (self._later.after, self._later.beside))
-        return Since(None if after is None else tuple(after), None if beside is None else tuple(beside))
+        return Since(tuple(self._later.commits.get(key, ())))
 
     def _look_since(self, head: ObjectId) -> _Later:
         """Look at the commits that are new since the last look; at all of them if the branch was moved."""
         known, history = self._later, self._history
         if not history.is_on_line(known.head, head):
-            known = _Later(self._commit, {}, {})
+            known = _Later(self._commit, {})
         for one, commit in history.only_in(head, known.head):
             if commit.intents:
-                is_after = history.is_ancestor(self._commit, one)
-                gather_intents(history, commit, known.after if is_after else known.beside)
+                intents: Intents = {}
+                gather_intents(history, commit, intents)
+                is_beside = not history.is_ancestor(self._commit, one)
+                for key in intents.keys() & self._changes().keys():
+                    later = self._later_commit(commit, key, intents[key], is_beside)
+                    known.commits.setdefault(key, []).append(later)
         return known._replace(head=head)
+
+    def _later_commit(
+        self, commit: CommitObject, key: bytes, intents: list[bytes] | None, is_beside: bool
+    ) -> LaterCommit:
+        parents = [self._history.link(one) for one in commit.parents]
+        if None in parents:  # it has expired, and with it what the commit did
+            intents = None
+        after, *before = (self._content_at(one, key) for one in (commit, *parents) if one is not None)
+        return LaterCommit(tuple(before), after, None if intents is None else tuple(intents), is_beside)
+
+    def _content_at(self, commit: CommitObject, key: bytes) -> AnyContent | None:
+        objects = self._history.objects
+        return content_of(objects, state_of(objects, commit).get(key))
 
 
 class _Later(NamedTuple):
-    """What commits intended that came after one which is to be undone, up to a head of the branch."""
+    """The commits that came after one which is to be undone, up to a head of the branch, by key."""
 
     head: ObjectId
-    after: Intents
-    beside: Intents
+    commits: dict[bytes, list[LaterCommit]]
 
 
 class _Reverting(Bringing):
@@ -136,7 +153,8 @@ class _Reverting(Bringing):
 
     def _merge_managed(self, managing: Format, meeting: Meeting) -> None:
         paths = self._options.of(meeting.key).paths
-        if meeting.was == meeting.now and not paths:
+        is_as_it_was = meeting.was == meeting.now and not paths
+        if is_as_it_was and not managing.repeats_states:
             self._restore(meeting, self._content(meeting.wanted))
             return
         was, wanted, now = map(self._content, (meeting.was, meeting.wanted, meeting.now))
@@ -145,6 +163,9 @@ class _Reverting(Bringing):
             applied = managing.revert(table, was, wanted, self._since(meeting.stored))
         except Refused as refused:
             self._edit.refuse(meeting.key, refused)
+            return
+        if applied is None and is_as_it_was:
+            self._restore(meeting, wanted)
             return
         if applied is None:
             self._edit.conflicts.append(compare(meeting.key, was, now))

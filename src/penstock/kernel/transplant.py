@@ -16,6 +16,7 @@ from penstock.kernel.bring import (
     Intents,
     MergeOptions,
     Renamed,
+    add_unseen,
     changes_between,
     gather_intents,
     intents_between,
@@ -154,7 +155,8 @@ class TransplantRequest(BringRequest):
         if one not in self._done:
             commit = self._history.commit(one)
             parent = self._history.commit(commit.parent)
-            done = _Done(changes_between(self._history, parent, commit), self._intents(commit))
+            changes, intents = changes_between(self._history, parent, commit), self._intents(commit)
+            done = _Done(add_unseen(self._history, self._formats, changes, intents, commit), intents)
             for further in commit.further_parents:
                 if self._knows(further):
                     done = self._besides(done, commit.parent, further, reference)

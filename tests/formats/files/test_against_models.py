@@ -164,7 +164,7 @@ def _after(files: Files, requests: list[Write]) -> tuple[Files, list[Write]]:
 def test_undoing_a_write_puts_back_its_paths_and_no_others(before: Files, after: Files, now: Files) -> None:
     shelf = Shelf()
     was, wanted, target = (shelf.content(shelf.state(one)) for one in (after, before, now))
-    undone = partial(merging.revert, shelf.table(target), shelf.objects, target, was, wanted, Since((), ()))
+    undone = partial(merging.revert, shelf.table(target), shelf.objects, target, was, wanted, Since(()))
     assert shelf.asked(lambda: undone().applied) == asked(lambda: merged(after, before, now))
 
 

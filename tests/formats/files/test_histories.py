@@ -168,9 +168,9 @@ class Serial:
         if is_ambiguous:
             assert ours == theirs, f"{key} was merged into {target}, without a common ancestor"
             return ours
-        if theirs == origin:
-            return ours
-        if ours == origin or ours is None or theirs is None:
+        if theirs is None or (ours is None and theirs == origin):
+            return ours if theirs == origin else theirs
+        if ours == origin or ours is None:
             return theirs
         writes = [
             (one, write)

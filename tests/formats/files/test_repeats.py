@@ -235,6 +235,101 @@ def test_what_was_removed_does_not_come_back_if_not_all_is_known_that_happened_s
         forked.revert(undone)
 
 
+def test_what_a_later_overwrite_would_have_taken_stays_away_also_if_the_table_is_as_it_was(
+    forked: Lake,
+) -> None:
+    write(forked, removed=["day=1/a"])
+    undone = forked.branch("main").head
+    write(forked, "more")
+    write(forked, removed=["more"], replaced=["day=1/"])
+    forked.revert(undone)
+    assert paths(forked) == ["day=2/a"]
+
+
+@pytest.mark.parametrize("is_as_it_was", [True, False])
+def test_what_was_removed_again_since_does_not_come_back(forked: Lake, is_as_it_was: bool) -> None:
+    write(forked, removed=["day=1/a", "day=2/a"])
+    undone = forked.branch("main").head
+    write(forked, "day=1/a")
+    write(forked, *([] if is_as_it_was else ["more"]), removed=["day=1/a"])
+    forked.revert(undone)
+    assert paths(forked) == (["day=2/a"] if is_as_it_was else ["day=2/a", "more"])
+
+
+def test_what_another_branch_removed_too_does_not_come_back_by_itself(forked: Lake) -> None:
+    write(forked, removed=["day=1/a"])
+    undone = forked.branch("main").head
+    write(forked, "day=2/d", removed=["day=1/a"], branch="dev")
+    forked.merge("dev")
+    with pytest.raises(MergeConflict, match="was changed on another branch too, where 'day=1/a' was"):
+        forked.revert(undone)
+    forked.revert(undone, keys={EVENTS: {"day=1/": "drop"}})
+    assert paths(forked) == ["day=2/a", "day=2/d"]
+
+
+def test_a_write_that_came_by_a_merge_is_undone_on_the_target(forked: Lake) -> None:
+    write(forked, removed=["day=1/a"], branch="dev")
+    undone = forked.branch("dev").head
+    write(forked, "day=2/m")
+    forked.merge("dev")
+    forked.revert(undone)
+    assert paths(forked) == ["day=1/a", "day=2/a", "day=2/m"]
+
+
+def test_a_write_is_undone_and_done_again_as_often_as_wanted(forked: Lake) -> None:
+    write(forked, "day=1/b", removed=["day=1/a"])
+    undone = forked.branch("main").head
+    for _ in range(2):
+        again = forked.revert(undone).head
+        assert paths(forked) == ["day=1/a", "day=2/a"]
+        forked.revert(again)
+        assert paths(forked) == ["day=1/b", "day=2/a"]
+
+
+def test_a_folder_that_was_replaced_before_another_revert_is_in_doubt(forked: Lake) -> None:
+    """It is not known whether the revert undid the overwrite."""
+    write(forked, removed=["day=1/a"])
+    undone = forked.branch("main").head
+    write(forked, "more", replaced=["day=1/"])
+    forked.revert("main")
+    with pytest.raises(MergeConflict, match="was changed since then, and not only by writes"):
+        forked.revert(undone)
+    forked.revert(undone, keys={EVENTS: {"day=1/": "force"}})
+    assert paths(forked) == ["day=1/a", "day=2/a"]
+
+
+# -- what was asked although nothing differs ---------------------------------------------------------------
+
+
+def _replace_without_a_trace(lake: Lake) -> None:
+    """Overwrite a folder of ``dev`` that has no files there, so that the table is as it was in the end."""
+    write(lake, "more", branch="dev")
+    write(lake, branch="dev", removed=["more"], replaced=["day=3/"])
+
+
+@pytest.mark.parametrize("how", ["merge", "transplant", "rebase"])
+def test_an_overwrite_counts_also_if_the_table_is_as_it_was(forked: Lake, how: str) -> None:
+    _replace_without_a_trace(forked)
+    write(forked, "day=2/m", "day=3/m")
+    if how == "merge":
+        assert forked.merge("dev").applied
+    elif how == "transplant":
+        forked.transplant("dev")
+    else:
+        forked.rebase("dev")
+    assert paths(forked, "dev" if how == "rebase" else "main") == ["day=1/a", "day=2/a", "day=2/m"]
+
+
+def test_an_overwrite_of_one_table_counts_in_a_commit_that_changes_another(forked: Lake) -> None:
+    _replace_without_a_trace(forked)
+    other = "raw.others"
+    write(forked, "x", branch="dev", key=other)
+    write(forked, "day=3/m")
+    result = forked.merge("dev")
+    assert {str(one.key) for one in result.keys} == {EVENTS, other}
+    assert paths(forked) == ["day=1/a", "day=2/a"]
+
+
 def test_writes_are_undone_one_after_the_other(forked: Lake) -> None:
     for name in ("b", "c", "d"):
         write(forked, f"day=1/{name}")

@@ -70,6 +70,7 @@ class FilesFormat(Format):
 
     name = NAME
     has_paths = True
+    repeats_states = True
     merges_objects_only = True
 
     def manages(self, content: AnyContent) -> bool:
@@ -123,6 +124,8 @@ class FilesFormat(Format):
     ) -> Applied | None:
         target, undone, before = _own(table.content), _own(was), _own(wanted)
         if target is None or undone is None or before is None or len({target.id, undone.id, before.id}) > 1:
+            return None
+        if target == undone and not since.commits and not table.paths:
             return None
         asked = _Asked(table.content, was, wanted, since, table.paths)
         revert = partial(merging.revert, table, _objects(table), target, undone, before, since)

@@ -12,18 +12,20 @@ is a conflict.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.formats.files import trees
 from penstock.formats.files.changing import after, files_left
-from penstock.formats.files.files import MARKER, File, FilesState, Layout, state_of, with_state
+from penstock.formats.files.files import MARKER, File, FilesState, Layout, is_managed, state_of, with_state
 from penstock.formats.files.intents import When, Write, decode_write, encode_write
 from penstock.formats.files.layouts import mixes, united
-from penstock.kernel.format import Applied, PathClash, Refused, Since, Table
+from penstock.kernel.format import Applied, LaterCommit, PathClash, Refused, Since, Table
 from penstock.kernel.objects import Objects
-from penstock.model.content import FilesTable
+from penstock.model.content import AnyContent, FilesTable
+from penstock.model.encoding import ObjectId
 from penstock.model.merges import MergeMode
+from penstock.model.objects import EMPTY_ROOT
 
 BOTH = "was changed on both sides"
 WAY_OUT = "take one side's with the mode 'force' or 'drop', for the table or below a path"
@@ -130,31 +132,83 @@ def revert(
     """A table without what one write did to it, path by path; ``Refused`` where others changed it since.
 
     Of a folder that the write replaced its own files go and the former ones come back, beside what was
-    written there since. Below a folder that was replaced since nothing is left to undo: without the write,
-    the former files would have gone then.
+    written there since. What later writes said stays: below a folder that was replaced since nothing is left
+    to undo, since the former files would have gone then; nor at a path that was written or removed since,
+    even if it is now as the write left it.
     """
     sides = Sides(state_of(was), state_of(wanted), state_of(target))
     coming = _forced(table, objects, sides)
+    left = _as_left(table, objects, sides)
+    written = _last_writes(objects, since, left)
+    settled = {path for path, one in written.items() if one.intents is not None and not one.is_beside}
     replaced = _outermost(_folders(since.after or ()))
-    looked_at = _bring_paths(table, objects, sides, replaced, coming)
-    _check_former(table, coming, since)
+    looked_at = _bring_paths(table, objects, sides, replaced, coming, settled)
+    is_as_left = target == was and not table.paths
+    _check_former(table, coming, since, written, is_as_left)
+    if is_as_left and len(coming.changes) == len(left):
+        return Merged(Applied(wanted), looked_at)
     merged, blobs = after(objects, sides.ours, coming.changes, coming.there, _layout(objects, sides, coming))
     return Merged(Applied(with_state(target, merged), blobs), looked_at + len(coming.changes))
 
 
-def _check_former(table: Table, coming: Coming, since: Since) -> None:
-    """``Refused`` if a file would come back of which it cannot be told that it would still be there."""
+def _as_left(table: Table, objects: Objects, sides: Sides) -> list[str]:
+    """The paths of a write that are now as it left them."""
+    news = [
+        one
+        for one in trees.differing(objects, sides.origin.root, sides.theirs.root)
+        if _mode(table.paths, one.path) is MergeMode.NORMAL
+    ]
+    found = trees.find(objects, sides.ours.root, [one.path for one in news])
+    return [one.path for one in news if _is_same(found.get(one.path), one.before)]
+
+
+def _last_writes(objects: Objects, since: Since, paths: Sequence[str]) -> dict[str, LaterCommit]:
+    """The last commit that wrote or removed each of some paths, if any did. A merge only brings files: it
+    has each path as one of its parents does."""
+    found: dict[str, LaterCommit] = {}
+    for commit in since.commits if paths else ():
+        now, *before = (_root(one) for one in (commit.after, *commit.before))
+        if now in before:
+            continue
+        there = trees.find(objects, now, paths)
+        parents = [trees.find(objects, root, paths) for root in before]
+        for path in paths:
+            if all(there.get(path) != one.get(path) for one in parents):
+                found[path] = commit
+    return found
+
+
+def _root(content: AnyContent | None) -> ObjectId:
+    """Of a table's tree; that of an empty one where there is no table of files."""
+    if isinstance(content, FilesTable) and is_managed(content):
+        return state_of(content).root
+    return EMPTY_ROOT
+
+
+def _check_former(
+    table: Table, coming: Coming, since: Since, written: Mapping[str, LaterCommit], is_as_left: bool
+) -> None:
+    """``Refused`` if a file would come back of which it cannot be told that it would still be there.
+
+    What did not come by writes, such as another revert, says nothing of the paths that it did not touch. So
+    a table that is as the write left it is told by the writes alone, where these left any doubt.
+    """
     former = [
         path
         for path, file in coming.changes.items()
         if file is not None and _mode(table.paths, path) is MergeMode.NORMAL
     ]
-    if former and (since.after is None or since.beside is None):
+    is_unknown = since.after is None or since.beside is None
+    if former and is_unknown and not is_as_left:
         raise Refused(f"was changed since then, and not only by writes; {WAY_OUT}")
-    beside = tuple(_folders(since.beside or ()))
+    said = tuple(_folders(intent for one in since.commits for intent in one.intents or ()))
     for path in former:
-        if path.startswith(beside):
+        if path.startswith(said) and is_unknown:
+            raise Refused(f"was changed since then, and not only by writes; {WAY_OUT}")
+        if path.startswith(said):
             raise Refused(f"was overwritten on another branch too, where '{path}' was; {WAY_OUT}")
+        if path in written and written[path].is_beside:
+            raise Refused(f"was changed on another branch too, where '{path}' was; {WAY_OUT}")
 
 
 def _forced(table: Table, objects: Objects, sides: Sides) -> Coming:
@@ -206,13 +260,23 @@ def _folders(intents: Iterable[bytes]) -> list[str]:
 
 
 def _bring_paths(
-    table: Table, objects: Objects, sides: Sides, replaced: Sequence[str], coming: Coming
+    table: Table,
+    objects: Objects,
+    sides: Sides,
+    replaced: Sequence[str],
+    coming: Coming,
+    settled: Collection[str] = (),
 ) -> int:
-    """What the source did to single paths, and how many; ``Refused`` with every path that both changed."""
+    """What the source did to single paths, and how many; ``Refused`` with every path that both changed.
+
+    Nothing is brought below folders that were replaced, nor to paths that are settled otherwise.
+    """
     news = [
         one
         for one in trees.differing(objects, sides.origin.root, sides.theirs.root)
-        if not one.path.startswith(tuple(replaced)) and _mode(table.paths, one.path) is MergeMode.NORMAL
+        if not one.path.startswith(tuple(replaced))
+        and one.path not in settled
+        and _mode(table.paths, one.path) is MergeMode.NORMAL
     ]
     found = trees.find(objects, sides.ours.root, [one.path for one in news])
     clashes: list[PathClash] = []
