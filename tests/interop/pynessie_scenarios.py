@@ -7,8 +7,10 @@ BRANCH exists and has no table. A scenario ends without a word, or with the asse
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
+from urllib.request import Request, urlopen
 
 from pynessie import init  # type: ignore[import-not-found]
 from pynessie.error import (  # type: ignore[import-not-found]
@@ -59,6 +61,27 @@ def every_content_comes_back_as_it_went(client: Any, branch: str) -> None:
         ("ICEBERG_VIEW", ["sales", "by_day"]),
         ("NAMESPACE", ["sales"]),
     ]
+
+
+def a_namespaces_properties_are_not_seen_and_stay(client: Any, branch: str) -> None:
+    commit(client, branch, Put(key("sales"), Namespace(None, ["sales"])))
+    found = client.get_content(branch, key("sales"))
+    content = {"type": "NAMESPACE", "id": found.id, "elements": ["sales"], "properties": {"owner": "ada"}}
+    operations = [{"type": "PUT", "key": {"elements": ["sales"]}, "content": content}]
+    body = {"commitMeta": {"message": "by another client"}, "operations": operations}
+    path = f"trees/branch/{branch}/commit?expectedHash={client.get_reference(branch).hash_}"
+    by_another_client(path, body)
+    assert client.get_content(branch, key("sales")) == found
+    assert client.get_log(branch, fetch_all=True)
+    commit(client, branch, Put(key("sales"), found), Put(key("sales.orders"), table(1)))
+    assert by_another_client(f"contents/sales?ref={branch}") == content
+
+
+def by_another_client(path: str, body: object = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    with urlopen(Request(f"{sys.argv[2]}/api/v1/{path}", data, headers)) as answer:
+        return json.load(answer)
 
 
 def one_commit_carries_several_operations(client: Any, branch: str) -> None:

@@ -16,6 +16,7 @@ SCENARIOS = Path(__file__).with_name("pynessie_scenarios.py")
     "scenario",
     [
         "every_content_comes_back_as_it_went",
+        "a_namespaces_properties_are_not_seen_and_stay",
         "one_commit_carries_several_operations",
         "a_commit_meta_is_complete",
         "a_long_log_comes_in_pages",

@@ -163,6 +163,31 @@ def test_tables_are_altered_renamed_and_dropped(spark: Spark, main: str) -> None
     assert spark.sql(f"SHOW NAMESPACES IN {main}") == []
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_namespace_keeps_its_properties_when_others_are_set_and_removed(
+    spark: Spark, nessie: Nessie, trunk: str, version: str
+) -> None:
+    """The catalogue reads a namespace, changes its properties and puts it back."""
+    lake = spark.catalogue(f"{version}_{trunk[-12:]}", trunk, {".uri": f"{spark.uri}/api/{version}"})
+    spark.sql(f"CREATE NAMESPACE {lake}.sales WITH PROPERTIES ('first' = '1')")
+    content = nessie.get(f"trees/{trunk}/contents/sales")["content"]
+    content["properties"]["by_another"] = "2"
+    nessie.put(trunk, "sales", content, "by another client")
+
+    spark.sql(f"ALTER NAMESPACE {lake}.sales SET PROPERTIES ('third' = '3')")
+    spark.sql(f"ALTER NAMESPACE {lake}.sales SET PROPERTIES ('fourth' = '4', 'first' = 'changed')")
+    spark.sql(f"ALTER NAMESPACE {lake}.sales UNSET PROPERTIES ('third')")
+
+    kept = nessie.get(f"trees/{trunk}/contents/sales")["content"]["properties"]
+    kept = {name: kept[name] for name in kept if name != "owner"}  # which Spark sets
+    assert kept == {"first": "changed", "by_another": "2", "fourth": "4"}
+    location = f"{(spark.directory / 'elsewhere').as_uri()}/{version}"
+    spark.sql(f"ALTER NAMESPACE {lake}.sales SET LOCATION '{location}'")
+    spark.sql(f"CREATE TABLE {lake}.sales.orders (id BIGINT) USING iceberg")
+    table = nessie.get(f"trees/{trunk}/contents/sales.orders")["content"]
+    assert f"/elsewhere/{version}/orders" in table["metadataLocation"]
+
+
 def test_a_commit_that_meets_another_one_is_refused_and_made_again(
     spark: Spark, nessie: Nessie, trunk: str, main: str
 ) -> None:

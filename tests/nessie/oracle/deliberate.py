@@ -57,10 +57,6 @@ ORDER = (
     "Keys are ordered by their UTF-8 bytes, not by the units of UTF-16 that Java has; it is another order "
     "for characters beyond the basic plane only."
 )
-PYNESSIE = (
-    "Version 1 is there for pynessie, which cannot read a view without these texts, nor a namespace with "
-    "properties, and so fails with Nessie itself."
-)
 ANY_TYPE = "There is only JSON to be had; a client that asks for something else may take it or leave it."
 
 DELIBERATE = (
@@ -104,16 +100,6 @@ DELIBERATE = (
             "main@<empty>/diff/main",
         )
     ),
-    *(
-        Deliberate("version 1 commits and reads contents", f"v1/{path}", 200, PYNESSIE)
-        for path in (
-            "contents?ref=main",
-            "contents/v?ref=main",
-            "contents/n?ref=main",
-            "trees/tree/main/log?fetch=ALL&maxRecords=3",
-        )
-    ),
-    Deliberate("version 1 keeps namespaces", "v1/trees/tree/main/log?fetch=ALL", 200, PYNESSIE),
     Deliberate(
         "commits are found relative to others",
         "v2/trees/main*2100-01-01T00:00:00Z/entries",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.nessie.v1.talking import Nessie, key, namespace, put, table
+from tests.nessie.v1.talking import EMPTY, Nessie, delete, key, namespace, put, table
 
 
 def _create(nessie: Nessie, *elements: str, **properties: str) -> Any:
@@ -31,7 +31,6 @@ def test_a_namespace_is_created_changed_and_deleted(nessie: Nessie) -> None:
     assert nessie.get("/namespaces/namespace/main/a") == changed
     message, operations = _last(nessie)
     assert message == "update properties for namespace 'a'"
-    del changed["properties"]  # which pynessie does not know
     assert operations[0]["content"] == changed
     reply = nessie.ask("DELETE", "/namespaces/namespace/main/a")
     assert (reply.status, reply.body) == (204, b"")
@@ -116,3 +115,45 @@ def test_a_commit_is_named_by_its_hash_only(nessie: Nessie) -> None:
         told = nessie.refused("GET", f"{path}?hashOnRef={nessie.head()}~1")
         assert told[:2] == (400, "BAD_REQUEST")
         assert told[2].startswith("Hash must consist of the hex representation of 4-32 bytes - but was: ")
+
+
+def test_a_client_that_reads_a_namespace_and_puts_it_back_changed_keeps_all_properties(
+    nessie: Nessie,
+) -> None:
+    made = _create(nessie, "a", owner="ada", location="s3://lake/a")
+    for name in ("first", "second"):
+        read = nessie.get("/contents/a?ref=main")
+        read["properties"][name] = "1"
+        nessie.commit(put(read, "a"))
+    kept = {**made, "properties": {"owner": "ada", "location": "s3://lake/a", "first": "1", "second": "1"}}
+    assert nessie.get("/contents/a?ref=main") == kept
+    (several,) = nessie.ask("POST", "/contents?ref=main", {"requestedKeys": [key("a")]}).json["contents"]
+    assert several["content"] == kept
+    assert _last(nessie)[1][0]["content"] == kept
+    (differing,) = nessie.get(f"/diffs/main*{EMPTY}...main")["diffs"]
+    assert differing["to"] == kept
+    del kept["properties"]["owner"]
+    nessie.commit(put(kept, "a"))
+    assert nessie.get("/contents/a?ref=main") == kept
+
+
+def test_pynessie_is_shown_a_namespace_that_it_can_parse_and_its_puts_keep_the_properties(
+    nessie: Nessie,
+) -> None:
+    pynessie = {"User-Agent": "python-requests/2.32.3"}
+    made = _create(nessie, "a", owner="ada", location="s3://lake/a")
+    shown = {name: value for name, value in made.items() if name != "properties"}
+    assert nessie.ask("GET", "/contents/a?ref=main", **pynessie).json == shown
+    log = nessie.ask("GET", "/trees/tree/main/log?fetch=ALL", **pynessie).json
+    assert log["logEntries"][0]["operations"][0]["content"] == shown
+    for operations in ([put(shown, "a")], [delete("a"), put({**shown, "elements": ["b"]}, "b")]):
+        body = {"commitMeta": {"message": "by pynessie"}, "operations": operations}
+        path = f"/trees/branch/main/commit?expectedHash={nessie.head()}"
+        assert nessie.ask("POST", path, body, **pynessie).status == 200
+    held = nessie.get("/contents/b?ref=main")
+    assert held == {**made, "elements": ["b"]}
+    body["operations"] = [put({**shown, "elements": ["b"], "properties": {"owner": "grace"}}, "b")]
+    path = f"/trees/branch/main/commit?expectedHash={nessie.head()}"
+    assert nessie.ask("POST", path, body, **pynessie).status == 200
+    held["properties"]["owner"] = "grace"
+    assert nessie.get("/contents/b?ref=main") == held

@@ -16,6 +16,7 @@ from penstock.lake import calls
 from penstock.model.keys import Key
 from penstock.server.nessie import committing, merging, reading, references, shapes, v1_shapes
 from penstock.server.nessie.pages import key_token, page, page_size
+from penstock.server.nessie.pynessie import content_view, is_pynessie, keep_properties
 from penstock.server.nessie.references import Fetch
 from penstock.server.nessie.revisions import HASH_RULE
 from penstock.server.nessie.v1_checks import (
@@ -28,7 +29,6 @@ from penstock.server.nessie.v1_checks import (
     read_path,
 )
 from penstock.server.nessie.v1_views import (
-    content_view,
     contents_view,
     difference_view,
     log_view,
@@ -217,20 +217,21 @@ def get_log(ask: Ask) -> v1_shapes.LogResponse:
         max_records=query.max_records,
         page_token=query.page_token,
     )
-    return log_view(reading.get_history(_asked(ask, path, query=wanted)))
+    return log_view(reading.get_history(_asked(ask, path, query=wanted)), ask.headers)
 
 
 def get_content(ask: Ask) -> shapes.AnyContent:
     path = _content_path(ask, "getContent")
     asked = msgspec.structs.replace(ask, path={"ref": path, "key": ask.path["key"]})
-    return content_view(reading.get_content(asked).content)
+    return content_view(reading.get_content(asked).content, ask.headers)
 
 
 def get_contents(ask: Ask) -> v1_shapes.GetMultipleContentsResponse:
     path = _content_path(ask, "getMultipleContents")
     if ask.body is None:
         raise InvalidRequest("getMultipleContents.request: must not be null")
-    return contents_view(reading.get_requested_contents(_asked(ask, path, body=ask.body)))
+    answer = reading.get_requested_contents(_asked(ask, path, body=ask.body))
+    return contents_view(answer, ask.headers)
 
 
 def get_diff(ask: Ask) -> v1_shapes.DiffResponse:
@@ -243,7 +244,9 @@ def get_diff(ask: Ask) -> v1_shapes.DiffResponse:
 
     found, token = _collected(ask, read, lambda answer: answer.diffs)
     return v1_shapes.DiffResponse(
-        has_more=token is not None, token=token, diffs=tuple(map(difference_view, found))
+        has_more=token is not None,
+        token=token,
+        diffs=tuple(difference_view(each, ask.headers) for each in found),
     )
 
 
@@ -254,7 +257,10 @@ def commit(ask: Ask) -> v1_shapes.AnyReference:
     path = _expected_branch(ask, "commitMultipleOperations")
     if ask.body is None:
         raise InvalidRequest("commitMultipleOperations.operations: must not be null")
-    return reference_view(committing.commit(_asked(ask, path, body=ask.body)).target_branch)
+    body: shapes.Operations = ask.body
+    if is_pynessie(ask.headers):
+        body = keep_properties(ask.catalogue, path, body)
+    return reference_view(committing.commit(_asked(ask, path, body=body)).target_branch)
 
 
 def merge(ask: Ask) -> v1_shapes.MergeResponse:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
+from typing import TypeAlias
+
 from msgspec import UNSET, UnsetType
 
 from penstock.server.nessie import shapes, v1_shapes
+from penstock.server.nessie.pynessie import content_view
+
+Headers: TypeAlias = Mapping[str, str]
+"""Those of the request, which tell which client reads the answer."""
 
 
 def reference_view(reference: shapes.AnyReference) -> v1_shapes.AnyReference:
@@ -15,43 +21,33 @@ def reference_view(reference: shapes.AnyReference) -> v1_shapes.AnyReference:
     return shape(name=reference.name, hash=reference.hash, metadata=_metadata_view(reference.metadata))
 
 
-def log_view(answer: shapes.LogResponse) -> v1_shapes.LogResponse:
+def log_view(answer: shapes.LogResponse, headers: Headers) -> v1_shapes.LogResponse:
     """A page of commits."""
     return v1_shapes.LogResponse(
         has_more=answer.has_more,
         token=answer.token,
-        log_entries=tuple(map(_log_entry_view, answer.log_entries)),
+        log_entries=tuple(_log_entry_view(each, headers) for each in answer.log_entries),
     )
 
 
-def content_view(content: shapes.AnyContent) -> shapes.AnyContent:
-    """A content as pynessie reads it, who knows no properties of namespaces, which Spark gives them, and
-    needs the texts of a view and a Delta table's checkpoint, if only empty ones.
-    """
-    if isinstance(content, shapes.Namespace):
-        return msgspec.structs.replace(content, properties=UNSET)
-    if isinstance(content, shapes.IcebergView):
-        return msgspec.structs.replace(
-            content, sql_text=content.sql_text or "", dialect=content.dialect or ""
-        )
-    if isinstance(content, shapes.DeltaLakeTable):
-        return msgspec.structs.replace(content, last_checkpoint=content.last_checkpoint or "")
-    return content
-
-
-def contents_view(answer: shapes.GetMultipleContentsResponse) -> v1_shapes.GetMultipleContentsResponse:
+def contents_view(
+    answer: shapes.GetMultipleContentsResponse, headers: Headers
+) -> v1_shapes.GetMultipleContentsResponse:
     """What several keys hold."""
     return v1_shapes.GetMultipleContentsResponse(
         contents=tuple(
-            shapes.ContentWithKey(key=each.key, content=content_view(each.content))
+            shapes.ContentWithKey(key=each.key, content=content_view(each.content, headers))
             for each in answer.contents
         )
     )
 
 
-def difference_view(entry: shapes.DiffEntry) -> shapes.DiffEntry:
+def difference_view(entry: shapes.DiffEntry, headers: Headers) -> shapes.DiffEntry:
     """A key that differs."""
-    return shapes.DiffEntry(key=entry.key, from_=_side_view(entry.from_), to=_side_view(entry.to))
+    before, after = (
+        None if side is None else content_view(side, headers) for side in (entry.from_, entry.to)
+    )
+    return shapes.DiffEntry(key=entry.key, from_=before, to=after)
 
 
 def merge_view(answer: shapes.MergeResponse) -> v1_shapes.MergeResponse:
@@ -104,20 +100,20 @@ def _meta_view(meta: shapes.CommitMeta) -> v1_shapes.CommitMeta:
     )
 
 
-def _log_entry_view(entry: shapes.LogEntry) -> v1_shapes.LogEntry:
+def _log_entry_view(entry: shapes.LogEntry, headers: Headers) -> v1_shapes.LogEntry:
     operations = entry.operations
     return v1_shapes.LogEntry(
         commit_meta=_meta_view(entry.commit_meta),
         parent_commit_hash=entry.parent_commit_hash,
-        operations=None if operations is None else tuple(map(_operation_view, operations)),
+        operations=None
+        if operations is None
+        else tuple(_operation_view(each, headers) for each in operations),
     )
 
 
-def _operation_view(operation: shapes.Put | shapes.Delete) -> v1_shapes.LoggedPut | shapes.Delete:
+def _operation_view(
+    operation: shapes.Put | shapes.Delete, headers: Headers
+) -> v1_shapes.LoggedPut | shapes.Delete:
     if isinstance(operation, shapes.Delete):
         return operation
-    return v1_shapes.LoggedPut(key=operation.key, content=content_view(operation.content))
-
-
-def _side_view(content: shapes.AnyContent | None) -> shapes.AnyContent | None:
-    return None if content is None else content_view(content)
+    return v1_shapes.LoggedPut(key=operation.key, content=content_view(operation.content, headers))
