@@ -152,6 +152,25 @@ def test_all_conflicts_of_one_key_are_shown(forked: Terminal) -> None:
 
 
 @anywhere
+def test_a_property_that_both_sides_gave_a_namespace_is_a_conflict(forked: Terminal) -> None:
+    forked("namespace", "create", "stock", "--property", "owner=ada", "--property", "tier=gold")
+    forked(
+        *("namespace", "create", "stock", "--branch", "dev"),
+        *("--property", "owner=grace", "--property", "tier=gold"),
+    )
+    taken = ["--take", "dev=sales.orders"]
+    lines = forked("merge", "dev", *taken, status=3).lines
+    assert "      it has properties that both sides changed: 'owner'" in lines
+    (found,) = [
+        one for one in forked.json("merge", "dev", *taken, "--dry-run", status=3)["keys"] if one["conflicts"]
+    ]
+    (conflict,) = found["conflicts"]
+    assert (conflict["key"], conflict["kind"], conflict["found"]) == ("stock", "KEY_EXISTS", "owner=ada")
+    forked("merge", "dev", *taken, "--take", "dev=stock")
+    assert "grace" in forked("show", "main", "stock").out
+
+
+@anywhere
 def test_a_namespace_that_the_target_lacks_can_be_created_as_printed(forked: Terminal) -> None:
     forked("namespace", "create", "stock")
     forked("branch", "create", "filling")

@@ -37,9 +37,13 @@ def bring(
     now: State,
     keys: Mapping[Key, KeyMerge] | None = None,
     default: MergeMode = MergeMode.NORMAL,
-    ambiguous: Collection[Key] = (),
+    ambiguous: Mapping[Key, Sequence[AnyContent | None]] | None = None,
 ) -> Expected:
-    """Bring the difference between two states onto a third."""
+    """Bring the difference between two states onto a third.
+
+    ``ambiguous`` are the keys of which nobody can say what they were, with what each base says.
+    """
+    ambiguous = ambiguous or {}
     expected = Expected(dict(now), set(), set())
     for key in sorted(was.keys() | wanted.keys() | set(ambiguous)):
         before, after, found = was.get(key), wanted.get(key), now.get(key)
@@ -59,7 +63,11 @@ def bring(
         elif how.mode is MergeMode.FORCE or (found == before and key not in ambiguous):
             _hold(expected, key, after)
         elif isinstance(after, Namespace) and isinstance(found, Namespace):
-            _hold(expected, key, _met(None if key in ambiguous else before, after, found))
+            met = _met(ambiguous.get(key, [before]), after, found)
+            if met is None:
+                expected.conflicts.add((kind_of(before, found), key))
+            else:
+                _hold(expected, key, met)
         else:
             expected.conflicts.add((kind_of(before, found), key))
     expected.conflicts |= misplaced(now, expected.held)
@@ -131,15 +139,23 @@ def _hold(expected: Expected, key: Key, content: AnyContent | None) -> None:
         expected.held[key] = content
 
 
-def _met(before: AnyContent | None, source: Namespace, target: Namespace) -> Namespace:
-    """Two namespaces: the target's, with every property that the source set or removed."""
-    old = before.properties if isinstance(before, Namespace) else {}
+def _met(bases: Sequence[AnyContent | None], source: Namespace, target: Namespace) -> Namespace | None:
+    """Two namespaces: the target's, with every property that only the source set or removed.
+
+    ``None`` if both sides did something else to one, or nobody knows who did.
+    """
+    olds = [old.properties if isinstance(old, Namespace) else {} for old in bases]
     properties = dict(target.properties)
-    for name in old.keys() | source.properties.keys():
-        if name not in source.properties:
+    for name in {name for held in (*olds, source.properties, target.properties) for name in held}:
+        mine, theirs = source.properties.get(name), target.properties.get(name)
+        is_mine = any(old.get(name) != mine for old in olds)
+        is_theirs = any(old.get(name) != theirs for old in olds)
+        if mine != theirs and is_mine and is_theirs:
+            return None
+        if is_mine and mine is None:
             properties.pop(name, None)
-        elif source.properties[name] != old.get(name):
-            properties[name] = source.properties[name]
+        elif is_mine and mine is not None:
+            properties[name] = mine
     return msgspec.structs.replace(target, properties=properties)
 
 
@@ -173,15 +189,18 @@ def misplaced(before: State, after: State) -> Told:
     return told
 
 
-def virtual_base(one: State, other: State, origin: State) -> tuple[State, set[Key]]:
+Ambiguous = dict[Key, Sequence[AnyContent | None]]
+
+
+def virtual_base(one: State, other: State, origin: State) -> tuple[State, Ambiguous]:
     """The base of a merge after merges crossed, and the keys of which nobody can say what it was."""
     held: State = {}
-    ambiguous: set[Key] = set()
+    ambiguous: Ambiguous = {}
     for key in one.keys() | other.keys():
         mine, theirs, was = one.get(key), other.get(key), origin.get(key)
         content = theirs if mine == was else mine
         if was not in (mine, theirs) and mine != theirs:
-            ambiguous.add(key)
+            ambiguous[key] = mine, theirs
         if content is not None:
             held[key] = content
     return held, ambiguous

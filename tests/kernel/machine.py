@@ -37,6 +37,7 @@ from penstock.stores.port import Store
 from penstock.stores.sqlite import SqliteStore
 from tests.kernel.brute_force import (
     KEYS,
+    Ambiguous,
     Expected,
     bring,
     carry_out,
@@ -271,15 +272,15 @@ class LakeMachine(RuleBasedStateMachine):
         commits = [bytes.fromhex(one) for one in result.commits]
         self.landed(into, commits, [head, other], [self.agrees(commits[0], expected)])
 
-    def base_of(self, bases: set[ObjectId]) -> tuple[State | None, set[Key]]:
+    def base_of(self, bases: set[ObjectId]) -> tuple[State | None, Ambiguous]:
         if len(bases) == 1:
-            return self.held[next(iter(bases))], set()
+            return self.held[next(iter(bases))], {}
         if len(bases) == 2:
             origins = self.graph.merge_bases(*bases)
             if len(origins) == 1:
                 one, other = bases
                 return virtual_base(self.held[one], self.held[other], self.held[next(iter(origins))])
-        return None, set()
+        return None, {}
 
     def merge_after_many_crossed(self, into: str, other: ObjectId, bases: set[ObjectId]) -> None:
         """Whatever the base is taken to be: on keys that all bases hold alike, the merge has no choice."""

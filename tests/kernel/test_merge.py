@@ -21,6 +21,7 @@ from penstock.testing import CountingStore
 from tests.chance import seeds
 from tests.kernel.brute_force import (
     KEYS,
+    Ambiguous,
     Expected,
     bring,
     random_content,
@@ -210,7 +211,7 @@ def test_a_merge_after_merges_crossed_equals_brute_force_on_the_virtual_base(see
         _merge_crossed(kernel, expected, ambiguous)
 
 
-def _merge_crossed(kernel: Kernel, expected: Expected, ambiguous: set[Key]) -> None:
+def _merge_crossed(kernel: Kernel, expected: Expected, ambiguous: Ambiguous) -> None:
     """As ``_merged``, but where the bases disagree the kind of a conflict depends on which is asked."""
     preview = kernel.merge(head(kernel, "dev"), "main", META, dry_run=True)
     assert {one.key for one in preview.conflicts} == {key for _, key in expected.conflicts}

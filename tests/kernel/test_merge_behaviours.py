@@ -228,21 +228,136 @@ def test_namespaces_made_on_both_sides_are_one_with_the_properties_of_both() -> 
     commit(
         kernel,
         "main",
-        [Put(ns, Namespace(properties={"main": "1", "both": "m"})), Put(Key("ns", "a"), table(1))],
+        [Put(ns, Namespace(properties={"main": "1", "both": "b"})), Put(Key("ns", "a"), table(1))],
     )
     commit(
         kernel,
         "dev",
-        [Put(ns, Namespace(properties={"dev": "1", "both": "d"})), Put(Key("ns", "b"), table(1))],
+        [Put(ns, Namespace(properties={"dev": "1", "both": "b"})), Put(Key("ns", "b"), table(1))],
     )
     kept = state(kernel)[ns].id
     _merge(kernel)
-    assert state(kernel)[ns] == Namespace(id=kept, properties={"main": "1", "dev": "1", "both": "d"})
+    assert state(kernel)[ns] == Namespace(id=kept, properties={"main": "1", "dev": "1", "both": "b"})
     assert list(places(kernel)) == ["ns", "ns.a", "ns.b", "t"]
 
-    commit(kernel, "dev", [Put(ns, Namespace(properties={"both": "d", "later": "1"}))])
+    commit(kernel, "dev", [Put(ns, Namespace(properties={"both": "b", "later": "1"}))])
     _merge(kernel)
-    assert state(kernel)[ns] == Namespace(id=kept, properties={"main": "1", "both": "d", "later": "1"})
+    assert state(kernel)[ns] == Namespace(id=kept, properties={"main": "1", "both": "b", "later": "1"})
+
+
+NS = Key("ns")
+PROPERTIES = {"location": "s3://root", "owner": "ada"}
+
+
+def _set(kernel: Kernel, name: str, **properties: str | None) -> ObjectId:
+    """Change some properties of the namespace on a branch; ``None`` removes one."""
+    held = state(kernel, name).get(NS, Namespace())
+    assert isinstance(held, Namespace)
+    merged = {**held.properties, **properties}
+    kept = {name: value for name, value in merged.items() if value is not None}
+    return commit(kernel, name, [Put(NS, Namespace(properties=kept))])
+
+
+def _with_namespace(*, is_new: bool = False) -> Kernel:
+    kernel = new_kernel()
+    commit(kernel, "main", puts(t=1) if is_new else [Put(NS, Namespace(properties=PROPERTIES))])
+    branch(kernel, "dev")
+    return kernel
+
+
+def _properties(kernel: Kernel, name: str = "main") -> dict[str, str]:
+    held = state(kernel, name)[NS]
+    assert isinstance(held, Namespace)
+    return held.properties
+
+
+@pytest.mark.parametrize(
+    ("is_new", "main", "dev"),
+    [
+        (False, "s3://main", "s3://dev"),
+        (False, None, "s3://dev"),
+        (False, "s3://main", None),
+        (True, "s3://main", "s3://dev"),
+    ],
+    ids=["changed", "removed on the target", "removed on the source", "new"],
+)
+def test_a_property_of_a_namespace_that_both_sides_changed_is_a_conflict(
+    is_new: bool, main: str | None, dev: str | None
+) -> None:
+    kernel = _with_namespace(is_new=is_new)
+    _set(kernel, "main", location=main, kept="1")
+    own = _set(kernel, "dev", location=dev, more="1")
+    (conflict,) = _refused(kernel)
+    assert conflict.kind is (ConflictKind.KEY_EXISTS if is_new else ConflictKind.VALUE_DIFFERS)
+    assert conflict.reason == "has properties that both sides changed: 'location'"
+    before = "" if is_new else "location=s3://root"
+    assert (conflict.expected, conflict.found) == (before, f"location={main}" if main else "")
+
+    def transplant(dry_run: bool) -> MergeResult:
+        return kernel.transplant([own], "main", CommitMeta(), dry_run=dry_run)
+
+    def rebase(dry_run: bool) -> MergeResult:
+        return kernel.rebase("dev", head(kernel), CommitMeta(), dry_run=dry_run)
+
+    for bring in (transplant, rebase):
+        assert bring(True).conflicts == (conflict,)
+        with pytest.raises(MergeConflict) as refused:
+            bring(False)
+        assert refused.value.conflicts == (conflict,)
+
+    # The advice: the same value on both sides.
+    _set(kernel, "dev", location=main)
+    _merge(kernel)
+    after = {} if is_new else {"owner": "ada"}
+    assert _properties(kernel) == {**after, "kept": "1", "more": "1"} | ({"location": main} if main else {})
+
+
+def test_a_revert_does_not_undo_a_property_that_was_changed_again() -> None:
+    kernel = _with_namespace()
+    undone = _set(kernel, "main", location="s3://wrong", more="1")
+    _set(kernel, "main", location="s3://right")
+    with pytest.raises(MergeConflict) as refused:
+        kernel.revert(undone, "main", META)
+    (conflict,) = refused.value.conflicts
+    assert (conflict.expected, conflict.found) == ("location=s3://wrong", "location=s3://right")
+    assert kernel.revert(undone, "main", META, dry_run=True).conflicts == (conflict,)
+    _set(kernel, "main", location="s3://wrong", owner="grace")
+    kernel.revert(undone, "main", META)
+    assert _properties(kernel) == {"location": "s3://root", "owner": "grace"}
+
+
+def test_properties_that_one_side_changed_are_merged_after_merges_crossed() -> None:
+    """The common ancestors differ in the namespace, but only one of them changed each property."""
+    kernel = _with_namespace()
+    one, other = _set(kernel, "main", m="1", both="m"), _set(kernel, "dev", d="1", owner=None)
+    kernel.merge(other, "main", META)
+    kernel.merge(one, "dev", META)
+    assert (
+        _properties(kernel)
+        == _properties(kernel, "dev")
+        == {
+            "location": "s3://root",
+            "m": "1",
+            "d": "1",
+            "both": "m",
+        }
+    )
+    _set(kernel, "dev", location=None, new="1")
+    _merge(kernel)
+    assert _properties(kernel) == {"m": "1", "d": "1", "both": "m", "new": "1"}
+
+
+def test_a_property_on_which_the_common_ancestors_do_not_agree_is_a_conflict_where_the_sides_differ() -> None:
+    kernel = _with_namespace()
+    one, other = _set(kernel, "main", both="m"), _set(kernel, "dev", both="d")
+    for source, target in ((other, "main"), (one, "dev")):
+        kernel.merge(source, target, META, MergeOptions({NS: KeyMerge(mode=MergeMode.DROP)}))
+    _set(kernel, "dev", more="1")
+    (conflict,) = _refused(kernel)
+    assert conflict.reason == "has properties that both sides changed: 'both'"
+    _set(kernel, "dev", both="m")
+    _merge(kernel)
+    assert _properties(kernel) == PROPERTIES | {"both": "m", "more": "1"}
 
 
 def test_a_merge_may_not_leave_a_table_without_its_namespace_k6() -> None:

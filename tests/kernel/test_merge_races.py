@@ -14,11 +14,10 @@ from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
-from penstock.model.keys import Key
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.testing import FaultyStore, Point
-from tests.kernel.brute_force import bring, virtual_base, wander
+from tests.kernel.brute_force import Ambiguous, bring, virtual_base, wander
 from tests.kernel.graphs import Graph
 from tests.kernel.lakes import Ticking, branch, commit, head, new_kernel, places, puts, reopened, state
 
@@ -44,7 +43,7 @@ def _check_merges(kernel: Kernel) -> int:
         target, source = parents
         bases = graph.merge_bases(target, source)
         assert source not in bases
-        base, ambiguous = state(kernel, next(iter(bases))), set[Key]()
+        base, ambiguous = state(kernel, next(iter(bases))), Ambiguous()
         if len(bases) > 1:
             origins = graph.merge_bases(*sorted(bases)[:2])
             if len(bases) > 2 or len(origins) > 1:

@@ -38,6 +38,10 @@ from penstock.model.objects import CommitObject, Value
 from penstock.model.references import Reference
 
 _NORMAL: Final = KeyMerge()
+_ONE_VALUE: Final = "to settle it, set them to the same values on both sides, and repeat this"
+_ONE_SIDE: Final = (
+    "to take all properties of one side, use the mode 'force' (the source's) or 'drop' (the target's)"
+)
 Intents = dict[bytes, list[bytes] | None]
 """Per key the intents to replay, oldest first; ``None`` where not all of them can be."""
 
@@ -148,8 +152,8 @@ class Meeting(NamedTuple):
     is_ambiguous: bool
     """The common ancestors do not agree on where the sides parted."""
     crossed: Crossed | None = None
-    bases: tuple[Value, ...] = ()
-    """What the table is in each of several common ancestors."""
+    bases: tuple[Value | None, ...] = ()
+    """What the key holds in each of several common ancestors; of a managed table, only where it is."""
 
 
 class Renamed(NamedTuple):
@@ -178,7 +182,7 @@ class Bringing:
         ambiguous: frozenset[bytes] = frozenset(),
         crossed: Mapping[bytes, Crossed] = MappingProxyType({}),
         renamed: Mapping[bytes, Renamed] = MappingProxyType({}),
-        bases: Mapping[bytes, tuple[Value, ...]] = MappingProxyType({}),
+        bases: Mapping[bytes, tuple[Value | None, ...]] = MappingProxyType({}),
     ) -> None:
         """Bring every key of a difference; conflicts are collected in the edit."""
         for stored, (was, wanted) in changes.items():
@@ -283,10 +287,28 @@ class Bringing:
         elif meeting.now == meeting.was and not meeting.is_ambiguous:
             self._edit.put_value(meeting.stored, meeting.wanted)
         elif isinstance(source, Namespace) and isinstance(target, Namespace):
-            before = None if meeting.is_ambiguous else base  # or it would depend on which ancestor came first
-            self._edit.put(meeting.stored, _merge_namespaces(before, source, target))
+            self._merge_namespaces(meeting, source, target)
         else:
             self._edit.conflicts.append(compare(meeting.key, base, target))
+
+    def _merge_namespaces(self, meeting: Meeting, source: Namespace, target: Namespace) -> None:
+        """Both sides have a namespace: the target's, with the properties that only the source changed."""
+        bases = [meeting.was] if not meeting.is_ambiguous else list(meeting.bases or (None,))
+        before = [_properties(self._content(one)) for one in bases]
+        properties, clashes = merge_properties(before, source.properties, target.properties)
+        if not clashes:
+            self._edit.put(meeting.stored, msgspec.structs.replace(target, properties=properties))
+            return
+        found = compare(meeting.key, self._content(bases[0]), target)
+        names = ", ".join(f"'{name}'" for name in clashes)
+        self._edit.conflicts.append(
+            msgspec.structs.replace(
+                found,
+                expected=_describe_properties(before[0], clashes),
+                found=_describe_properties(target.properties, clashes),
+                why=f"has properties that both sides changed: {names}; {_ONE_VALUE}; {_ONE_SIDE}",
+            )
+        )
 
     def _is_replaced(self, meeting: Meeting) -> bool:
         """Whether the source has another table where both had one that the target has not changed since."""
@@ -408,12 +430,18 @@ def old_places(
 
 def in_each(
     history: History, formats: Formats, changes: Difference, bases: Sequence[ObjectId]
-) -> dict[bytes, tuple[Value, ...]]:
-    """What the managed tables that change are in each of some commits, under whatever key, where they are."""
+) -> dict[bytes, tuple[Value | None, ...]]:
+    """What the managed tables that change are in each of some commits, under whatever key, where they are.
+
+    And what the keys of namespaces that change hold in each of them.
+    """
     objects, views = history.objects, [state_of(history.objects, history.commit(one)) for one in bases]
-    found: dict[bytes, tuple[Value, ...]] = {}
+    found: dict[bytes, tuple[Value | None, ...]] = {}
     for stored, (_, wanted) in changes.items():
         content = content_of(objects, wanted)
+        if isinstance(content, Namespace):
+            found[stored] = tuple(view.get(stored) for view in views)
+            continue
         if content is None or content.id is None or formats.managing(content) is None:
             continue
         values = [_value_of(objects, view, stored, content.id) for view in views]
@@ -430,13 +458,35 @@ def _value_of(objects: Objects, view: View, stored: bytes, table: UUID) -> Value
     return None if key is None else view.get(key.encode())
 
 
-def _merge_namespaces(base: AnyContent | None, source: Namespace, target: Namespace) -> Namespace:
-    """Both sides have a namespace: the target's, with the properties that the source changed."""
-    before = base.properties if isinstance(base, Namespace) else {}
-    changed = {name: value for name, value in source.properties.items() if before.get(name) != value}
-    gone = {name for name in before if name not in source.properties}
-    kept = {name: value for name, value in target.properties.items() if name not in gone}
-    return msgspec.structs.replace(target, properties={**kept, **changed})
+def merge_properties(
+    bases: Sequence[Mapping[str, str]], source: Mapping[str, str], target: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """Merge two sides' properties; return the result, and the names that both changed, each otherwise.
+
+    ``bases`` are the properties in the common ancestors. Where these do not agree on a property, it counts as
+    changed on both sides.
+    """
+    merged, clashes = dict(target), []
+    for name in sorted({*source, *target}.union(*bases)):
+        before = {base.get(name) for base in bases}
+        mine, yours = source.get(name), target.get(name)
+        if mine == yours or before == {mine}:
+            continue
+        if before != {yours}:
+            clashes.append(name)
+        elif mine is None:
+            del merged[name]
+        else:
+            merged[name] = mine
+    return merged, clashes
+
+
+def _properties(content: AnyContent | None) -> Mapping[str, str]:
+    return content.properties if isinstance(content, Namespace) else {}
+
+
+def _describe_properties(properties: Mapping[str, str], names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={properties[name]}" for name in names if name in properties)
 
 
 def intents_between(history: History, source: ObjectId, target: ObjectId) -> Intents:

@@ -125,8 +125,8 @@ class MergePlan(NamedTuple):
     ambiguous: frozenset[bytes]
     crossed: dict[bytes, Crossed]
     renamed: dict[bytes, Renamed]
-    bases: dict[bytes, tuple[Value, ...]]
-    """What the tables are in each of the common ancestors, if there are several."""
+    bases: dict[bytes, tuple[Value | None, ...]]
+    """What tables and namespaces are in each of the common ancestors, if there are several."""
 
     def bring(self, bringing: Bringing, changes: Difference) -> None:
         """Bring some of the changes."""
@@ -154,7 +154,7 @@ def plan_merge(history: History, formats: Formats, source: ObjectId, head: Objec
         stored: Renamed(was, None if crossed or len(bases) > 1 else _intents_of(history, source, head, one))
         for stored, (was, one) in places.items()
     }
-    each = in_each(history, formats, changes, bases) if formats and len(bases) > 1 else {}
+    each = in_each(history, formats, changes, bases) if len(bases) > 1 else {}
     return MergePlan(head, target.merges, bases[0], changes, intents, ambiguous, crossed, renamed, each)
 
 

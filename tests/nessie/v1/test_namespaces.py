@@ -146,14 +146,16 @@ def test_pynessie_is_shown_a_namespace_that_it_can_parse_and_its_puts_keep_the_p
     assert nessie.ask("GET", "/contents/a?ref=main", **pynessie).json == shown
     log = nessie.ask("GET", "/trees/tree/main/log?fetch=ALL", **pynessie).json
     assert log["logEntries"][0]["operations"][0]["content"] == shown
-    for operations in ([put(shown, "a")], [delete("a"), put({**shown, "elements": ["b"]}, "b")]):
+
+    def commit(*operations: Any) -> None:
         body = {"commitMeta": {"message": "by pynessie"}, "operations": operations}
         path = f"/trees/branch/main/commit?expectedHash={nessie.head()}"
         assert nessie.ask("POST", path, body, **pynessie).status == 200
+
+    commit(put(shown, "a"))
+    commit(delete("a"), put({**shown, "elements": ["b"]}, "b"))
     held = nessie.get("/contents/b?ref=main")
     assert held == {**made, "elements": ["b"]}
-    body["operations"] = [put({**shown, "elements": ["b"], "properties": {"owner": "grace"}}, "b")]
-    path = f"/trees/branch/main/commit?expectedHash={nessie.head()}"
-    assert nessie.ask("POST", path, body, **pynessie).status == 200
+    commit(put({**shown, "elements": ["b"], "properties": {"owner": "grace"}}, "b"))
     held["properties"]["owner"] = "grace"
     assert nessie.get("/contents/b?ref=main") == held

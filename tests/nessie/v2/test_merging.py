@@ -208,3 +208,28 @@ def test_a_transplant_may_be_told_of_keys_that_it_does_not_touch(nessie: Talk) -
     answer = nessie.post(f"/trees/main@{root}/history/transplant", body)
     assert answer["wasApplied"] is True
     assert nessie.keys("/trees/main/entries") == ["a", "b"]
+
+
+def test_a_property_of_a_namespace_that_both_sides_changed_is_a_conflict(nessie: Talk) -> None:
+    def namespace(location: str, identity: str | None = None) -> dict[str, Any]:
+        properties = {"location": location, "owner": "ada"}
+        return {"type": "NAMESPACE", "id": identity, "elements": ["n"], "properties": properties}
+
+    root = nessie.commit(f"main@{EMPTY}", put("n", namespace("s3://root")))
+    identity = nessie.content("main", "n")["id"]
+    nessie.branch("dev", root)
+    dev = nessie.commit(f"dev@{root}", put("n", namespace("s3://dev", identity)))
+    main = nessie.commit(f"main@{root}", put("n", namespace("s3://main", identity)))
+    for way, body in (
+        ("merge", {"fromRefName": "dev", "fromHash": dev}),
+        ("transplant", {"fromRefName": "dev", "hashesToTransplant": [dev]}),
+    ):
+        path = f"/trees/main@{main}/history/{way}"
+        for told in ({}, {"isDryRun": True}):
+            error = nessie.refused(409, "POST", path, body | told)
+            (conflict,) = error["errorDetails"]["conflicts"]
+            assert (conflict["conflictType"], conflict["key"]["elements"]) == ("VALUE_DIFFERS", ["n"])
+    assert nessie.content("main", "n")["properties"]["location"] == "s3://main"
+    body = {"fromRefName": "dev", "fromHash": dev, "defaultKeyMergeMode": "FORCE"}
+    assert nessie.post(f"/trees/main@{main}/history/merge", body)["wasApplied"]
+    assert nessie.content("main", "n")["properties"]["location"] == "s3://dev"

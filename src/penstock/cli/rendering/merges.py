@@ -132,6 +132,8 @@ def _clash(sides: Sides, conflict: Conflict, number: int) -> str:
     if conflict.kind is not ConflictKind.FORMAT:
         if number > 0:
             return f"and {_in_short(sides, conflict)}"
+        if conflict.why and not conflict.why.startswith(_BOTH):
+            return _named(sides, f"it {conflict.reason}")
         return _ONLY_TAKEN if conflict.is_pointer else ""
     reason = conflict.reason.removeprefix(_BOTH).lstrip(":, ").removeprefix("and ")
     where = f"at {conflict.path}" if conflict.path else ""

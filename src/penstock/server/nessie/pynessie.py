@@ -2,8 +2,8 @@
 
 Pynessie fails on a namespace with properties, and on a view or a Delta table that lacks a text, also with
 Nessie itself. It has no user agent of its own, only that of the library that makes its requests. A client
-that reads a namespace, changes it and puts it back must see all properties, or the put removes the others. So
-only a client with that user agent is shown a namespace without properties, and its puts keep those that exist.
+that reads a namespace, changes it and puts it back must see all properties, or the put removes the others.
+So only a client with that user agent is shown a namespace without properties, and its puts keep what exists.
 """
 
 from __future__ import annotations
