@@ -51,6 +51,19 @@ def test_the_parent_of_a_first_commit_is_the_empty_lake(lake: Lake) -> None:
         lake.resolve("main~2")
 
 
+def test_what_a_revision_comes_to_must_be_on_the_reference_not_where_it_starts(lake: Lake) -> None:
+    main = _commits(lake, 2)
+    lake.branch("dev").create()
+    dev = _commits(lake, 2, "dev")
+    assert lake.resolve(f"main@{dev[0]}~1") == main[-1]
+    assert lake.resolve(f"main@{dev[1]}~3") == main[0]
+    assert lake.resolve(f"main@{dev[1]}^^") == main[-1]
+    assert lake.resolve(f"main@{dev[1]}*2000-01-01") == EMPTY_COMMIT_ID
+    for away in (dev[0], f"{dev[1]}~1", f"{dev[0]}~0"):
+        with pytest.raises(CommitNotFound, match=f"{dev[0]} is not in the history of 'main'"):
+            lake.resolve(f"main@{away}")
+
+
 def _iso(time: datetime) -> str:
     return time.isoformat().replace("+00:00", "Z")
 

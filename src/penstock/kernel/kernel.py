@@ -117,7 +117,11 @@ class Kernel:
     # -- reading ---------------------------------------------------------------------------------------
 
     def resolve(self, text: str | Revision) -> tuple[ObjectId, Reference | None]:
-        """The commit that a revision names, and the reference it starts from, if it names one."""
+        """The commit that a revision names, and the reference that it names, if it names one.
+
+        With both a reference and a commit, what the revision comes to must be in the reference's history: of
+        ``main@<commit>~1`` the commit before that one, whatever branch that one is on.
+        """
         revision = text if isinstance(text, Revision) else parse_revision(text)
         reference = self.references.get(revision.name) if revision.name else None
         if revision.commit is not None:
@@ -128,19 +132,23 @@ class Kernel:
             raise InvalidName(f"{text!r} names neither a reference nor a commit")
         for step in revision.steps:
             start = self._step(start, step)
+        if revision.commit is not None and reference is not None:
+            self._require_in(reference, start)
         return start, reference
 
     def _named_commit(self, digits: str, reference: Reference | None) -> ObjectId:
         commit = bytes.fromhex(digits) if len(digits) == 64 else self._abbreviated(digits, reference)
         if commit != NO_COMMIT:
             self.history.commit(commit)
-        if reference is not None and not self.history.is_ancestor(commit, reference.head):
+        return commit
+
+    def _require_in(self, reference: Reference, commit: ObjectId) -> None:
+        if not self.history.is_ancestor(commit, reference.head):
             raise CommitNotFound(
                 f"commit {commit.hex()} is not in the history of '{reference.name}'",
                 commit=commit.hex(),
                 name=reference.name,
             )
-        return commit
 
     def _abbreviated(self, digits: str, reference: Reference | None) -> ObjectId:
         """The one commit whose id begins so, among the newest of a reference, or of all of them."""

@@ -115,3 +115,25 @@ def test_a_name_with_slashes_is_found_in_every_way_to_write_it(nessie: Talk) -> 
         answer = nessie.get(f"/trees/{path}/entries")
         assert answer["effectiveReference"]["name"] == "team/a/dev"
     assert nessie.ask("GET", "/trees/team/a/dev/entries").status == 404
+
+
+def test_what_a_relative_reference_comes_to_must_be_on_the_branch_not_where_it_starts(nessie: Talk) -> None:
+    one = nessie.commit(f"main@{EMPTY}", put("a", table(1)))
+    two = nessie.commit(f"main@{one}", put("b", table(1)))
+    nessie.branch("dev", two)
+    three = nessie.commit(f"dev@{two}", put("c", table(1)))
+    four = nessie.commit(f"dev@{three}", put("d", table(1)))
+    assert nessie.keys(f"/trees/main@{three}~1/entries") == ["a", "b"]
+    assert nessie.keys(f"/trees/main@{four}~3/entries") == ["a"]
+    assert nessie.keys(f"/trees/main@{four}~9/entries") == []
+    assert nessie.refused(404, "GET", f"/trees/main@{four}~1/entries")["message"] == (
+        f"Could not find commit '{three}' in reference 'main'."
+    )
+    nessie.branch("left", two)
+    nessie.commit(f"main@{three}~1", put("e", table(1)))
+    stale = nessie.refused(409, "DELETE", f"/trees/left@{four}~3")
+    assert stale["errorDetails"]["conflicts"][0]["conflictType"] == "UNEXPECTED_HASH"
+    elsewhere = nessie.refused(409, "DELETE", f"/trees/left@{four}~1")
+    assert f"expected hash '{three}'" in elsewhere["message"]
+    nessie.refused(404, "DELETE", f"/trees/left@{'ab' * 32}~1")
+    assert nessie.ask("DELETE", f"/trees/left@{three}~1").status == 200

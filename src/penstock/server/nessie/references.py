@@ -331,7 +331,12 @@ def _if_head(catalogue: Catalogue, reference: Reference, expected: Revision) -> 
     """The head that the caller expects, which must be the reference's; whether it exists does not matter."""
     commit = expected.commit or ""
     if expected.steps:
-        commit = resolve(catalogue, expected, "Expected hash").commit
+        try:
+            commit = resolve(catalogue, expected, "Expected hash").commit
+        except CommitNotFound as missing:
+            if missing.details.get("name") is None:
+                raise
+            commit = missing.details["commit"]  # what it comes to, on some other branch
     if commit != reference.id:
         raise ReferenceChanged(
             f"'{reference.name}' is at {reference.id}, not at {commit}",

@@ -4,8 +4,9 @@ In a path it is ``name``, ``name@hash`` or ``@hash``, followed by any number of 
 ``-`` is the default branch. In a body the name and the rest are apart. Hashes are never abbreviated. Walking
 further back than there are commits ends at the empty lake.
 
-Where Nessie reads ``name@hash`` whether or not the hash has to do with the name, Penstock refuses a hash
-that no parent leads to from the name: who may read one branch must not read others by way of it.
+Where Nessie reads ``name@hash`` whether or not the hash has to do with the name, Penstock refuses what no
+parent leads to from the name: who may read one branch must not read others by way of it. With steps, it is
+the commit at their end that must be found there.
 """
 
 from __future__ import annotations
@@ -174,6 +175,8 @@ def resolve_target(catalogue: Catalogue, revision: Revision, what: str) -> Place
     try:
         return Place(reference=reference, commit=_walk(catalogue, revision, reference))
     except CommitNotFound as missing:
+        if revision.steps:
+            raise
         raise CommitNotFound(missing.message, commit=revision.commit, name=reference.name) from None
 
 
@@ -196,26 +199,17 @@ def _checked(step: str) -> str:
 
 
 def _walk(catalogue: Catalogue, revision: Revision, reference: Reference | None) -> str:
-    at = _start(catalogue, revision, reference)
-    prefix = f"{reference.name}@" if reference is not None else ""
-    for step in revision.steps:
-        if at == EMPTY_COMMIT_ID:
-            break
-        try:
-            at = catalogue.do(calls.Resolve(revision=f"{prefix}{at}{step}")).commit
-        except CommitNotFound:
-            return EMPTY_COMMIT_ID
-    return at
-
-
-def _start(catalogue: Catalogue, revision: Revision, reference: Reference | None) -> str:
-    at = revision.commit
-    if reference is not None and at in (None, reference.id):
-        return reference.id
+    """The commit that a revision comes to, which must be in the history of the reference, if it names one."""
+    at = reference.id if revision.commit is None and reference is not None else revision.commit
     assert at is not None
-    if at == EMPTY_COMMIT_ID:
+    if at == EMPTY_COMMIT_ID or (not revision.steps and reference is not None and at == reference.id):
         return at
     if len(at) < 64:
         raise CommitNotFound(f"there is no commit {at}", commit=at)
-    place = f"{reference.name}@{at}" if reference is not None else at
-    return catalogue.do(calls.Resolve(revision=place)).commit
+    prefix = f"{reference.name}@" if reference is not None else ""
+    try:
+        return catalogue.do(calls.Resolve(revision=f"{prefix}{at}{''.join(revision.steps)}")).commit
+    except CommitNotFound as missing:
+        if missing.details.get("commit") is None:  # the walk leads further back than there are commits
+            return EMPTY_COMMIT_ID
+        raise
