@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lance
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 from lance_namespace import DeregisterTableRequest, RegisterTableRequest
@@ -108,7 +108,7 @@ def test_a_delta_table_is_taken_over_with_what_its_log_has(restored: Callable[..
 
 def test_a_lance_table_is_taken_over_with_what_its_folder_has(restored: Callable[..., Lake]) -> None:
     with restored(write_lance) as lake:
-        location = lake.table("a.v").content.location
+        location = lake.table("a.v").to_lance().uri
         with pytest.raises(CommitConflict, match="deregister the table and register its folder"):
             lake.table("a.v").append(rows(3))
         # as the message advises
