@@ -65,6 +65,7 @@ def _texts(tree: ast.AST) -> Iterator[str]:
                 passed_over.update(map(id, ast.walk(node.value)))
             case ast.JoinedStr() if id(node) not in passed_over:
                 passed_over.update(map(id, node.values))
-                yield "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
+                parts = (str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
+                yield "".join(parts)
             case ast.Constant(value=str(text)) if id(node) not in passed_over:
                 yield text
