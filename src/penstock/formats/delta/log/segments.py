@@ -54,6 +54,15 @@ class LogSegment(msgspec.Struct, frozen=True, kw_only=True):
             self, version=self.version + len(names), names=(*self.names, *names), newest=names[-1]
         )
 
+    def without(self, compaction: str) -> LogSegment:
+        """This segment with the commits that a compaction stands in for in its place."""
+        named = parse_name(compaction)
+        assert isinstance(named, CompactionName)  # as whoever asks has found out
+        commits = [str(CommitName(version)) for version in range(named.first, named.last + 1)]
+        place = self.names.index(compaction)
+        names = (*self.names[:place], *commits, *self.names[place + 1 :])
+        return msgspec.structs.replace(self, names=names)
+
 
 def find_segment(files: TableFiles, version: int | None = None) -> LogSegment:
     """The files that make up a version, or the newest one that is published.

@@ -28,9 +28,16 @@ from penstock.formats.delta.protocol.actions import (
     Sidecar,
     Txn,
     parse_action,
+    reconciliation_key,
 )
 from penstock.formats.delta.protocol.features import unreadable
-from penstock.formats.delta.protocol.names import CommitName, StagedName, parse_name, sidecar_name
+from penstock.formats.delta.protocol.names import (
+    CommitName,
+    CompactionName,
+    StagedName,
+    parse_name,
+    sidecar_name,
+)
 from penstock.formats.delta.protocol.properties import is_on
 from penstock.formats.delta.protocol.schema import StructType, parse_schema
 
@@ -50,16 +57,21 @@ def load_snapshot(files: TableFiles, version: int | None = None) -> Snapshot:
 
 
 def replay(files: TableFiles, segment: LogSegment) -> Snapshot:
-    """The version that a segment of the log comes to. Raises as ``load_snapshot``."""
+    """The version that a segment of the log comes to. Raises as ``load_snapshot``.
+
+    A compaction that says two things of one file, against the protocol, is left out: which of them is the
+    newer one its writer alone knew. The commits that it stands in for are read instead.
+    """
     tail = _Tail(segment.table)
     names = segment.names[::-1]
     for name, data in zip(names, files.read(names), strict=True):
-        tail.take(name, _there(segment.table, name, data), is_newest=name == segment.newest)
+        if not tail.take(name, _there(segment.table, name, data), is_newest=name == segment.newest):
+            return replay(files, segment.without(name))
     base = _Base(files, segment)
     for action in base.state():
         tail.take_state(action)
-    if tail.protocol is None or tail.metadata is None:
-        missing = "protocol" if tail.protocol is None else "metadata"
+    if tail.protocol is None or tail.metadata is None or not tail.metadata.schema_string:
+        missing = "protocol" if tail.protocol is None else "metadata" if tail.metadata is None else "schema"
         raise InvalidLog(
             f"the log of {segment.table} has no {missing} up to version {segment.version}",
             table=segment.table,
@@ -203,11 +215,16 @@ class _Tail:
         self._seen: set[bytes] = set()
         self._lines: dict[type, PackedLines[Any]] = {Add: PackedLines(Add), Remove: PackedLines(Remove)}
 
-    def take(self, name: str, data: bytes, is_newest: bool) -> None:
-        """Take a commit, or a compaction."""
+    def take(self, name: str, data: bytes, is_newest: bool) -> bool:
+        """Take a commit, or a compaction; false if the latter says two things of one key."""
+        once = set[Any]() if isinstance(parse_name(name), CompactionName) else None
         for raw, action in _actions_backwards(self._table, name, data):
+            key: Any = action.key.digest if isinstance(action, Add | Remove) else reconciliation_key(action)
+            if once is not None and key is not None:
+                if key in once:
+                    return False
+                once.add(key)
             if isinstance(action, Add | Remove):
-                key = action.key.digest
                 if key not in self._seen:
                     self._seen.add(key)
                     self._lines[type(action)].add(raw)
@@ -215,6 +232,7 @@ class _Tail:
                 self.in_commit_timestamp = action.in_commit_timestamp
             else:
                 self.take_state(action)
+        return True
 
     @property
     def size(self) -> int:

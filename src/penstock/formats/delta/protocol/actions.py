@@ -134,7 +134,9 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the table is: schema, partitioning, properties. Replaces the one before as a whole."""
 
     id: str
-    schema_string: str
+    schema_string: str = ""
+    """Empty where there is none: some engines begin a table so. Only a version at which it is still so cannot
+    be read."""
     partition_columns: tuple[str, ...]
     format: Format = Format()
     configuration: dict[str, str] = {}

@@ -193,4 +193,11 @@ _U64: Final = Struct("<Q")
 
 
 def _z85(text: str) -> bytes:
-    return b85decode(text.translate(_Z85))
+    """What a text stands for. No five characters begin with ``#``, so some writers (kernel-rs) begin the last
+    ones so: with one for each byte that is lacking there of four."""
+    tail = text[-5:]
+    lacking = len(tail) - len(tail.lstrip("#"))
+    if lacking:
+        text = text[:-5] + "0" * lacking + tail[lacking:]
+    data = b85decode(text.translate(_Z85))
+    return data[:-4] + data[-4:][lacking:] if lacking else data
