@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 import msgspec
 
 from penstock.errors import InvalidRequest, RequestError, VersionNotFound
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
-from penstock.formats.delta.log.snapshot import Snapshot, replay
-from penstock.formats.delta.protocol.actions import Add, CommitInfo, Metadata, Protocol, Txn, parse_commit
+from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot, replay
+from penstock.formats.delta.protocol.actions import (
+    Add,
+    CommitInfo,
+    Metadata,
+    Protocol,
+    Txn,
+    parse_commit,
+    write_action,
+)
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.schema import StructType
 from penstock.lake.calls import PAGE_MAX, Resolve
 from penstock.lake.delta_answers import TableVersions
 from penstock.lake.delta_calls import GetTableVersions
 from penstock.model.clock import utc
+from penstock.model.keys import Key
 from penstock.model.names import parse_time_us
 
 if TYPE_CHECKING:
@@ -193,6 +203,25 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
     is_noted = table.is_noted and version is None  # what a named version is, nobody changes
     note = table.note_read if is_noted else None
     return TableSnapshot(replay(files, _segment(files, log, version)), place, log, note)
+
+
+def load_published(place: Place, version: int | None = None) -> TableSnapshot:
+    """A table as its own log has it, whoever decides its commits: the newest version, or an older one.
+
+    Raises as ``load_snapshot``.
+    """
+    snapshot = load_snapshot(PlaceFiles(place), version)
+    log = TableVersions(
+        key=Key.decode(place.url.rpartition("/")[2].encode()),
+        id=UUID(int=0),
+        location=place.url,
+        latest_version=snapshot.version,
+        published=snapshot.version,
+        commits=(),
+        protocol=write_action(snapshot.protocol).decode(),
+        metadata=write_action(snapshot.metadata).decode(),
+    )
+    return TableSnapshot(snapshot, place, log)
 
 
 def pages(table: Table, start: int | None = None, end: int | None = None) -> TableVersions:

@@ -40,13 +40,14 @@ from penstock.model.keys import Key
 from penstock.storage.locations import own_place
 
 if TYPE_CHECKING:
+    from penstock.lake.delta_snapshot import TableSnapshot
     from penstock.lake.lake import Lake
 
 
 class Wanted(TypedDict, total=False):
     """What can be said of a table that is to be created."""
 
-    partition_by: str | Sequence[str]
+    partition_by: str | Sequence[str] | None
     properties: Mapping[str, str] | None
     description: str
     location: str | os.PathLike[str] | None
@@ -69,7 +70,7 @@ class DeltaTables:
         *,
         schema: Any = None,
         data: Any = None,
-        partition_by: str | Sequence[str] = (),
+        partition_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         description: str = "",
         location: str | os.PathLike[str] | None = None,
@@ -121,7 +122,7 @@ class DeltaTables:
         return self._lake.do(self._creation(key, schema_text(schema), **wanted))
 
     def _creation(self, key: str | Key, schema: str, **wanted: Unpack[Wanted]) -> CreateTable:
-        partition_by, location = wanted.get("partition_by", ()), wanted.get("location")
+        partition_by, location = wanted.get("partition_by") or (), wanted.get("location")
         return CreateTable(
             key=Key.parse(key),
             schema=schema,
@@ -167,6 +168,17 @@ class DeltaTables:
             who=self._lake.author,
         )
         return self._lake.do(call)
+
+    def read(self, location: str | os.PathLike[str], version: int | None = None) -> TableSnapshot:
+        """A Delta table that the lake does not own, as its own log has it; nothing of it is changed.
+
+        Also one that cannot be adopted, as long as it can be read. Its rows become a table of the lake by
+        ``lake.create_table(key, data=lake.delta.read(location))``, however many there are. ``TableNotFound``
+        if there is none, ``UnsupportedFeature`` if it takes more than Penstock knows.
+        """
+        from penstock.lake.delta_snapshot import load_published
+
+        return load_published(self._lake.places.at(absolute(location)), version)
 
     def release(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, VersionNotFound
 from penstock.formats.delta.log.checkpoint_writing import write_checkpoint
-from penstock.formats.delta.log.cleanup import Cleanup, plan_cleanup
+from penstock.formats.delta.log.cleanup import Cleanup, plan_cleanup, remove
 from penstock.formats.delta.log.compaction import compact
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.durations import DAY_MS
@@ -30,6 +30,7 @@ from penstock.formats.delta.protocol.names import (
     CommitName,
     CompactionName,
     PartName,
+    parse_name,
 )
 from penstock.storage.places import Places
 from tests.formats.delta.logs import UUIDS, Table, add, checkpoint_bytes, metadata, protocol
@@ -279,4 +280,31 @@ def test_other_readers_find_a_table_that_was_cleaned_up(table: Table) -> None:
     assert str(CommitName(2)) not in left(table)
     assert sorted(pa.table(DeltaTable(root).scan())["id"].to_pylist()) == [0, 1, 2, 3, 4]
     write_deltalake(root, pa.table({"id": [9]}), mode="append")
+    assert load_snapshot(table.files).version == 5
+
+
+@pytest.mark.parametrize(("before", "first"), [("0", 2), ("2", 2), ("3", None), ("9", None), ("odd", None)])
+def test_what_a_dropped_feature_left_goes_as_a_whole_or_not_at_all(
+    table: Table, before: str, first: int | None
+) -> None:
+    commits(table, 50, 45, 40, 35, 20, 1, checkpoints=[1, 2, 4])
+    found = plan(table, properties={"delta.requireCheckpointProtectionBeforeVersion": before})
+    assert found.first == first
+    assert bool(found.names) is (first is not None)
+
+
+def test_commits_go_before_the_checkpoints_that_stand_in_for_them(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits(table, 50, 45, 40, 35, 20, 1, checkpoints=[1, 2, 4])
+    names, deleted = plan(table).names, list[str]()
+    delete = table.place.delete
+
+    def told(some: Sequence[str]) -> None:
+        deleted.append(" ".join(sorted({type(parse_name(one)).__name__ for one in some})))
+        delete(some)
+
+    monkeypatch.setattr(table.place, "delete", told)
+    remove(table.place, names)
+    assert deleted == ["CommitName", "ClassicName"]
     assert load_snapshot(table.files).version == 5

@@ -39,6 +39,8 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not read, or not written: the end of a sentence that begins with its name."""
     advice: str = ""
     """What somebody can do about it."""
+    held_by: tuple[str, ...] = ()
+    """Features that keep it from being dropped: with one of them, the advice is another."""
     reader_version: int | None = None
     """The version that stands for it, of a feature older than the lists."""
     writer_version: int | None = None
@@ -62,7 +64,8 @@ def _typed(name: str) -> ColumnTest:
 
 _ON: Final = ("true",)
 _COPY: Final = "or copy its rows into a table of the lake (lake.delta.read)"
-_ENGINE: Final = f"write it with the engine that made it, {_COPY}"
+ENGINE: Final = f"write it with the engine that made it, {_COPY}"
+"""Advice for a feature that nobody can drop."""
 _CATALOGUE: Final = "read and write it through the catalogue that manages it"
 
 
@@ -76,7 +79,7 @@ def _iceberg(version: str) -> Feature:
         name=f"icebergCompat{version}",
         writing=Support.UNUSED,
         why="its files must also suit Iceberg, which is not checked",
-        advice=_ENGINE,
+        advice=ENGINE,
         properties={f"delta.enableIcebergCompat{version}": _ON},
     )
 
@@ -165,7 +168,7 @@ _ALL: Final = (
         writer_version=2,
         writing=Support.UNUSED,
         why="rows are not checked against the invariants of columns",
-        advice=_ENGINE,
+        advice=ENGINE,
         marks=("delta.invariants",),
         # Rows are checked for nulls whether the feature is listed or not.
         column=lambda field: not field.nullable,
@@ -178,7 +181,7 @@ _ALL: Final = (
         writer_version=3,
         writing=Support.UNUSED,
         why="rows are not checked against constraints",
-        advice="drop the constraints (ALTER TABLE … DROP CONSTRAINT …), or " + _ENGINE,
+        advice="drop the constraints (ALTER TABLE … DROP CONSTRAINT …), or " + ENGINE,
         properties={"delta.constraints.": ()},
     ),
     Feature(
@@ -186,7 +189,7 @@ _ALL: Final = (
         writer_version=4,
         writing=Support.UNUSED,
         why="rows are not checked against the expressions of generated columns",
-        advice=_ENGINE,
+        advice=ENGINE,
         marks=("delta.generationExpression",),
     ),
     Feature(
@@ -197,6 +200,7 @@ _ALL: Final = (
         writing=Support.UNUSED,
         why="files are not checked for the physical names of columns",
         advice=_drop("columnMapping"),
+        held_by=("icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
         properties={"delta.columnMapping.mode": ("name", "id")},
     ),
     Feature(
@@ -204,14 +208,14 @@ _ALL: Final = (
         writer_version=6,
         writing=Support.UNUSED,
         why="values of identity columns are not handed out",
-        advice=_ENGINE,
+        advice=ENGINE,
         marks=("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"),
     ),
     Feature(
         name="allowColumnDefaults",
         writing=Support.UNUSED,
         why="defaults of columns are not filled in",
-        advice="drop the defaults (ALTER TABLE … ALTER COLUMN … DROP DEFAULT), or " + _ENGINE,
+        advice="drop the defaults (ALTER TABLE … ALTER COLUMN … DROP DEFAULT), or " + ENGINE,
         marks=("CURRENT_DEFAULT",),
     ),
     _iceberg("V1"),
@@ -230,7 +234,7 @@ _ALL: Final = (
         name="clustering",
         writing=Support.NEVER,
         why="files are not checked for the statistics of clustering columns",
-        advice=_ENGINE,
+        advice=ENGINE,
     ),
     Feature(
         name="materializePartitionColumns",
@@ -244,7 +248,7 @@ _ALL: Final = (
             name=f"icebergWriterCompat{version}",
             writing=Support.NEVER,
             why="its files must also suit Iceberg, which is not checked",
-            advice=_ENGINE,
+            advice=ENGINE,
             properties={f"delta.enableIcebergWriterCompat{version}": _ON},
         )
         for version in ("V1", "V3")

@@ -25,6 +25,8 @@ from penstock.formats.delta.protocol.predicates import Column, Predicate, as_flo
 from penstock.formats.delta.protocol.schema import Type
 from penstock.formats.delta.rows.mapping import mapping_of
 
+TYPE_CHANGES: Final = "delta.typeChanges"
+"""In the metadata of a column whose type was widened."""
 SLACK: Final = timedelta(milliseconds=1)
 """By how much a time may lie outside of its statistics."""
 
@@ -62,6 +64,10 @@ def _by_stats(column: Column, names: Sequence[str], stats: dict[str, Any]) -> Kn
         nulls = None
     low = _bound(kind, _nested(stats.get("minValues"), names), -SLACK)
     high = _bound(kind, _nested(stats.get("maxValues"), names), SLACK)
+    if kind == "double" and TYPE_CHANGES in column.fields[-1].metadata:
+        # A file from when it was a float: 0.1 is noted, and what the file holds is a little more.
+        low = None if low is None else min(low, as_float(low))
+        high = None if high is None else max(high, as_float(high))
     return Known(
         low=low,
         high=high,

@@ -290,6 +290,11 @@ def _coded(array: Any, field: Field) -> tuple[Any, list[str | None]]:
         raise InvalidRequest(
             f"the column '{field.name}' has a value that no partition can have: {problem}", column=field.name
         ) from None
+    if NULL_FOLDER in texts:
+        # Spark could not write the rows of such a file anew: it goes by the names of folders.
+        raise InvalidRequest(
+            f"the column '{field.name}' has the value {NULL_FOLDER}, which stands for null", column=field.name
+        )
     if not field.nullable and None in texts:
         raise InvalidRequest(
             f"the column '{field.name}' is not nullable, and an empty partition value is null",
