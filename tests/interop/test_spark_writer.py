@@ -86,6 +86,22 @@ def test_partitions_of_any_value_are_read_by_others_as_they_were_written(
     agree(spark, lake, delta_spark, duckdb)
 
 
+def test_columns_that_both_sides_of_a_merge_added_are_read_by_others(
+    spark: SparkSession, lake: Lake, delta_spark: DeltaSpark, duckdb: Any
+) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    penstock.spark.write(partitioned(spark), KEY, partition_by=["kind"])
+    lake.branch("side").create()
+    penstock.spark.write(partitioned(spark, 100), KEY, branch="side")
+    penstock.spark.delete(spark, KEY, "id % 3 = 0", branch="side")
+    more = partitioned(spark, 200).selectExpr("*", "'main' AS note", "named_struct('a', id) AS nested")
+    penstock.spark.write(more, KEY, merge_schema=True)
+    other = partitioned(spark, 300).selectExpr("*", "id / 2 AS half", "'side' AS note")
+    penstock.spark.write(other, KEY, branch="side", merge_schema=True)
+    lake.merge("side")
+    agree(spark, lake, delta_spark, duckdb)
+
+
 @pytest.mark.reliability
 def test_a_life_of_overwrites_changes_and_merges_is_the_same_to_others(
     spark: SparkSession, lake: Lake, delta_spark: DeltaSpark, duckdb: Any

@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, UnsupportedFeature
 from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.lake.lake import Lake
-from penstock.spark import write
+from penstock.spark import delete, read, update, write
 from penstock.spark.job.tables import JobTable
 from tests.spark.reading_tables import ENGINES, using
 from tests.spark.writing_cases import delta_table, files_below, seen, seen_by_others
@@ -214,6 +214,29 @@ def test_columns_are_added_when_asked_and_older_rows_have_nulls_there(
     # Nothing new: no further change of the table itself.
     write(more, "demo.growing", merge_schema=True)
     assert len(seen(lake, "demo.growing")) == 3
+
+
+def test_a_branch_lands_after_the_target_got_columns(spark: SparkSession, lake: Lake) -> None:
+    write(spark.sql("select id, struct(1 as a) as part from range(4)"), "demo.growing")
+    lake.branch("dev").create()
+    write(spark.sql("select 10L as id, struct(5 as a) as part"), "demo.growing", branch="dev")
+    delete(spark, "demo.growing", "id = 3", branch="dev")
+    more = spark.sql("select 20L as id, struct(7 as a, 'x' as b) as part, 'm' as note")
+    write(more, "demo.growing", merge_schema=True)
+    other = spark.sql("select 30L as id, struct(8 as a, 1.5D as c) as part, 'd' as note, 2 as size")
+    write(other, "demo.growing", branch="dev", merge_schema=True)
+    update(spark, "demo.growing", {"note": "'u'"}, "id = 10", branch="dev")
+    lake.merge("dev")
+    expected = [
+        *({"id": n, "part": {"a": 1, "b": None, "c": None}, "note": None, "size": None} for n in range(3)),
+        {"id": 10, "part": {"a": 5, "b": None, "c": None}, "note": "u", "size": None},
+        {"id": 20, "part": {"a": 7, "b": "x", "c": None}, "note": "m", "size": None},
+        {"id": 30, "part": {"a": 8, "b": None, "c": 1.5}, "note": "d", "size": 2},
+    ]
+    assert seen(lake, "demo.growing") == seen_by_others(lake, "demo.growing") == expected
+    assert [
+        row.asDict(recursive=True) for row in read(spark, "demo.growing").orderBy("id").collect()
+    ] == expected
 
 
 def test_overwriting_the_schema_replaces_columns_and_partitions(spark: SparkSession, lake: Lake) -> None:

@@ -13,8 +13,18 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable as ForeignTable
 
 from penstock import Lake
+from penstock.formats.delta.lines.difference import union
 from penstock.formats.delta.lines.replacing import removal
-from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Remove, Txn, write_commit
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    Cdc,
+    CommitInfo,
+    Protocol,
+    Remove,
+    Txn,
+    write_commit,
+)
 from penstock.formats.delta.protocol.schema import Field, StructType, write_schema
 from penstock.formats.delta.rows.writing import write_files
 from penstock.lake.call import Said
@@ -26,6 +36,13 @@ from penstock.model.merges import MergeResult
 from tests.formats.delta.rows import inline_vector, vector_data
 
 KEY = "sales.orders"
+TIMES = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=("timestampNtz",),
+    writer_features=("timestampNtz",),
+)
+"""Of a table with times without a zone."""
 
 
 def rows(*ids: int, day: str = "mon") -> pa.Table:
@@ -139,11 +156,13 @@ class Side:
         metadata = msgspec.structs.replace(now.metadata, configuration=told)
         return self._commit(now, "SET TBLPROPERTIES", [metadata], Looked())
 
-    def add_column(self, name: str) -> Ratified:
+    def add_column(self, name: str, kind: str = "string") -> Ratified:
         now = self.table.snapshot()
-        wider = StructType((*now.schema.fields, Field(name=name, type="string", nullable=True)))
+        wider = StructType((*now.schema.fields, Field(name=name, type=kind, nullable=True)))
         metadata = msgspec.structs.replace(now.metadata, schema_string=write_schema(wider))
-        return self._commit(now, "ADD COLUMNS", [metadata], Looked())
+        protocol = union(now.protocol, TIMES) if kind == "timestamp_ntz" else now.protocol
+        told = [protocol, metadata] if protocol != now.protocol else [metadata]
+        return self._commit(now, "ADD COLUMNS", told, Looked())
 
     def _commit(
         self, now: TableSnapshot, operation: str, actions: Sequence[Action], looked: Looked

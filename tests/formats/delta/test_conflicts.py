@@ -114,6 +114,16 @@ BLIND_BY_WORD = (BLIND, add("new"), remove("z", "2"))
 COMPACTED_A = (remove("a", data_change=False), add("ab", data_change=False))
 COMPACTED_B = (remove("b", data_change=False), add("bc", data_change=False))
 OTHER_SCHEMA = metadata(schema_string=schema_string({"p": "integer"}))
+TYPES = {"id": "long", "p": "integer", "at": "timestamp"}
+ADDED = metadata(schema_string=schema_string({**TYPES, "note": "string"}))
+ADDED_MORE = metadata(schema_string=schema_string({**TYPES, "note": "string", "more": "string"}))
+ADDED_OTHER = metadata(schema_string=schema_string({**TYPES, "other": "string"}))
+ADDED_TYPE = metadata(schema_string=schema_string({**TYPES, "note": "long"}))
+ADDED_AND_SET = msgspec.structs.replace(ADDED, configuration={"owner": "you"})
+ADDED_NOT_NULL = metadata(
+    schema_string=ADDED.schema_string.replace('"string", "nullable": true', '"string", "nullable": false')
+)
+CHECKS, FEED = "checkConstraints", "changeDataFeed"
 VECTORS = configured(**{"delta.enableDeletionVectors": "true"})
 D1, D2, E2 = (
     DomainMetadata(domain=name, configuration=text) for name, text in (("d", "1"), ("d", "2"), ("e", "2"))
@@ -138,13 +148,34 @@ class Row(msgspec.Struct, frozen=True):
 
 
 MATRIX = [
-    Row(1, "both change the protocol", (protocol(*FEATURES),), mine(protocol(*FEATURES)), P, EVERY),
+    Row(
+        1,
+        "both change the protocol",
+        (protocol(*FEATURES, CHECKS),),
+        mine(protocol(*FEATURES, FEED)),
+        P,
+        EVERY,
+    ),
+    Row(1, "both bring a feature", (protocol(*FEATURES, FEED),), mine(protocol(*FEATURES, FEED)), P, NEVER),
+    Row(
+        1, "one brings more", (protocol(*FEATURES, FEED),), mine(protocol(*FEATURES, FEED, CHECKS)), P, NEVER
+    ),
     Row(2, "a feature is dropped", (protocol("appendOnly", "invariants"),), APPEND, P, EVERY),
     Row(2, "a binding feature comes", (protocol(*FEATURES, "checkConstraints"),), APPEND, P, EVERY),
     Row(2, "an unknown feature comes", (protocol(*FEATURES, "bogus"),), APPEND, P, EVERY),
     Row(3, "a feature that binds nobody", (protocol(*FEATURES, "inCommitTimestamp"),), APPEND, P, NEVER),
     Row(4, "both change the metadata", (configured(note="1"),), NOTE, M, EVERY),
+    Row(4, "both add a column", (ADDED,), mine(ADDED), M, NEVER),
+    Row(4, "one adds more", (ADDED,), mine(ADDED_MORE), M, NEVER),
+    Row(4, "one adds less", (ADDED_MORE,), mine(ADDED), M, EVERY),
+    Row(4, "both add another column", (ADDED,), mine(ADDED_OTHER), M, EVERY),
+    Row(4, "both add another type", (ADDED,), mine(ADDED_TYPE), M, EVERY),
+    Row(4, "one sets a property too", (ADDED,), mine(ADDED_AND_SET), M, EVERY),
     Row(5, "a harmless property", (VECTORS,), APPEND, M, NEVER),
+    Row(5, "a new column", (ADDED,), APPEND, M, NEVER),
+    Row(5, "a new column, beside a delete", (ADDED,), mine(remove("a"), reads=SOME_OF_1), M, NEVER),
+    Row(6, "a new column and a property", (ADDED_AND_SET,), APPEND, M, EVERY),
+    Row(6, "a new column that may not be null", (ADDED_NOT_NULL,), APPEND, M, EVERY),
     Row(6, "another property", (configured(note="1"),), APPEND, M, EVERY),
     Row(6, "a property goes", (metadata(configuration={}),), APPEND, M, EVERY),
     Row(6, "the schema", (OTHER_SCHEMA,), APPEND, M, EVERY),
@@ -158,6 +189,7 @@ MATRIX = [
     Row(9, "all read", APPENDED, READ_ALL, A, STRICT),
     Row(9, "all looked through", APPENDED, SCANNED, A, STRICT),
     Row(9, "metadata changed", APPENDED, NOTE_AND_READ_A, A, WRITES),
+    Row(9, "a column added", APPENDED, mine(ADDED, reads=SOME_OF_1), A, STRICT),
     Row(9, "partitioning changed", APPENDED, REPARTITION, A, WRITES),
     Row(9, "elsewhere", APPENDED, READ_2, A, NEVER),
     Row(10, "into what was read", MERGED, READ_A, A, WRITES),

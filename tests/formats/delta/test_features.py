@@ -165,6 +165,7 @@ def test_features_that_writers_need_not_know_are_few_and_the_unknown_are_not_amo
     assert {name for name in FEATURES if not binds_writers(name)} == {
         "inCommitTimestamp",
         "domainMetadata",
+        "timestampNtz",
         "vacuumProtocolCheck",
         "v2Checkpoint",
         "deletionVectors",

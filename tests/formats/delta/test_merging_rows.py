@@ -93,6 +93,18 @@ LANDS = {
     "append, new column": Case(
         lambda main: main.append(7), lambda dev: dev.add_column("note"), [1, 2, 3, 4, 5, 6, 7]
     ),
+    "new column, append": Case(
+        lambda main: main.add_column("note"), lambda dev: dev.append(7), [1, 2, 3, 4, 5, 6, 7]
+    ),
+    "new column, delete": Case(
+        lambda main: main.add_column("note"), lambda dev: dev.delete(1), [2, 3, 4, 5, 6]
+    ),
+    "new column, overwrite": Case(lambda main: main.add_column("note"), lambda dev: dev.overwrite(7), [7]),
+    "columns on both sides": Case(
+        lambda main: main.add_column("note"),
+        lambda dev: (dev.add_column("price"), dev.append(7)),
+        [1, 2, 3, 4, 5, 6, 7],
+    ),
     "property, append that knows of none": Case(
         lambda main: main.set_property("delta.checkpointPolicy", "classic"),
         lambda dev: dev.append(7),
@@ -176,13 +188,13 @@ REFUSED = {
             "since version 3 the other side changed the metadata",
         ),
     ),
-    "columns on both sides": Case(
+    "columns of one name on both sides": Case(
         lambda main: main.add_column("note"),
-        lambda dev: dev.add_column("price"),
+        lambda dev: dev.add_column("note", "long"),
         told=(r"version 4 \(ADD COLUMNS\) changed the metadata \(schemaString\), as the other side does",),
     ),
-    "new column, append": Case(
-        lambda main: main.add_column("note"),
+    "property, append": Case(
+        lambda main: main.set_property("owner", "etl"),
         lambda dev: dev.append(7),
         told=("since version 3 the other side appended 1 file to day=mon",),
     ),

@@ -12,16 +12,9 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
+from penstock.formats.delta.protocol.added_columns import can_hold
 from penstock.formats.delta.protocol.features import complete_protocol
-from penstock.formats.delta.protocol.schema import (
-    ArrayType,
-    Field,
-    MapType,
-    StructType,
-    Type,
-    parse_schema,
-    write_schema,
-)
+from penstock.formats.delta.protocol.schema import StructType, parse_schema, write_schema
 from penstock.spark.writes.schemas import merged
 
 
@@ -67,34 +60,6 @@ def still_fits(written: Metadata, now: Metadata) -> bool:
 
     They can if every column in them is there, of the same type, and whatever else there is may be null.
     """
-    return written.partition_columns == now.partition_columns and _fits(
-        parse_schema(written.schema_string), parse_schema(now.schema_string)
+    return written.partition_columns == now.partition_columns and can_hold(
+        now.schema_string, written.schema_string
     )
-
-
-def _fits(written: Type, now: Type) -> bool:
-    match written, now:
-        case StructType(), StructType():
-            known = {one.name for one in now.fields}
-            return all(one.name in known for one in written.fields) and all(
-                _field_fits(next((one for one in written.fields if one.name == field.name), None), field)
-                for field in now.fields
-            )
-        case ArrayType(), ArrayType():
-            return (now.contains_null or not written.contains_null) and _fits(
-                written.element_type, now.element_type
-            )
-        case MapType(), MapType():
-            return (
-                (now.value_contains_null or not written.value_contains_null)
-                and _fits(written.key_type, now.key_type)
-                and _fits(written.value_type, now.value_type)
-            )
-        case _:
-            return written == now
-
-
-def _field_fits(written: Field | None, now: Field) -> bool:
-    if written is None:
-        return now.nullable
-    return (now.nullable or not written.nullable) and _fits(written.type, now.type)

@@ -10,6 +10,7 @@ was overtaken, and checked like any other commit before it is ratified.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -17,7 +18,7 @@ import msgspec
 from penstock.formats.delta.errors import UnsupportedFeature, VersionNotFound
 from penstock.formats.delta.lines.clash import Clash
 from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.difference import Difference
+from penstock.formats.delta.lines.difference import Difference, union
 from penstock.formats.delta.lines.line import (
     Blobs,
     Declared,
@@ -41,13 +42,17 @@ from penstock.formats.delta.lines.standing import (
     replacements_since,
     steps,
 )
-from penstock.formats.delta.protocol.actions import write_action
+from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
+from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
 from penstock.formats.delta.protocol.conflicts import Conflict, rebase
+from penstock.formats.delta.protocol.features import supported
 from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
-from penstock.formats.delta.protocol.transaction import Transaction, Winner
+from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
 from penstock.kernel.format import Applied, Refused, Table
 from penstock.model.content import DeltaTable
 
+_SHOWN: Final = 3
+"""How many columns are told."""
 MERGED: Final = {"operation": "MERGE BRANCH", "operationParameters": {}}
 
 
@@ -239,13 +244,16 @@ class _Merging:
             own = steps(self._table, self._commits, comes, parted, line_of(comes).latest)
             standing.was_told(parted, files_before(own))
         landing = []
+        written = self._written_before(comes)
         for net in nets:
             if net.doubtful:
                 net = net.settled(self._live_before(comes, net))
+            written = last(net.state, Metadata) or written
             try:
                 landing.append(self._checked(stays, after, since, net, mine))
             except Clash as clash:
                 raise clash.refused(net, own, is_here=stays is self._target) from None
+            self._check_columns(stays, landing[-1], written)
         return NextVersions(self._table, self._commits, stays, line, self._now_ms, self._extend, MERGED).all(
             landing, standing
         )
@@ -291,9 +299,11 @@ class _Merging:
         line, table = line_of(stays), self._table
         if not net.actions and net.terms.replaces is None:
             return net
-        was = self._known_before(stays, after)
-        found = news(steps(table, self._commits, stays, after, line.latest), mine, net)
+        theirs = steps(table, self._commits, stays, after, line.latest)
+        net = self._with_added_columns(net, known(table, line.declared))
+        found = news(theirs, mine, net)
         net = net.without(found.shared)
+        was = self._known_before(stays, after, theirs, found.winners)
         transaction = Transaction(
             read_version=since,
             protocol=was.protocol,
@@ -310,18 +320,70 @@ class _Merging:
             raise Clash(outcome, next(one for one in found.winners if one.version == outcome.winner))
         return net
 
-    def _known_before(self, stays: DeltaTable, after: int) -> Known:
-        """What the table was before the other side's commits that are checked."""
-        if self._base is not None:
-            return known(self._table, line_of(self._base).declared)
-        if after < 0 or after == line_of(stays).latest:
+    def _written_before(self, comes: DeltaTable) -> Metadata | None:
+        """What the table was to the writers of the commits that come, as far as these do not change it."""
+        if self._base is None:
+            return None
+        is_on = self._base_tip.is_on(line_of(comes), self._table.read)
+        return known(self._table, line_of(self._base if is_on else comes).declared).metadata
+
+    def _check_columns(self, stays: DeltaTable, net: Net, written: Metadata | None) -> None:
+        """``Refused`` if the files that come have columns that are not there where they land.
+
+        So it is where a commit is repeated without the one that added the columns: nobody would see them.
+        """
+        lands = last(net.state, Metadata) or known(self._table, line_of(stays).declared).metadata
+        if not net.adds or written is None or can_hold(lands.schema_string, written.schema_string):
+            return
+        names = missing_columns(lands.schema_string, written.schema_string)
+        told = ", ".join(f"'{name}'" for name in names[:_SHOWN]) or "others"
+        raise Refused(
+            f"does not have the columns of the rows that come: {told}; bring the commits that changed the"
+            f" columns along; {WAY_OUT}"
+        )
+
+    def _known_before(
+        self, stays: DeltaTable, after: int, theirs: Sequence[Step], winners: Sequence[Step]
+    ) -> Known:
+        """What the table was to the line that stays, before it was changed there in a way that is news."""
+        if not any(_declares(step) for step in winners):
             return known(self._table, line_of(stays).declared)
+        found = self._known_at(stays, after)
+        for step, left in zip(theirs, winners, strict=True):
+            if _declares(left):
+                break
+            protocol, metadata = last(step.actions, Protocol), last(step.actions, Metadata)
+            found = Known(protocol or found.protocol, metadata or found.metadata)
+        return found
+
+    def _known_at(self, stays: DeltaTable, version: int) -> Known:
+        """What the table was at a version of the line that stays."""
+        line = line_of(stays)
+        if version < 0 or version == line.latest:
+            return known(self._table, line.declared)
+        tip = self._base_tip
+        if self._base is not None and tip.version == version and tip.is_on(line, self._table.read):
+            return known(self._table, line_of(self._base).declared)
 
         def read() -> Known:
-            snapshot = self._commits.snapshot(stays, self._table.read, after)
+            snapshot = self._commits.snapshot(stays, self._table.read, version)
             return Known(snapshot.protocol, snapshot.metadata)
 
-        return noted(self._table, ("delta known", stays.location, after, Tip.of(line_of(stays))), read)
+        return noted(self._table, ("delta known", stays.location, version, Tip.of(line)), read)
+
+    def _with_added_columns(self, net: Net, now: Known) -> Net:
+        """A net change whose metadata and protocol say also what the other side has added meanwhile; without
+        them, if the other side has it all."""
+        was = now if self._base is None else known(self._table, line_of(self._base).declared)
+        state: list[Action] = []
+        for action in net.state:
+            if isinstance(action, Metadata):
+                action = unite(was.metadata, now.metadata, action) or action
+            elif isinstance(action, Protocol) and supported(was.protocol) <= supported(action):
+                action = union(now.protocol, action)
+            if action not in (now.metadata, now.protocol):
+                state.append(action)
+        return msgspec.structs.replace(net, state=tuple(state))
 
     def _live_before(self, comes: DeltaTable, net: Net) -> dict[str, str | None]:
         paths = sorted({remove.key.path for remove in net.doubtful})
@@ -331,6 +393,11 @@ class _Merging:
 
         tip = Tip.of(line_of(comes))
         return noted(self._table, ("delta before", comes.location, tip, net.after, *paths), read)
+
+
+def _declares(step: Step) -> bool:
+    """Whether a commit says what the table is."""
+    return any(isinstance(action, Metadata | Protocol) for action in step.actions)
 
 
 def _isolation(was: Known, net: Net) -> Isolation:

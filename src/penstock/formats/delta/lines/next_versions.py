@@ -35,7 +35,8 @@ from penstock.model.encoding import ObjectId
 
 WAY_OUT: Final = (
     "to take one side, merge the table with the mode 'force' (the source's) or 'drop' (the target's);"
-    " to redo the work, rebase the source onto the target and run the job again"
+    " to redo the work, rebase the source onto the target without the table (mode 'drop'), then run the job"
+    " again"
 )
 
 

@@ -6,12 +6,13 @@ their numbers, which conflicts name:
 ====  ==========================================  ============================================  ==============
 rule  the winner                                  the transaction                               kind
 ====  ==========================================  ============================================  ==============
-1     changed the protocol                        changed it too                                protocol
+1     changed the protocol                        changed it too, and not in the same way (3)   protocol
 2     dropped a feature, or added one that binds  any                                           protocol
       writers
 3     changed the protocol in other ways          did not; it goes on with the new one          none
-4     changed the metadata                        changed it too                                metadata
-5     changed harmless properties only            did not; it goes on with the new ones         none
+4     changed the metadata                        changed it too, and not in the same way (3)   metadata
+5     changed harmless properties or added        did not; it goes on with the new ones         none
+      columns that may be null, and no more
 6     changed anything else in the metadata       any                                           metadata
 7     wrote a domain                              wrote the same domain                         transaction
 8     recorded a batch of an application          read or recorded one of it too                transaction
@@ -25,9 +26,12 @@ rule  the winner                                  the transaction               
 16    any                                         takes the table over from the file system     protocol
 ====  ==========================================  ============================================  ==============
 
-(1) under ``Serializable``; under ``WriteSerializable`` only if the transaction changed the metadata.
+(1) under ``Serializable``; under ``WriteSerializable`` only if the transaction changed the metadata otherwise
+than by new columns that may be null.
 (2) under ``Serializable`` and ``WriteSerializable``. A file that brings no new rows (``dataChange`` false) is
 no append: if its rows were read, rule 11 or 12 has seen that they moved.
+(3) The same way means: what it wants has every feature, property and column that the winner brought, and
+differs from that by nothing but further columns that may be null, and further features.
 
 In doubt there is a conflict: a file whose partition is not known is in every partition. A transaction that
 changes the partitioning has read the whole table, whatever it says, since every file must follow.
@@ -52,6 +56,7 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Txn,
 )
+from penstock.formats.delta.protocol.added_columns import only_adds
 from penstock.formats.delta.protocol.deeds import batch, places, some
 from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS, ROW_TRACKING
 from penstock.formats.delta.protocol.features import binds_writers, supported
@@ -74,6 +79,9 @@ HARMLESS_PROPERTIES: Final = frozenset(
     }
 )
 """Properties that may be set, but not unset, beside a transaction that knows nothing of it (rule 5)."""
+
+
+_SCHEMA: Final = "schemaString"
 
 
 class ConflictKind(StrEnum):
@@ -219,27 +227,50 @@ def _protocol(winner: Winner, mine: Transaction) -> Conflict | None:
     changed = tuple(sorted(before ^ after)) or (
         f"versions {theirs.min_reader_version} and {theirs.min_writer_version}",
     )
-    if last(mine.actions, Protocol) is not None:
+    wanted = last(mine.actions, Protocol)
+    if wanted is not None and not _covers(wanted, theirs):
         return _conflict(ConflictKind.PROTOCOL_CHANGED, 1, winner, mine, names=changed)
-    unmet = (before - after) | {name for name in after - before if binds_writers(name)}
+    own = frozenset() if wanted is None else supported(wanted)
+    unmet = (before - after) | {name for name in after - before - own if binds_writers(name)}
     if unmet:
         return _conflict(ConflictKind.PROTOCOL_CHANGED, 2, winner, mine, names=tuple(sorted(unmet)))
     return None
+
+
+def _covers(wanted: Protocol, theirs: Protocol) -> bool:
+    """Whether a protocol asks for everything that another one does."""
+    return (
+        wanted.min_reader_version >= theirs.min_reader_version
+        and wanted.min_writer_version >= theirs.min_writer_version
+        and supported(wanted) >= supported(theirs)
+    )
 
 
 def _metadata(winner: Winner, mine: Transaction) -> Conflict | None:
     theirs = last(winner.actions, Metadata)
     if theirs is None:
         return None
-    changed = _differences(mine.metadata, theirs)
-    if last(mine.actions, Metadata) is not None:
+    changed, wanted = _differences(mine.metadata, theirs), last(mine.actions, Metadata)
+    if wanted is not None and not (_is_harmless(mine.metadata, theirs) and _only_adds(theirs, wanted)):
         return _conflict(
             ConflictKind.METADATA_CHANGED, 4, winner, mine, names=changed or ("the same as before",)
         )
-    unset = mine.metadata.configuration.keys() - theirs.configuration.keys()
-    if set(changed) <= HARMLESS_PROPERTIES - unset:
+    if wanted is not None or _is_harmless(mine.metadata, theirs):
         return None
     return _conflict(ConflictKind.METADATA_CHANGED, 6, winner, mine, names=changed)
+
+
+def _is_harmless(before: Metadata, after: Metadata) -> bool:
+    """Whether metadata changed by harmless properties and new columns alone."""
+    unset = before.configuration.keys() - after.configuration.keys()
+    changed = set(_differences(before, after)) - (HARMLESS_PROPERTIES - unset)
+    return changed <= {_SCHEMA} and only_adds(before.schema_string, after.schema_string)
+
+
+def _only_adds(before: Metadata, after: Metadata) -> bool:
+    """Whether metadata changed by new columns alone, if at all."""
+    changed = set(_differences(before, after))
+    return changed <= {_SCHEMA} and only_adds(before.schema_string, after.schema_string)
 
 
 def _domains(winner: Winner, mine: Transaction) -> Conflict | None:
@@ -267,7 +298,8 @@ def _appends(winner: Winner, mine: Transaction) -> Conflict | None:
     if mine.isolation is Isolation.SNAPSHOT:
         return None
     blind = winner.is_blind_append
-    changes_metadata = last(mine.actions, Metadata) is not None
+    wanted = last(mine.actions, Metadata)
+    changes_metadata = wanted is not None and not _only_adds(mine.metadata, wanted)
     if blind and mine.isolation is Isolation.WRITE_SERIALIZABLE and not changes_metadata:
         return None
     clash = [

@@ -145,7 +145,7 @@ _ALL: Final = (
         name=IN_COMMIT_TIMESTAMP, properties={"delta.enableInCommitTimestamps": _ON}, binds_writers=False
     ),
     Feature(name="domainMetadata", binds_writers=False),
-    Feature(name="timestampNtz", reader=True, column=_typed("timestamp_ntz")),
+    Feature(name="timestampNtz", reader=True, column=_typed("timestamp_ntz"), binds_writers=False),
     Feature(name="vacuumProtocolCheck", reader=True, binds_writers=False),
     Feature(
         name="v2Checkpoint", reader=True, properties={"delta.checkpointPolicy": ("v2",)}, binds_writers=False
