@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from penstock import Lake
+from penstock.errors import MergeConflict
 from penstock.formats.files.files import Layout, new_folder
 from penstock.formats.files.layouts import mixes
 from penstock.lake.files.answers import TableLayout
@@ -81,6 +82,54 @@ def test_a_merge_that_leaves_a_folder_keeps_its_columns(lake: Lake) -> None:
     write(lake, "keep/3", layout("parquet", "id", "s"))
     lake.merge("dev", keys={KEY: {"keep/": "drop"}})
     assert {*columns(lake)} == {"id", "s", "t"}
+
+
+@pytest.mark.parametrize("how", ["merge", "merge back", "transplant", "rebase"])
+def test_a_branch_lands_after_the_target_got_a_column(lake: Lake, how: str) -> None:
+    write(lake, "1", layout("parquet", "id"))
+    lake.branch("dev").create()
+    write(lake, "2", layout("parquet", "id"), branch="dev")
+    write(lake, "3", layout("parquet", "id", "note"))
+    if how == "transplant":
+        lake.transplant("dev")
+    if how == "rebase":
+        lake.rebase("dev")
+    if how == "merge back":
+        lake.merge("main", "dev")
+    lake.merge("dev")
+    assert columns(lake) == {"id": "long", "note": "long"}
+
+
+def test_columns_of_both_sides_come_together_and_one_of_two_types_is_a_conflict(lake: Lake) -> None:
+    write(lake, "1", layout("parquet", "id"))
+    lake.branch("dev").create()
+    lake.branch("fix").create()
+    write(lake, "2", layout("parquet", "id", "note", "size"), branch="dev")
+    write(lake, "3", layout("parquet", "id", "price", "note"))
+    lake.merge("dev")
+    assert [*columns(lake)] == ["id", "price", "note", "size"]
+    write(lake, "4", layout("parquet", "note", kind="string"), branch="fix")
+    with pytest.raises(MergeConflict, match="'note' is of the type long here, but it as one of string"):
+        lake.merge("fix")
+
+
+def test_a_file_that_is_brought_without_the_commit_that_added_its_column_keeps_it(lake: Lake) -> None:
+    write(lake, "1", layout("parquet", "id"))
+    lake.branch("dev").create()
+    write(lake, "2", layout("parquet", "id", "note"), branch="dev")
+    write(lake, "3", layout("parquet", "id", "note"), branch="dev")
+    write(lake, "4", layout("parquet", "id", "price"))
+    lake.transplant("dev")
+    assert {*columns(lake)} == {"id", "note", "price"}
+
+
+def test_a_file_that_is_brought_where_the_columns_were_replaced_keeps_its_own(lake: Lake) -> None:
+    write(lake, "1", layout("parquet", "id", "old"))
+    lake.branch("dev").create()
+    write(lake, "2", layout("parquet", "id", "old"), branch="dev")
+    write(lake, "3", layout("parquet", "id", "new"), replaced=[""])
+    lake.merge("dev")
+    assert {*columns(lake)} == {"id", "old", "new"}
 
 
 def test_the_only_partition_written_anew_by_its_path_keeps_the_type_of_its_column(lake: Lake) -> None:

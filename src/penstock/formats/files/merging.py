@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.formats.files import trees
 from penstock.formats.files.changing import after, files_left
 from penstock.formats.files.files import MARKER, File, FilesState, Layout, is_managed, state_of, with_state
@@ -352,4 +354,7 @@ def _layout(objects: Objects, sides: Sides, coming: Coming) -> Layout:
         raise Refused(
             f"{BOTH}, and holds files {mixed.one} here, but {mixed.other} on the other side; {WAY_OUT}"
         )
-    return ours if theirs == origin else united(ours, theirs)
+    if theirs != origin:
+        return united(ours, theirs)
+    # Nothing was said of the layout, but the files that come may have columns that are not here.
+    return msgspec.structs.replace(ours, schema=united(ours, theirs).schema) if ours.schema else ours
