@@ -235,6 +235,58 @@ def test_what_clashes_is_refused_with_both_sides_and_the_ways_out(case: Case, la
     assert main.ids() == foreign_ids(lake) == dev.ids(), "a way out that is told leads out"
 
 
+# --- undoing ------------------------------------------------------------------------------------------------
+
+
+LATER: dict[str, Work] = {
+    "append": lambda main: main.append(7),
+    "delete": lambda main: main.delete(5),
+    "overwrite": lambda main: main.overwrite(7),
+    "overwrite of the day": lambda main: main.overwrite(7, day="mon"),
+    "column": lambda main: main.add_column("note"),
+}
+
+
+@pytest.mark.parametrize("later", LATER.values(), ids=LATER.keys())
+def test_what_came_after_a_commit_is_undone_first_and_then_the_commit(lake: Lake, later: Work) -> None:
+    """Whatever came after, nothing of what it said is undone with the older commit."""
+    main = create(lake)
+    main.delete(1, 2, 3, 4)
+    undone, after = lake.branch().head, main.ids()
+    later(main)
+    newest, now = lake.branch().head, main.ids()
+    with pytest.raises(MergeConflict, match="undo what came after, the newest commit first"):
+        lake.revert(undone)
+    assert main.ids() == now
+    lake.revert(newest)
+    assert main.ids() == foreign_ids(lake) == after
+    lake.revert(undone)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
+    lake.revert("main")
+    assert main.ids() == after
+    lake.revert(undone)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
+
+
+def test_all_that_came_after_a_commit_is_undone_at_once_by_force(lake: Lake) -> None:
+    main = create(lake)
+    main.delete(1, 2)
+    undone = lake.branch().head
+    main.append(7)
+    lake.revert(undone, keys={KEY: "force"})
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_overwrite_that_found_and_left_nothing_is_not_undone_with_an_older_commit(lake: Lake) -> None:
+    main = create(lake)
+    main.delete(5, 6)
+    undone = lake.branch().head
+    main.overwrite(day="tue")
+    with pytest.raises(MergeConflict, match="has been changed since"):
+        lake.revert(undone)
+    assert main.ids() == [1, 2, 3, 4]
+
+
 # --- more than two sides, and more than once ---------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from penstock.formats.delta.lines.ratifying import Checked, bring, check, known,
 from penstock.formats.delta.lines.seen import check_seen
 from penstock.formats.delta.owner.ownership import Owner, OwnerIdentity, owner_of
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Table
+from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Since, Table
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent, DeltaTable
 from penstock.model.encoding import ObjectId, encode
@@ -186,6 +186,15 @@ class DeltaFormat(Format):
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
         return merging.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
+
+    def revert(
+        self,
+        table: Table,
+        was: AnyContent | None,
+        wanted: AnyContent | None,
+        since: Since,  # noqa: ARG002
+    ) -> Applied | None:
+        return merging.revert(table, self.commits, _own(was), _own(wanted), self._now_ms(), self._extend)
 
     def _extend(self, table: Table, content: DeltaTable, line: Line) -> Line:
         """A line that a merge is about to extend, if that is this lake's to do."""

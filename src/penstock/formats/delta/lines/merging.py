@@ -42,7 +42,7 @@ from penstock.formats.delta.lines.standing import (
     replacements_since,
     steps,
 )
-from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
+from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
 from penstock.formats.delta.protocol.conflicts import Conflict, rebase
 from penstock.formats.delta.protocol.features import supported
@@ -120,6 +120,64 @@ def restore(
     net = msgspec.structs.replace(net, replacements=replacements_since(table, commits, line, wanted))
     told = {"operation": RESTORE, "operationParameters": {"version": str(tip.version)}}
     return NextVersions(table, commits, target, line, now_ms, extend, told).all([net])
+
+
+def revert(
+    table: Table,
+    commits: Commits,
+    was: DeltaTable | None,
+    wanted: DeltaTable | None,
+    now_ms: int,
+    extend: Extend,
+) -> Applied:
+    """The table as it was before a commit, if all that came after the commit has been undone. Raises as
+    ``merge``."""
+    target = _managed(table)
+    if target is not None and was is not None and _is_back_at(table, commits, target, was):
+        return restore(table, commits, wanted, now_ms, extend)
+    before, then, now = (
+        "not there" if one is None else f"version {line_of(one).latest}" for one in (wanted, was, target)
+    )
+    raise Refused(
+        f"has been changed since: it was {before}, became {then} and is {now} now; undo what came after, the"
+        " newest commit first; or undo all of it at once with the mode 'force'",
+        expected=then,
+        found=now,
+    )
+
+
+def _is_back_at(table: Table, commits: Commits, target: DeltaTable, was: DeltaTable) -> bool:
+    """Whether a table was brought back, step by step, into a state that it had.
+
+    That its files are the same does not say so: an overwrite may have found and left none, and means that
+    nothing else is to be there.
+    """
+    line, tip = line_of(target), Tip.of(line_of(was))
+    if not tip.is_on(line, table.read):
+        return False
+    lost = ("delta lost", target.location, Tip.of(line))
+    version = line.latest
+    try:
+        while version > tip.version and lost not in table.notes:
+            (step,) = steps(table, commits, target, version - 1, version)
+            version = _restored_version(last(step.actions, CommitInfo))
+        if version != tip.version:
+            return False
+        # A forced merge is told as a restore too, of a version of another line.
+        since = steps(table, commits, target, tip.version, line.latest)
+    except VersionNotFound as problem:
+        table.notes[lost] = problem.message
+        return False
+    net = fold_all(since, known(table, line.declared).metadata.schema_string)
+    return not net.removes and net.terms.replaces is None and all(not one.data_change for one in net.adds)
+
+
+def _restored_version(info: CommitInfo | None) -> int:
+    """The version that a commit brought a table back to; -1 if it did something else."""
+    if info is None or info.operation != RESTORE:
+        return -1
+    version = (info.fields.get("operationParameters") or {}).get("version")
+    return int(version) if isinstance(version, str) and version.isdecimal() else -1
 
 
 # --- one side has no table --------------------------------------------------------------------------------
