@@ -362,3 +362,22 @@ def test_with_a_feed_commits_that_have_files_of_it_land_apart_from_those_that_ha
     dev.merge()
     assert (main.table.version, foreign_ids(lake)) == (5, [2, 3, 4, 5, 6, 7])
     assert foreign_changes(lake, since=4) == [("delete", 1), ("insert", 7)]
+
+
+def test_several_versions_of_a_merge_with_a_feed_are_one_commit_of_the_lake(lake: Lake) -> None:
+    main = create(lake, properties=FEED)
+    dev = Side(lake, "dev")
+    dev.append(7)
+    dev.append(8)
+    dev.delete(1, feed=True)
+    dev.delete(3, feed=True)
+    dev.append(9)
+    before, version = lake.branch().head, main.table.version
+    result = dev.merge()
+    assert (len(result.commits), lake.log("main", limit=1)[0].parents[0]) == (1, before)
+    assert main.table.version == version + 3
+    by_version = [foreign_changes(lake, since=version + number) for number in (3, 2, 1)]
+    assert by_version[0] == [("insert", 9)]
+    assert by_version[1] == [("delete", 1), ("delete", 3), ("insert", 9)]
+    assert by_version[2] == [("delete", 1), ("delete", 3), ("insert", 7), ("insert", 8), ("insert", 9)]
+    assert main.ids() == foreign_ids(lake) == [2, 4, 5, 6, 7, 8, 9]
