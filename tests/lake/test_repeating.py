@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 import penstock
-from penstock import IcebergTable, Key, Put, Settings
+from penstock import IcebergTable, Key, Namespace, Put, Settings
 from penstock.errors import (
     CommitNotFound,
     HistoryExpired,
@@ -27,7 +28,9 @@ from penstock.lake.calls import (
     CreateReference,
     DeleteReference,
     GetOutcome,
+    Merge,
     Revert,
+    Said,
     Write,
 )
 from penstock.lake.lake import Lake
@@ -234,6 +237,16 @@ def test_the_outcome_of_a_very_request_is_not_that_of_another_under_its_key(lake
     assert outcome(delete) is None
     lake.do(delete)
     assert outcome(delete) is not None
+
+
+def test_a_request_has_the_hash_that_it_had_in_the_first_release() -> None:
+    """A job that repeats a request after an upgrade is told what the first one did."""
+    told = Said(message="m", authors=("ada",), properties={"a": ("b",)}, author_time=datetime.now(UTC))
+    operations = (Put(Key("n"), Namespace()),)
+    commit = CommitOperations(branch="main", operations=operations, said=told, idempotency_key="k")
+    assert asked(commit).hex() == "6be943acf153ce70f72cf3e6ea7db89a741ec0dd1fad89da9452bee6ad58e9fe"
+    merge = Merge(source="dev", into="main", said=Said(message=None))
+    assert asked(merge).hex() == "85412f70eb45527a0d1fe68c1550cd37a14264d49a21d3983d7ddfbc2710b8ae"
 
 
 @pytest.mark.parametrize(

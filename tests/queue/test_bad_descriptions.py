@@ -40,6 +40,8 @@ BAD: dict[str, dict[str, Any]] = {
     "very many empty properties": {"properties": {"a": ("",) * 300_000}},
     "properties that are none": {"properties": None},
     "a time beyond 64 bits": {"author_time_us": 2**64},
+    "a time after the year 9999": {"author_time_us": 10**18},
+    "a time before the year 1": {"author_time_us": -(10**18)},
     "a time that is text": {"author_time_us": "now"},
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -18,10 +19,12 @@ from penstock.lake.calls import (
     GetReference,
     ListCommits,
     Merge,
+    Said,
     Write,
 )
+from penstock.model.content import Namespace
 from penstock.model.keys import Key
-from penstock.model.operations import Delete
+from penstock.model.operations import Delete, Put
 from penstock.server.matching import Matching, parameters
 from penstock.server.native import NATIVE, PREFIX
 from penstock.wire import json
@@ -125,3 +128,12 @@ def test_what_has_its_default_is_not_sent() -> None:
 def test_what_cannot_be_sent_is_an_invalid_request(call: Any) -> None:
     with pytest.raises(InvalidRequest, match="cannot be sent"):
         request_of(call)
+
+
+def test_an_older_server_is_told_of_a_commit_only_what_is_said() -> None:
+    operations = (Put(Key("n"), Namespace()),)
+    plain = request_of(CommitOperations(operations=operations, said=Said(message="m")))
+    assert msgspec.json.decode(plain.body or b"")["said"] == {"message": "m"}
+    dated = Said(message="m", author_time=datetime(1970, 1, 1, tzinfo=UTC))
+    told = msgspec.json.decode(request_of(CommitOperations(operations=operations, said=dated)).body or b"")
+    assert told["said"] == {"message": "m", "author_time": "1970-01-01T00:00:00Z"}

@@ -210,7 +210,7 @@ class Chain:
             time_us=time_us,
             committer=meta.committer,
             authors=meta.authors,
-            author_time_us=meta.author_time_us or time_us,
+            author_time_us=meta.written_us(time_us),
             signed_off_by=meta.signed_off_by,
             message=meta.message,
             properties=meta.properties,

@@ -312,6 +312,7 @@ def _check_move(kernel: Kernel, reference: Reference, to: ObjectId, checks: Sequ
         message=commit.message,
         authors=commit.authors,
         author_time_us=commit.author_time_us,
+        is_dated=True,
         signed_off_by=commit.signed_off_by,
         properties=commit.properties,
         committer=commit.committer,

@@ -253,6 +253,7 @@ class TransplantRequest(BringRequest):
             message=self._meta.message or commit.message,
             authors=commit.authors,
             author_time_us=commit.author_time_us,
+            is_dated=True,
             signed_off_by=commit.signed_off_by,
             properties=commit.properties,
             committer=self._meta.committer or commit.committer,

@@ -15,6 +15,16 @@ AFTER_DOUBT: Final = "after_doubt"
 """In an error's ``details``: it is of a later try, and nobody heard what came of the one before."""
 
 
+class _FirstSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """A description with the fields that it had in the first release, so that a request keeps its hash."""
+
+    message: str | None
+    authors: None = None
+    signed_off_by: tuple[()] = ()
+    author_time_us: int = 0
+    properties: dict[str, tuple[str, ...]]
+
+
 def asked(call: Write[Any]) -> bytes:
     """A hash of a request as its writer put it, with the names that it had, wherever they lead by now.
 
@@ -26,7 +36,7 @@ def asked(call: Write[Any]) -> bytes:
     if not isinstance(call, Rebase):
         unimportant |= {field: None for field in ("branch", "into", "onto", "on") if hasattr(call, field)}
     if isinstance(said := getattr(call, "said", None), Said):
-        unimportant["said"] = Said(message=said.message, properties=said.properties)
+        unimportant["said"] = _FirstSaid(message=said.message, properties=said.properties)
     try:
         if isinstance(call, WriteFiles):
             unimportant |= _where(call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
@@ -42,7 +43,7 @@ class Write(Call[R], frozen=True, kw_only=True):
     """A hash of the request as it was asked, if it was put otherwise since. It does not travel."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a writer says about a commit."""
 
     message: str | None = None
@@ -51,8 +52,10 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Who wrote it; whoever acts, if nothing is said."""
     signed_off_by: tuple[str, ...] = ()
     author_time_us: int = 0
-    """When it was written; when it is committed, if nothing is said."""
+    """As ``author_time``, in microseconds since 1970. Clients of the first release send 0 for nothing."""
     properties: dict[str, tuple[str, ...]] = {}
+    author_time: datetime | None = None
+    """When it was written; when it is committed, if nothing is said."""
 
 
 def said(

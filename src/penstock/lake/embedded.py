@@ -66,7 +66,7 @@ from penstock.lake.lance import calls as lance_calls
 from penstock.lake.log import Filter, changes_of, differences, ranges, walk
 from penstock.lake.on_demand import DELTA, LANCE
 from penstock.lake.transactions import calls as transaction_calls
-from penstock.model.clock import utc
+from penstock.model.clock import microseconds, utc
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -794,10 +794,11 @@ def commit_meta(said: calls.Said, who: str, message: str) -> CommitMeta:
     return CommitMeta(
         message=message if said.message is None else said.message,
         authors=said.authors if said.authors is not None else ((who,) if who else ()),
-        author_time_us=said.author_time_us,
+        author_time_us=said.author_time_us if said.author_time is None else microseconds(said.author_time),
         signed_off_by=said.signed_off_by,
         properties=said.properties,
         committer=who,
+        is_dated=said.author_time is not None,
     )
 
 

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeAlias
 
 Clock: TypeAlias = Callable[[], int]
 """Microseconds since 1970."""
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def utc(time_us: int) -> datetime:
-    """A stored time, as people and programs hold it."""
-    return datetime.fromtimestamp(time_us / 1_000_000, UTC)
+    """A stored time, as people and programs hold it; ``OverflowError`` beyond the years 1 to 9999."""
+    return _EPOCH + timedelta(microseconds=time_us)
+
+
+def microseconds(time: datetime) -> int:
+    """A time as it is stored; one without a time zone is in UTC."""
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+TIME_MIN_US: Final = microseconds(datetime.min.replace(tzinfo=UTC))
+TIME_MAX_US: Final = microseconds(datetime.max.replace(tzinfo=UTC))
 
 
 def now_us() -> int:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.model.clock import utc
+from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, utc
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.objects import CommitObject
 
@@ -24,9 +24,16 @@ class CommitMeta(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     authors: tuple[str, ...] = ()
     author_time_us: int = 0
+    """When it was written. 0 is the beginning of 1970 only if it is dated, otherwise nothing is said."""
     signed_off_by: tuple[str, ...] = ()
     properties: dict[str, tuple[str, ...]] = {}
     committer: str = ""
+    is_dated: bool = False
+    """Whether the author's time is given, whatever it is."""
+
+    def written_us(self, committed_us: int) -> int:
+        """When it was written; when it was committed, if nothing is said."""
+        return self.author_time_us if self.is_dated or self.author_time_us else committed_us
 
     def check(self) -> CommitMeta:
         """Return ``self`` if a commit can carry it."""
@@ -34,6 +41,8 @@ class CommitMeta(msgspec.Struct, frozen=True, kw_only=True):
             _decode_meta(encode(self))
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:
             raise InvalidRequest(f"a commit cannot carry this description: {problem}") from None
+        if not TIME_MIN_US <= self.author_time_us <= TIME_MAX_US:
+            raise InvalidRequest("the time at which a commit was written lies in the years 1 to 9999")
         if len(self.message) > MESSAGE_MAX_CHARS:
             raise InvalidRequest(f"a commit message has at most {MESSAGE_MAX_CHARS} characters")
         for author in (*self.authors, *self.signed_off_by, self.committer):
@@ -94,7 +103,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
             depth=stored.depth,
             key=stored.key,
             authors=stored.authors,
-            author_time=utc(stored.author_time_us or stored.time_us),
+            # The first release stored any time; a log with one that nobody can hold stays readable.
+            author_time=utc(min(max(stored.author_time_us, TIME_MIN_US), TIME_MAX_US)),
             committer=stored.committer,
             signed_off_by=stored.signed_off_by,
             is_merge=bool(stored.further_parents),

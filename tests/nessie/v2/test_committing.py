@@ -189,3 +189,27 @@ def test_a_commit_may_start_from_any_ancestor_of_the_branch(nessie: Talk) -> Non
     stray = nessie.commit(f"other@{root}", put("d", table(1)))
     message = commit(nessie, 404, f"main@{stray}", put("e", table(1)))
     assert message == f"Could not find commit '{stray}' in reference 'main'."
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "1970-01-01T00:00:00Z",
+        "1969-07-20T20:17:40Z",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59.999999Z",
+        "2020-02-03T04:05:06.123456Z",
+    ],
+)
+def test_a_commit_was_written_when_its_author_says(nessie: Talk, time: str) -> None:
+    nessie.commit(f"main@{EMPTY}", put("root", table(1)))
+    body = {"commitMeta": {"message": "m", "authorTime": time}, "operations": [put("a", table(1))]}
+    made = nessie.post(f"/trees/main@{nessie.head('main')}/history/commit", body)["targetBranch"]["hash"]
+    (entry,) = nessie.get("/trees/main/history?max-records=1")["logEntries"]
+    assert entry["commitMeta"]["authorTime"] == time
+    nessie.branch("picked", EMPTY)
+    nessie.post(
+        f"/trees/picked@{EMPTY}/history/transplant", {"fromRefName": "main", "hashesToTransplant": [made]}
+    )
+    (entry,) = nessie.get("/trees/picked/history")["logEntries"]
+    assert entry["commitMeta"]["authorTime"] == time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import UNSET
@@ -13,7 +13,6 @@ from penstock.lake.calls import Said
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.server.nessie import shapes
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PROPERTY: Final = "nessie-commit-property-"
 
 
@@ -53,7 +52,7 @@ def said(given: shapes.CommitMetaInput | None, headers: Mapping[str, str], messa
         message=told or message,
         authors=tuple(authors),
         signed_off_by=tuple(signers),
-        author_time_us=_time_us(given.author_time) if given is not None and given.author_time else 0,
+        author_time=_aware(given.author_time) if given is not None else None,
         properties=_properties(given, headers),
     )
 
@@ -107,6 +106,5 @@ def _stripped(texts: Iterable[str]) -> Iterable[str]:
     return (text.strip() for text in texts if text.strip())
 
 
-def _time_us(moment: datetime) -> int:
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(microseconds=1)
+def _aware(moment: datetime | None) -> datetime | None:
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
