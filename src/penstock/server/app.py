@@ -25,6 +25,7 @@ from penstock.metrics.table import HTTP_OPEN_REQUESTS, HTTP_REQUESTS, HTTP_SECON
 from penstock.server.access import Caller, Gate
 from penstock.server.body import Body, ClientGone, Receive, body_size, too_large
 from penstock.server.handling import Handled, Handling, Received, failed
+from penstock.server.headers import Headers
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Line, Log, now
 from penstock.server.matching import Found, Matching
@@ -53,7 +54,7 @@ class Exchange(msgspec.Struct):
     method: str
     path: str
     """As it was sent, still encoded."""
-    headers: dict[str, str]
+    headers: Headers
     request_id: str
     send: Send
     began_s: float
@@ -253,12 +254,9 @@ def _level(status: int) -> Level:
     return Level.WARNING if status in (408, 429) else Level.INFO
 
 
-def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers by name; those that are given several times are joined, as HTTP says. Has a request id."""
-    headers: dict[str, str] = {}
-    for name, value in raw:
-        key, text = name.decode("latin-1"), value.decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The headers of a request, with a request id."""
+    headers = Headers(raw)
     if not _REQUEST_ID.fullmatch(headers.get("x-request-id", "")):
         headers["x-request-id"] = secrets.token_hex(8)
     return headers

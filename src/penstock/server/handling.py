@@ -26,6 +26,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.catalogue import Catalogue
 from penstock.server.access import Caller, Gate, Guarded
 from penstock.server.discretion import Discreet, whole_message
+from penstock.server.headers import Headers
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
 from penstock.server.matching import Found, parameters
@@ -42,7 +43,7 @@ class Received(NamedTuple):
 
     found: Found
     query: bytes
-    headers: Mapping[str, str]
+    headers: Headers
     body: bytes
     request_id: str
     caller: Caller | None = None

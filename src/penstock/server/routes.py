@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.kernel.reachable import Progress
+from penstock.server.headers import Headers
 from penstock.server.limits import Limits
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """An instance of ``Route.query``, or ``None``."""
     body: Any
     """An instance of ``Route.body``, or ``None``."""
-    headers: Mapping[str, str]
+    headers: Headers
     """By names in lower case. ``x-request-id`` is always there, made up if the client sent none."""
     who: str
     """The name of the caller's token; empty without one."""

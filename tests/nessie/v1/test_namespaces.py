@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.nessie.v1.talking import EMPTY, Nessie, delete, key, namespace, put, table
 
 
@@ -159,3 +161,15 @@ def test_pynessie_is_shown_a_namespace_that_it_can_parse_and_its_puts_keep_the_p
     commit(put({**shown, "elements": ["b"], "properties": {"owner": "grace"}}, "b"))
     held["properties"]["owner"] = "grace"
     assert nessie.get("/contents/b?ref=main") == held
+
+
+@pytest.mark.parametrize(
+    ("method", "body"), [("GET", None), ("POST", {"propertyUpdates": {}}), ("DELETE", None)]
+)
+def test_a_client_that_reads_details_is_told_which_namespace_is_missing(
+    nessie: Nessie, method: str, body: object
+) -> None:
+    path = "/namespaces/namespace/main/a.none"
+    told = nessie.ask(method, path, body, **{"Nessie-Client-Spec": "2"}).json
+    assert told["errorDetails"] == {"type": "CONTENT_KEY", "contentKey": key("a", "none")}
+    assert "errorDetails" not in nessie.ask(method, path, body).json

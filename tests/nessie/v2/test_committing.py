@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from pathlib import Path
 from threading import Barrier, Thread
 from uuid import uuid4
@@ -213,3 +215,27 @@ def test_a_commit_was_written_when_its_author_says(nessie: Talk, time: str) -> N
     )
     (entry,) = nessie.get("/trees/picked/history")["logEntries"]
     assert entry["commitMeta"]["authorTime"] == time
+
+
+def test_a_header_that_is_sent_several_times_has_several_values(nessie: Talk) -> None:
+    body = {"commitMeta": {"message": "in the body"}, "operations": [put("a", table(1))]}
+    data = json.dumps(body).encode()
+    with closing(nessie.client.connection()) as connection:
+        connection.putrequest("POST", f"/api/v2/trees/main@{EMPTY}/history/commit")
+        for name, value in (
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(data))),
+            ("Nessie-Commit-Message", "one"),
+            ("Nessie-Commit-Message", "two"),
+            ("Nessie-Commit-Authors", "Ada, Grace"),
+            ("Nessie-Commit-Authors", "Alan"),
+            ("Nessie-Commit-Property-foo", "bar"),
+            ("Nessie-Commit-Property-foo", "baz, and more"),
+        ):
+            connection.putheader(name, value)
+        connection.endheaders(data)
+        assert connection.getresponse().status == 200
+    (entry,) = nessie.get("/trees/main/history")["logEntries"]
+    meta = entry["commitMeta"]
+    assert (meta["message"], meta["authors"]) == ("one", ["Ada", "Grace", "Alan"])
+    assert meta["allProperties"] == {"foo": ["bar", "baz, and more"]}

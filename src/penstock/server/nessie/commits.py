@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,6 +11,7 @@ from msgspec import UNSET
 from penstock.errors import InvalidRequest
 from penstock.lake.calls import Said
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
+from penstock.server.headers import Headers
 from penstock.server.nessie import shapes
 
 _PROPERTY: Final = "nessie-commit-property-"
@@ -36,7 +37,7 @@ def parents_of(commit: Commit) -> tuple[str, ...]:
     return commit.parents if commit.depth > 1 else (EMPTY_COMMIT_ID, *commit.parents)
 
 
-def said(given: shapes.CommitMetaInput | None, headers: Mapping[str, str], message: str = "") -> Said:
+def said(given: shapes.CommitMetaInput | None, headers: Headers, message: str = "") -> Said:
     """What a writer says of a commit, in the body and in headers, which add to it.
 
     ``message`` is what it says if the writer does not tell.
@@ -47,7 +48,8 @@ def said(given: shapes.CommitMetaInput | None, headers: Mapping[str, str], messa
     signers = _signers(given)
     authors += _listed(headers.get("nessie-commit-authors", ""))
     signers += _listed(headers.get("nessie-commit-signedoffby", ""))
-    told = headers.get("nessie-commit-message", "").strip() or (given.message if given is not None else "")
+    told = next(iter(_stripped(headers.values_of("nessie-commit-message"))), "")
+    told = told or (given.message if given is not None else "")
     return Said(
         message=told or message,
         authors=tuple(authors),
@@ -84,17 +86,16 @@ def _signers(given: shapes.CommitMetaInput | None) -> list[str]:
     return [given.signed_off_by] if given.signed_off_by is not None else []
 
 
-def _properties(
-    given: shapes.CommitMetaInput | None, headers: Mapping[str, str]
-) -> dict[str, tuple[str, ...]]:
+def _properties(given: shapes.CommitMetaInput | None, headers: Headers) -> dict[str, tuple[str, ...]]:
     properties: dict[str, tuple[str, ...]] = {}
     if given is not None and given.all_properties is not None:
         properties = dict(given.all_properties)
     elif given is not None and given.properties is not None:
         properties = {name: (value,) for name, value in given.properties.items()}
-    for header, value in headers.items():
+    for header in headers:
         if header.startswith(_PROPERTY):
-            properties[header.removeprefix(_PROPERTY).strip()] = tuple(_stripped((value,)))
+            name = header.removeprefix(_PROPERTY).strip()
+            properties[name] = tuple(_stripped(headers.values_of(header)))
     return properties
 
 

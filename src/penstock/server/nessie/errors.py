@@ -75,12 +75,18 @@ _encoder = msgspec.json.Encoder()
 
 
 class Refusal(ConflictError):
-    """Something that Nessie refuses with a code, a text and conflicts of its own."""
+    """Something that Nessie refuses with a code, a text, and conflicts or a key of its own."""
 
     code = "nessie_refusal"
 
-    def __init__(self, nessie_code: str, message: str, conflicts: Iterable[shapes.Conflict] = ()) -> None:
-        super().__init__(message, nessie_code=nessie_code, shown=tuple(conflicts))
+    def __init__(
+        self,
+        nessie_code: str,
+        message: str,
+        conflicts: Iterable[shapes.Conflict] = (),
+        missing: Key | None = None,
+    ) -> None:
+        super().__init__(message, nessie_code=nessie_code, shown=tuple(conflicts), missing=missing)
 
 
 def say(error: PenstockError, headers: Mapping[str, str]) -> Answer:
@@ -120,6 +126,8 @@ def _told(
     message, known = error.message, error.details
     if isinstance(error, Refusal):
         shown: tuple[shapes.Conflict, ...] = known["shown"]
+        if known["missing"] is not None:
+            return known["nessie_code"], message, _about_key(known["missing"])
         return known["nessie_code"], message, shapes.ReferenceConflicts(conflicts=shown) if shown else None
     if isinstance(error, CommitConflict):
         conflicts = namespace_conflicts(error.conflicts) or error.conflicts
@@ -135,14 +143,16 @@ def _told(
     if isinstance(error, TransactionNotFound):
         return "REFERENCE_NOT_FOUND", f"Named reference '{PREFIX}{known.get('transaction')}' not found", None
     if isinstance(error, KeyNotFound) and isinstance(known.get("key"), Key):
-        key: Key = known["key"]
-        details = shapes.ContentKeyErrorDetails(content_key=shapes.ContentKey(elements=tuple(key)))
-        return "CONTENT_NOT_FOUND", message, details
+        return "CONTENT_NOT_FOUND", message, _about_key(known["key"])
     if isinstance(error, ReferenceExists):
         return "REFERENCE_ALREADY_EXISTS", f"Named reference '{known.get('name')}' already exists.", None
     if isinstance(error, UnsupportedMediaType):
         message = "The content-type header value did not match the value in @Consumes"
     return _code(error), message, None
+
+
+def _about_key(key: Key) -> shapes.ContentKeyErrorDetails:
+    return shapes.ContentKeyErrorDetails(content_key=shapes.ContentKey(elements=tuple(key)))
 
 
 def _code(error: PenstockError) -> str:

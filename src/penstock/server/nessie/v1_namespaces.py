@@ -126,7 +126,7 @@ def _held(ask: Ask, place: Place, key: Key) -> AnyContent | None:
 def _existing(ask: Ask, place: Place, key: Key) -> Namespace:
     held = _held(ask, place, key)
     if not isinstance(held, Namespace):
-        raise Refusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist")
+        raise Refusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist", missing=key)
     return held
 
 
