@@ -20,6 +20,8 @@ _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
 # These come in the order of a hash table.
 _UNORDERED = frozenset({"addedContents", "contents"})
+_VIOLATIONS = re.compile(r", (?=[a-z]\w+(?:\.\w+)+: )")
+"""The borders between the parts of a message that tells all that is wrong with a request, in any order."""
 
 
 def normal(asks: Sequence[Ask], answers: Sequence[Answer]) -> list[Answer]:
@@ -43,6 +45,8 @@ class _Names:
         match value:
             case str() if field == "token":
                 return "token"
+            case str() if field == "message":
+                return ", ".join(sorted(_VIOLATIONS.split(self._in_text(value))))
             case str():
                 return self._in_text(value)
             case list():

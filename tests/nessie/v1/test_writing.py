@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -184,3 +185,23 @@ def test_wrong_writes_are_told_what_is_wrong(
     status, code, message = empty_nessie.refused("POST", path, BODIES[what] | body)
     assert (status, code) == (400, "BAD_REQUEST")
     assert told in message
+
+
+def test_all_that_is_wrong_with_a_request_is_told_at_once(empty_nessie: Nessie) -> None:
+    operation = "commitMultipleOperations"
+    status, _, told = empty_nessie.refused("POST", "/trees/branch/in%20valid/commit")
+    assert status == 400
+    assert [each.split(": ")[0] for each in re.split(rf", (?={operation})", told)] == [
+        f"{operation}.operations",
+        f"{operation}.branchName",
+        f"{operation}.expectedHash",
+    ]
+    body = {"commitMeta": {"message": "m"}, "operations": []}
+    told = empty_nessie.refused("POST", "/trees/branch/main/commit?expectedHash=x", body)[2]
+    assert told == (
+        f"{operation}.operations.operations: size must be between 1 and 2147483647, "
+        f"{operation}.expectedHash: Hash must consist of the hex representation of 4-32 bytes"
+    )
+    told = empty_nessie.refused("DELETE", "/trees/branch/1")[2]
+    assert told.endswith(", deleteReference.expectedHash: must not be null")
+    assert told.startswith("deleteReference.referenceName: ")

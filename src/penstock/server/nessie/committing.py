@@ -20,11 +20,11 @@ from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.server.limits import Limits
 from penstock.server.nessie import shapes
-from penstock.server.nessie.codec import required
 from penstock.server.nessie.commits import said
 from penstock.server.nessie.contents import identity_of, meant
 from penstock.server.nessie.keys import name_key
 from penstock.server.nessie.revisions import Place, parse_path, resolve_target
+from penstock.server.nessie.violations import bad_path, empty, null, refuse
 from penstock.server.routes import Ask
 from penstock.wire.requests import KEY_HEADER
 
@@ -35,7 +35,8 @@ KEY: Final = {
 
 
 def commit(ask: Ask) -> shapes.CommitResponse:
-    body: shapes.Operations = required(ask.body, "commitMultipleOperations.operations")
+    refuse(violation_of(ask.body), bad_path(ask.path["branch"], "commitMultipleOperations.branch"))
+    body: shapes.Operations = ask.body
     revision = parse_path(ask.path["branch"], ask.catalogue, "commitMultipleOperations.branch")
     about = said(body.commit_meta, ask.headers)
     operations = body.operations or ()
@@ -49,12 +50,15 @@ def commit(ask: Ask) -> shapes.CommitResponse:
     )
 
 
+def violation_of(body: shapes.Operations | None) -> str | None:
+    """What is wrong with a commit as a whole: that there is none, or nothing in it."""
+    if body is None:
+        return null(body, "commitMultipleOperations.operations")
+    return empty(body.operations, "commitMultipleOperations.operations.operations")
+
+
 def check_count(operations: Sequence[shapes.AnyOperation], limits: Limits) -> None:
-    """Refuse a commit without operations, or with too many."""
-    if not operations:
-        raise InvalidRequest(
-            "commitMultipleOperations.operations.operations: size must be between 1 and 2147483647"
-        )
+    """Refuse a commit with too many operations."""
     if len(operations) > limits.operations_max:
         raise InvalidRequest(
             f"a commit has at most {limits.operations_max} operations, this one has {len(operations)}"

@@ -15,13 +15,14 @@ from penstock.lake.catalogue import Catalogue
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergedKey, MergeMode, MergeResult
-from penstock.server.nessie import shapes
+from penstock.server.nessie import shapes, v1_shapes
 from penstock.server.nessie.codec import required
 from penstock.server.nessie.commits import parents_of, said
 from penstock.server.nessie.contents import meant
 from penstock.server.nessie.errors import Refusal, namespace_conflicts, shown_conflict
 from penstock.server.nessie.keys import name_key
 from penstock.server.nessie.revisions import DETACHED, Place, parse_body, parse_path, resolve, resolve_target
+from penstock.server.nessie.violations import bad_name, bad_path, empty, null, refuse
 from penstock.server.routes import Ask
 
 TRIES_MAX: Final = 5
@@ -38,7 +39,10 @@ BringT = TypeVar("BringT", calls.Merge, calls.Transplant)
 
 
 def merge(ask: Ask) -> shapes.MergeResponse:
-    body: shapes.Merge = required(ask.body, "mergeRefIntoBranch.merge")
+    refuse(
+        null(ask.body, "mergeRefIntoBranch.merge"), bad_path(ask.path["branch"], "mergeRefIntoBranch.branch")
+    )
+    body: shapes.Merge = ask.body
     revision = parse_path(ask.path["branch"], ask.catalogue, "mergeRefIntoBranch.branch")
     said(body.commit_meta, ask.headers)
     from_ = parse_body(body.from_ref_name, body.from_hash)
@@ -59,13 +63,11 @@ def merge(ask: Ask) -> shapes.MergeResponse:
 
 
 def transplant(ask: Ask) -> shapes.MergeResponse:
+    path = bad_path(ask.path["branch"], "transplantCommitsIntoBranch.branch")
+    refuse(*transplant_violations(ask.body), path)
     body: shapes.Transplant = required(ask.body, "transplantCommitsIntoBranch.transplant")
     revision = parse_path(ask.path["branch"], ask.catalogue, "transplantCommitsIntoBranch.branch")
     hashes = body.hashes_to_transplant or ()
-    if not hashes:
-        raise InvalidRequest(
-            "transplantCommitsIntoBranch.transplant.hashesToTransplant: size must be between 1 and 2147483647"
-        )
     if len(hashes) > ask.limits.operations_max:
         raise InvalidRequest(f"at most {ask.limits.operations_max} commits are transplanted at once")
     sources = [
@@ -85,6 +87,19 @@ def transplant(ask: Ask) -> shapes.MergeResponse:
         idempotency_key=_idempotency_key(ask, body),
     )
     return response(ask.catalogue, call, target, _is_told_conflicts(body))
+
+
+def transplant_violations(
+    body: shapes.Transplant | v1_shapes.Transplant | None,
+) -> tuple[str | None, ...]:
+    """What is wrong with the body of a transplant, if there is one."""
+    if body is None:
+        return ()
+    parameter = "transplantCommitsIntoBranch.transplant"
+    return (
+        bad_name(body.from_ref_name, f"{parameter}.fromRefName"),
+        empty(body.hashes_to_transplant, f"{parameter}.hashesToTransplant"),
+    )
 
 
 def response(

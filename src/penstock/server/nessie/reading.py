@@ -17,7 +17,6 @@ from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.keys import Key
 from penstock.server.nessie import shapes
 from penstock.server.nessie.cel_items import KeyFacts, commit_item, difference_item, entry_item
-from penstock.server.nessie.codec import required
 from penstock.server.nessie.commits import parents_of, shown_meta
 from penstock.server.nessie.contents import shown, type_name
 from penstock.server.nessie.keys import name_key, read_key
@@ -25,6 +24,7 @@ from penstock.server.nessie.pages import Keep, batches, filtered, key_token, pag
 from penstock.server.nessie.ranges import Range, in_range
 from penstock.server.nessie.references import Fetch
 from penstock.server.nessie.revisions import DETACHED, Place, parse_body, parse_path, resolve
+from penstock.server.nessie.violations import bad_path, bad_spec, empty, null, refuse
 from penstock.server.routes import Ask
 
 LOG_MAX: Final = 250
@@ -95,9 +95,17 @@ def get_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
 
 
 def get_requested_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
-    body: shapes.GetMultipleContentsRequest = required(ask.body, "getMultipleContents.request")
+    refuse(violation_of(ask.body), bad_path(ask.path["ref"], "getMultipleContents.ref"))
+    body: shapes.GetMultipleContentsRequest = ask.body
     keys = tuple(Key(*key.elements) for key in body.requested_keys or ())
     return _contents(ask, "getMultipleContents.ref", keys)
+
+
+def violation_of(body: shapes.GetMultipleContentsRequest | None) -> str | None:
+    """What is wrong with a list of keys: that there is none, or nothing in it."""
+    if body is None:
+        return null(body, "getMultipleContents.request")
+    return empty(body.requested_keys, "getMultipleContents.request.requestedKeys")
 
 
 def list_entries(ask: Ask) -> shapes.EntriesResponse:
@@ -123,6 +131,9 @@ def list_entries(ask: Ask) -> shapes.EntriesResponse:
 
 def get_diff(ask: Ask) -> shapes.DiffResponse:
     query: RangeQuery = ask.query
+    refuse(
+        bad_path(ask.path["from"], "getDiff.params.fromRef"), bad_path(ask.path["to"], "getDiff.params.toRef")
+    )
     before = _place(ask, "getDiff.params.fromRef", "from", '"From" hash')
     after = _place(ask, "getDiff.params.toRef", "to", '"To" hash')
     keep: Keep[Difference] = filtered("diff", query.filter, lambda each: difference_item(each.key))
@@ -144,6 +155,10 @@ def get_diff(ask: Ask) -> shapes.DiffResponse:
 
 def get_history(ask: Ask) -> shapes.LogResponse:
     query: HistoryQuery = ask.query
+    refuse(
+        bad_spec(query.limit_hash, "getCommitLog.params.startHash"),
+        bad_path(ask.path["ref"], "getCommitLog.ref"),
+    )
     place = _history_start(ask, query)
     last = _history_end(ask.catalogue, place, query.limit_hash)
 

@@ -25,7 +25,6 @@ from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.references import Event, Kind, Reference
 from penstock.server.nessie import shapes
 from penstock.server.nessie.cel_items import Head, reference_item
-from penstock.server.nessie.codec import required
 from penstock.server.nessie.commits import shown_meta
 from penstock.server.nessie.pages import Keep, batches, filtered, page, page_size, read_token
 from penstock.server.nessie.revisions import (
@@ -39,6 +38,7 @@ from penstock.server.nessie.revisions import (
     resolve,
     shown_reference,
 )
+from penstock.server.nessie.violations import bad_name, bad_path, bad_type, null, refuse
 from penstock.server.routes import Ask
 
 RECENT_MAX: Final = 20
@@ -111,11 +111,15 @@ def list_references(ask: Ask) -> shapes.ReferencesResponse:
 
 def create_reference(ask: Ask) -> shapes.SingleReferenceResponse:
     query: CreateQuery = ask.query
-    if query.name is None:
-        raise InvalidRequest("createReference.name: must not be null", field="name")
-    if query.type is None:
-        raise InvalidRequest("createReference.type: must not be null", field="type")
-    kind = _kind("createReference", query.type)
+    refuse(
+        null(query.name, "createReference.name"),
+        bad_name(query.name if query.name != "-" else None, "createReference.name"),
+        null(query.type, "createReference.type"),
+        bad_type(query.type, "createReference.type"),
+    )
+    assert query.name is not None
+    assert query.type is not None
+    kind = _TYPES[query.type]
     check_name(query.name)
     place = resolve(ask.catalogue, _source(ask.body), "Target hash", needs_commit=True)
     made = ask.catalogue.do(calls.CreateReference(name=query.name, kind=kind, at=place.revision))
@@ -131,14 +135,18 @@ def get_reference(ask: Ask) -> shapes.SingleReferenceResponse:
 
 
 def assign_reference(ask: Ask) -> shapes.SingleReferenceResponse:
-    expected = parse_path(ask.path["ref"], ask.catalogue, "assignReference.ref")
-    kind = _kind("assignReference", ask.query.type) if ask.query.type is not None else None
+    refuse(
+        null(ask.body, "assignReference.assignTo"),
+        bad_path(ask.path["ref"], "assignReference.reference"),
+        bad_type(ask.query.type, "assignReference.type"),
+    )
+    expected = parse_path(ask.path["ref"], ask.catalogue, "assignReference.reference")
+    kind = _TYPES[ask.query.type] if ask.query.type is not None else None
     if expected.name is None:
         raise InvalidRequest("Assignment target must be a branch or a tag.")
     reference = find_reference(ask.catalogue, expected.name)
     require_commit(expected, "Expected hash")
-    body = required(ask.body, "assignReference.assignTo")
-    target = resolve(ask.catalogue, _source(body), "Target hash", needs_commit=True)
+    target = resolve(ask.catalogue, _source(ask.body), "Target hash", needs_commit=True)
     _check_kind(reference, kind)
     moved = ask.catalogue.do(
         calls.AssignReference(
@@ -152,8 +160,12 @@ def assign_reference(ask: Ask) -> shapes.SingleReferenceResponse:
 
 
 def delete_reference(ask: Ask) -> shapes.SingleReferenceResponse:
-    expected = parse_path(ask.path["ref"], ask.catalogue, "deleteReference.ref")
-    kind = _kind("deleteReference", ask.query.type) if ask.query.type is not None else None
+    refuse(
+        bad_path(ask.path["ref"], "deleteReference.reference"),
+        bad_type(ask.query.type, "deleteReference.type"),
+    )
+    expected = parse_path(ask.path["ref"], ask.catalogue, "deleteReference.reference")
+    kind = _TYPES[ask.query.type] if ask.query.type is not None else None
     reference = find_reference(ask.catalogue, expected.name)
     _check_kind(reference, kind)
     if reference.name == ask.catalogue.do(calls.GetAbout()).default_branch:
@@ -309,14 +321,6 @@ def _name(ask: Ask, parameter: str, doing: str) -> str | None:
     if not revision.is_name_only:
         raise InvalidRequest(f"Hashes are not allowed when {doing}")
     return revision.name
-
-
-def _kind(operation: str, given: str) -> Kind:
-    if given not in _TYPES:
-        raise InvalidRequest(
-            f"{operation}.type: Reference type name must be either 'branch' or 'tag'", field="type"
-        )
-    return _TYPES[given]
 
 
 def _check_kind(reference: Reference, kind: Kind | None) -> None:

@@ -102,6 +102,26 @@ def shown_reference(reference: Reference, commit: str) -> shapes.Branch | shapes
     return shape(name=reference.name, hash=commit)
 
 
+def is_name(text: str) -> bool:
+    """Whether a reference can have this name."""
+    return _NAME_ONLY.fullmatch(text) is not None
+
+
+def is_hash(text: str) -> bool:
+    """Whether it can be a commit's hash, or the beginning of one."""
+    return _HASH_ONLY.fullmatch(text) is not None
+
+
+def is_path(text: str) -> bool:
+    """Whether it is a reference, a commit or both, with any steps from there, as they stand in paths."""
+    return _PATH.fullmatch(text) is not None
+
+
+def is_spec(text: str) -> bool:
+    """Whether it is a hash, steps from one commit to another such as ``~2``, or both."""
+    return bool(text) and _IN_BODY.fullmatch(text) is not None
+
+
 def parse_path(text: str, catalogue: Catalogue, parameter: str, rule: str = PATH_RULE) -> Revision:
     """Read a revision from a path; ``parameter`` is what Nessie calls it, and says so if it cannot be."""
     match = _PATH.fullmatch(text)
@@ -127,7 +147,7 @@ def parse_body(name: str | None, text: str | None, says: str = "{rule} - but was
 
 def check_name(name: str) -> str:
     """Return ``name`` if a reference of that name can be created."""
-    if not _NAME_ONLY.fullmatch(name) and name != "-":
+    if not is_name(name) and name != "-":
         raise InvalidRequest(f"createReference.name: {NAME_RULE}", field="name")
     if name.upper() in ("HEAD", DETACHED) or _HASH_ONLY.fullmatch(name):
         raise InvalidRequest(

@@ -19,8 +19,7 @@ from penstock.server.nessie.contents import shown
 from penstock.server.nessie.errors import Refusal, say
 from penstock.server.nessie.keys import name_key, read_key
 from penstock.server.nessie.pages import BATCH
-from penstock.server.nessie.revisions import Place, Revision, resolve
-from penstock.server.nessie.v1_checks import check_hash
+from penstock.server.nessie.revisions import Place, Revision, is_hash, resolve
 from penstock.server.routes import Ask
 
 _HASH_WRONG: Final = "Hash must consist of the hex representation of 4-32 bytes - but was: {}"
@@ -105,8 +104,8 @@ def delete_namespace(ask: Ask) -> None:
 
 
 def _place(ask: Ask, commit: str) -> Place:
-    if commit:
-        check_hash(commit, _HASH_WRONG.format(commit))
+    if commit and not is_hash(commit):
+        raise InvalidRequest(_HASH_WRONG.format(commit))
     return resolve(ask.catalogue, Revision(name=ask.path["ref"], commit=commit.lower() or None))
 
 

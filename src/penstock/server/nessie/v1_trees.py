@@ -15,19 +15,12 @@ from penstock.errors import InvalidRequest, ReferenceNotFound
 from penstock.lake import calls
 from penstock.model.keys import Key
 from penstock.server.nessie import committing, merging, reading, references, shapes, v1_shapes
+from penstock.server.nessie.codec import required
 from penstock.server.nessie.pages import key_token, page, page_size
 from penstock.server.nessie.pynessie import content_view, is_pynessie, keep_properties
 from penstock.server.nessie.references import Fetch
-from penstock.server.nessie.revisions import HASH_RULE
-from penstock.server.nessie.v1_checks import (
-    HASH_ONLY_RULE,
-    check_hash,
-    check_name,
-    expected_path,
-    is_name,
-    is_spec,
-    read_path,
-)
+from penstock.server.nessie.revisions import HASH_RULE, is_name, is_spec
+from penstock.server.nessie.v1_checks import expected_path, read_path
 from penstock.server.nessie.v1_views import (
     contents_view,
     difference_view,
@@ -35,6 +28,7 @@ from penstock.server.nessie.v1_views import (
     merge_view,
     reference_view,
 )
+from penstock.server.nessie.violations import bad_hash, bad_name, null, refuse
 from penstock.server.routes import Ask
 
 UNPAGED_MAX: Final = 100_000
@@ -143,14 +137,14 @@ def get_default_branch(ask: Ask) -> v1_shapes.AnyReference:
 
 
 def get_reference(ask: Ask) -> v1_shapes.AnyReference:
-    name = check_name(ask.path["ref"], "getReferenceByName.params.refName")
-    return _reference(ask, name, ask.query.fetch)
+    refuse(bad_name(ask.path["ref"], "getReferenceByName.params.refName"))
+    return _reference(ask, ask.path["ref"], ask.query.fetch)
 
 
 def create_reference(ask: Ask) -> v1_shapes.AnyReference:
-    made: shapes.AnyReferenceInput | None = ask.body
-    if made is None:
-        raise InvalidRequest("createReference.reference: must not be null")
+    source = ask.query.source_ref_name or None
+    refuse(null(ask.body, "createReference.reference"), bad_name(source, "createReference.sourceRefName"))
+    made: shapes.AnyReferenceInput = ask.body
     if isinstance(made, shapes.DetachedInput):
         raise InvalidRequest("Illegal use of detached reference")
     kind = "BRANCH" if isinstance(made, shapes.BranchInput) else "TAG"
@@ -163,18 +157,15 @@ def create_reference(ask: Ask) -> v1_shapes.AnyReference:
 
 
 def assign_reference(ask: Ask) -> None:
+    violation = null(ask.body, "assignReference.assignTo")
     path = expected_path(
-        ask.path["name"], ask.query.expected_hash, "assignReference", parameter="referenceName"
+        ask.path["name"], ask.query.expected_hash, "assignReference", "referenceName", violation
     )
-    if ask.body is None:
-        raise InvalidRequest("assignReference.assignTo: must not be null")
     references.assign_reference(_asked(ask, path, query=_type(ask), body=ask.body))
 
 
 def delete_reference(ask: Ask) -> None:
-    path = expected_path(
-        ask.path["name"], ask.query.expected_hash, "deleteReference", parameter="referenceName"
-    )
+    path = expected_path(ask.path["name"], ask.query.expected_hash, "deleteReference", "referenceName")
     references.delete_reference(_asked(ask, path, query=_type(ask)))
 
 
@@ -207,9 +198,12 @@ def list_entries(ask: Ask) -> v1_shapes.EntriesResponse:
 
 def get_log(ask: Ask) -> v1_shapes.LogResponse:
     query: LogQuery = ask.query
-    path = read_path(ask.path["ref"], query.end_hash, ("getCommitLog.ref", "getCommitLog.params.endHash"))
-    if query.start_hash:
-        check_hash(query.start_hash, f"getCommitLog.params.startHash: {HASH_ONLY_RULE}")
+    path = read_path(
+        ask.path["ref"],
+        query.end_hash,
+        ("getCommitLog.ref", "getCommitLog.params.endHash"),
+        bad_hash(query.start_hash or None, "getCommitLog.params.startHash"),
+    )
     wanted = reading.HistoryQuery(
         fetch=query.fetch,
         limit_hash=query.start_hash,
@@ -227,9 +221,7 @@ def get_content(ask: Ask) -> shapes.AnyContent:
 
 
 def get_contents(ask: Ask) -> v1_shapes.GetMultipleContentsResponse:
-    path = _content_path(ask, "getMultipleContents")
-    if ask.body is None:
-        raise InvalidRequest("getMultipleContents.request: must not be null")
+    path = _content_path(ask, "getMultipleContents", reading.violation_of(ask.body))
     answer = reading.get_requested_contents(_asked(ask, path, body=ask.body))
     return contents_view(answer, ask.headers)
 
@@ -254,9 +246,7 @@ def get_diff(ask: Ask) -> v1_shapes.DiffResponse:
 
 
 def commit(ask: Ask) -> v1_shapes.AnyReference:
-    path = _expected_branch(ask, "commitMultipleOperations")
-    if ask.body is None:
-        raise InvalidRequest("commitMultipleOperations.operations: must not be null")
+    path = _expected_branch(ask, "commitMultipleOperations", committing.violation_of(ask.body))
     body: shapes.Operations = ask.body
     if is_pynessie(ask.headers):
         body = keep_properties(ask.catalogue, path, body)
@@ -264,30 +254,31 @@ def commit(ask: Ask) -> v1_shapes.AnyReference:
 
 
 def merge(ask: Ask) -> v1_shapes.MergeResponse:
-    path = _expected_branch(ask, "mergeRefIntoBranch")
-    body: v1_shapes.Merge | None = ask.body
-    if body is None:
-        raise InvalidRequest("mergeRefIntoBranch.merge: must not be null")
+    given: v1_shapes.Merge | None = ask.body
+    source = given.from_ref_name if given is not None else None
+    path = _expected_branch(
+        ask,
+        "mergeRefIntoBranch",
+        null(given, "mergeRefIntoBranch.merge"),
+        bad_name(source, "mergeRefIntoBranch.merge.fromRefName"),
+    )
+    body: v1_shapes.Merge = ask.body
     if body.keep_individual_commits:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support squashed now."
         )
-    check_name(body.from_ref_name, "mergeRefIntoBranch.merge.fromRefName")
     wanted = shapes.Merge(**_bring(body), from_hash=body.from_hash)
     return merge_view(merging.merge(_asked(ask, path, body=wanted)))
 
 
 def transplant(ask: Ask) -> v1_shapes.MergeResponse:
-    path = _expected_branch(ask, "transplantCommitsIntoBranch")
-    body: v1_shapes.Transplant | None = ask.body
-    if body is None:
-        raise InvalidRequest("transplantCommitsIntoBranch.transplant: must not be null")
+    path = _expected_branch(ask, "transplantCommitsIntoBranch", *merging.transplant_violations(ask.body))
+    body: v1_shapes.Transplant = required(ask.body, "transplantCommitsIntoBranch.transplant")
     if body.keep_individual_commits is False:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. "
             "Transplant operations only support unsquashed now."
         )
-    check_name(body.from_ref_name, "transplantCommitsIntoBranch.transplant.fromRefName")
     told = _bring(body) | {"message": ask.query.message}
     wanted = shapes.Transplant(**told, hashes_to_transplant=body.hashes_to_transplant)
     return merge_view(merging.transplant(_asked(ask, path, body=wanted)))
@@ -317,13 +308,14 @@ def _source(name: str, commit: str | None) -> shapes.AnyReferenceInput | None:
     return shapes.BranchInput(name=name, hash=commit) if name else shapes.DetachedInput(hash=commit)
 
 
-def _content_path(ask: Ask, operation: str) -> str:
+def _content_path(ask: Ask, operation: str, *violations: str | None) -> str:
     query: ContentQuery = ask.query
-    return read_path(query.ref, query.hash_on_ref, (f"{operation}.ref", f"{operation}.hashOnRef"))
+    parameters = f"{operation}.ref", f"{operation}.hashOnRef"
+    return read_path(query.ref, query.hash_on_ref, parameters, *violations)
 
 
-def _expected_branch(ask: Ask, operation: str) -> str:
-    return expected_path(ask.path["branch"], ask.query.expected_hash, operation, parameter="branchName")
+def _expected_branch(ask: Ask, operation: str, *violations: str | None) -> str:
+    return expected_path(ask.path["branch"], ask.query.expected_hash, operation, "branchName", *violations)
 
 
 def _diff_path(text: str) -> str:
