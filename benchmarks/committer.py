@@ -259,7 +259,7 @@ def _latency(workshop: Workshop, files: int) -> Latency:
     with workshop.place() as place:
         (place / "lake").mkdir()
         counted = KindCountingStore(SqliteStore(str(place / "lake" / DATABASE_FILE)))
-        with penstock.open(place / "lake"):
+        with penstock.init(place / "lake"):
             pass
         with penstock.open(counted) as lake:
             for begun in range(0, files, LOADED_AT_ONCE):

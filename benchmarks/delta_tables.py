@@ -60,7 +60,7 @@ def remove(number: int) -> str:
 def opened(directory: Path, *, wait_s: float = 0.0, close_s: float = 60.0) -> Iterator[Lake]:
     """A lake on SQLite whose commits wait so long for their publication, if at all."""
     settings = Settings(publish_wait_s=wait_s, publish_close_s=close_s, unpublished_max=NEVER)
-    with penstock.open(directory / "lake", settings=settings, catch_up=False) as lake:
+    with penstock.open(directory / "lake", create=True, settings=settings, catch_up=False) as lake:
         yield lake
 
 

@@ -44,7 +44,7 @@ def opened(target: Path | Store, *, wait_s: float = 0.0) -> Iterator[Lake]:
     """A lake whose commits wait so long for the promotion of what they decided, if at all. Nobody waits for
     what is left of it at the end."""
     settings = Settings(promote_wait_s=wait_s, publish_close_s=0.0)
-    with penstock.open(target, settings=settings, catch_up=False) as lake:
+    with penstock.open(target, create=True, settings=settings, catch_up=False) as lake:
         yield lake
 
 

@@ -73,7 +73,7 @@ class Seen(NamedTuple):
 
 
 def ask(workshop: Workshop) -> Findings:
-    with workshop.place() as place, penstock.open(place / "lake") as lake:
+    with workshop.place() as place, penstock.init(place / "lake") as lake:
         spark = session(lake, conf={"spark.ui.enabled": False, "spark.sql.warehouse.dir": place / "tables"})
         try:
             write(rows(spark, 1000), "warm.up")

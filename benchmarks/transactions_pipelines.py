@@ -227,7 +227,7 @@ def _prepare(place: Path, pipelines: int) -> None:
 
 def _check(place: Path, runs: int, shared: tuple[str, ...]) -> None:
     """Every run is in every table that is shared, once."""
-    with penstock.open(place) as lake:
+    with penstock.open(place, create=True) as lake:
         for name in shared:
             there = lake.table(name).to_arrow(columns=["id"]).num_rows
             if there != (runs + 1) * ROWS:

@@ -68,9 +68,9 @@ COMMANDS_INTRODUCTION = """
 `penstock COMMAND --help` says in a terminal what this page says.
 
 **Which lake.** `--lake PATH`, else `PENSTOCK_LAKE`, else the current directory if it is a lake. PATH is a
-directory, the URL of a [store](../guide/stores.md), or the address of a [server](../guide/remote.md). A
-directory without a lake becomes one; only `doctor`, `fsck`, `horizon`, `sweep`, `copy` and, without `--dev`,
-`serve` never make a lake of it.
+directory, the URL of a [store](../guide/stores.md), or the address of a [server](../guide/remote.md). Where
+there is no lake yet, the first command that writes makes one, in a new or an empty directory; so do `init`
+and `serve --dev`. Commands that read never do.
 
 **Revisions.** Where a revision is asked for: a branch, a tag, a commit id (its first 8 digits are enough),
 `main@<commit>`, and any number of steps from there: `main~3` (three commits before), `main^2` (the second

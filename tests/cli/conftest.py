@@ -92,7 +92,7 @@ class Serving(NamedTuple):
 @contextmanager
 def serving(place: Path, catalogue: Callable[[Catalogue], Catalogue] = lambda one: one) -> Iterator[Serving]:
     """Serve a lake, with tables below ``s3://b``, until the block ends; ``catalogue`` may stand between."""
-    with penstock.open(place) as lake:
+    with penstock.open(place, create=True) as lake:
         lake.add_root("s3://b")
         with local(catalogue(lake.catalogue), [NATIVE], gate=TokenGate(lake.catalogue)) as server:
             yield Serving(lake, Terminal(place, server.url))

@@ -139,8 +139,8 @@ def test_r32_only_administrators_release_recover_and_clean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "lake"
-    deltalake.write_deltalake(place / "warehouse" / "orders", ROWS)
     with serving(place) as server:
+        deltalake.write_deltalake(place / "warehouse" / "orders", ROWS)
         _refused(server, monkeypatch, str(place / "warehouse" / "orders"))
 
 

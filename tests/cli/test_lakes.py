@@ -74,19 +74,61 @@ def test_the_environment_names_the_lake_and_the_author(
     assert put["author"] == "grace"
     other = terminal.plain("put", "t", "--type", "lance", "--author", "ada", "--json").json
     assert (other["author"], other["parents"]) == ("ada", [put["id"]])
+    penstock.init(tmp_path / "other").close()
     elsewhere = terminal.plain("--lake", str(tmp_path / "other"), "branch")
     assert elsewhere.lines == ["* main  empty"]
 
 
 @pytest.mark.parametrize(
-    "command", [["log"], ["branch"], ["branch", "list"], ["put", "t", "--type", "lance"]]
+    "command",
+    [
+        ["put", "t", "--type", "lance"],
+        ["branch", "create", "dev"],
+        ["tag", "create", "v1"],
+        ["namespace", "create", "sales"],
+        ["root", "add", "/data"],
+        ["token", "create", "etl", "--grant", "read"],
+        ["expect", "add", "few", "select * from a.t"],
+        ["files", "put", __file__, "raw.logs/"],
+    ],
 )
-def test_a_local_lake_that_is_not_there_is_made_and_this_is_said(command: list[str], tmp_path: Path) -> None:
+def test_the_first_command_that_writes_makes_the_lake_and_says_so(command: list[str], tmp_path: Path) -> None:
     terminal = Terminal(tmp_path / "new" / "lake")
-    assert terminal(*command).err == f"penstock: made a new lake at {terminal.place}\n"
-    assert terminal(*command).err == ""
+    assert terminal(*command).err.endswith(f"penstock: made a new lake at {terminal.place}\n")
+    assert "made a new lake" not in terminal("put", "u", "--type", "lance").err
     quiet = Terminal(tmp_path / "quiet")
-    assert quiet(*command, "--json").err == ""
+    assert "made" not in quiet(*command, "--json").err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["tables"], ["log"], ["branch"], ["branch", "list"], ["tag"], ["show", "main"], ["reflog"],
+        ["diff", "main", "main"], ["namespace"], ["root"], ["token"], ["jobs"], ["tx"], ["expect"],
+        ["delta", "status"], ["delta", "cat", "a.t"], ["delta", "log", "a.t"], ["delta", "publish"],
+        ["files", "ls", "a.f"], ["lance", "list"], ["outcome", "k"], ["delete", "a.t"],
+        ["branch", "delete", "dev"], ["merge", "dev"], ["revert", "main"], ["lance", "promote"],
+        ["publish", "dev"], ["tx", "show", "12345678"], ["tx", "abort", "12345678"],
+        ["jobs", "abort", "12345678"],
+        ["namespace", "delete", "a"], ["root", "remove", "/data"], ["token", "revoke", "1"],
+    ],
+)  # fmt: skip
+def test_a_command_that_brings_nothing_makes_no_lake(command: list[str], tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "typo")
+    refused = terminal(*command, status=4)
+    assert f"there is no lake at {terminal.place}" in refused.err
+    assert f"penstock init {terminal.place}" in refused.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_with_other_files_is_refused_by_every_command(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    terminal = Terminal(tmp_path)
+    for command in (["tables"], ["put", "t", "--type", "lance"], ["init"], ["serve", "--dev"]):
+        refused = terminal(*command, status=1).err
+        assert "other files in it (notes.txt)" in refused
+        assert str(tmp_path / "lake") in refused
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.parametrize("command", sorted(set(MAKE_NO_LAKE) - {"copy"}))
@@ -130,6 +172,7 @@ def test_an_address_with_a_slip_makes_no_lake(
 def test_a_directory_may_be_named_like_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main:1").mkdir()
+    assert "made a new lake" in Terminal(tmp_path).plain("--lake", "main:1", "branch", "create", "dev").err
     assert Terminal(tmp_path).plain("--lake", "main:1", "log").lines == ["no commits yet"]
 
 
@@ -162,7 +205,7 @@ def test_an_empty_lake_option_is_no_lake(terminal: Terminal, monkeypatch: pytest
     ("target", "status", "message"),
     [
         ("FILE", 1, "a lake is a directory"),
-        ("FILE/below", 6, "cannot make"),
+        ("FILE/below", 1, "is a file"),
         ("ftp://bucket/lake", 1, "there is no store for 'ftp://'"),
     ],
 )

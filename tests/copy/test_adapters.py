@@ -20,7 +20,7 @@ def test_a_lake_moves_from_store_to_store_and_back(tmp_path: Path) -> None:
         f"file://{tmp_path}/third",
         f"sqlite://{tmp_path}/fourth",
     ]
-    with open_lake(places[0], author="ada", settings=Settings()) as lake:
+    with open_lake(places[0], create=True, author="ada", settings=Settings()) as lake:
         fill(lake, 7)
         identity, head = lake.id, lake.branch().head
     for source, target in pairwise(places):

@@ -56,7 +56,7 @@ def test_a_place_that_is_not_empty_is_refused_and_nothing_changes(
 
 
 def test_a_lake_is_not_copied_onto_itself(source: MemoryStore, tmp_path: Path) -> None:
-    open_lake(tmp_path / "lake").close()
+    open_lake(tmp_path / "lake", create=True).close()
     for fork in (False, True):
         with pytest.raises(LakeExists):
             move(source, source, fork=fork)

@@ -16,7 +16,7 @@ from tests.remote.serving import Served, serving
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", author="tester") as lake:
+    with penstock.open(tmp_path / "lake", create=True, author="tester") as lake:
         yield lake
 
 

@@ -12,5 +12,5 @@ from penstock.lake.lake import Lake
 @pytest.fixture(params=["memory", "directory"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     place = "memory:" if request.param == "memory" else tmp_path / "lake"
-    with penstock.open(place, author="tester") as lake:
+    with penstock.open(place, create=True, author="tester") as lake:
         yield lake

@@ -37,7 +37,7 @@ ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake") as lake:
+    with penstock.open(tmp_path / "lake", create=True) as lake:
         yield lake
 
 
@@ -154,7 +154,7 @@ def test_commits_are_found_in_the_log_or_where_the_lake_says_and_nowhere_else(la
 def test_a_lake_is_asked_once_in_a_while_how_long_files_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with penstock.open(tmp_path / "lake") as lake:
+    with penstock.open(tmp_path / "lake", create=True) as lake:
         asked: list[object] = []
         do = lake.catalogue.do
 

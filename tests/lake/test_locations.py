@@ -14,7 +14,7 @@ from tests.queue.hooks import everything, table
 
 
 def test_the_warehouse_is_in_the_lake_unless_told_otherwise(tmp_path: Path) -> None:
-    with penstock.open(tmp_path / "lake") as lake:
+    with penstock.open(tmp_path / "lake", create=True) as lake:
         assert lake.warehouse == str(tmp_path / "lake" / "warehouse")
         assert lake.roots == (lake.warehouse,)
     with penstock.init(

@@ -71,7 +71,7 @@ class Lakeside:
         self.home, self.chance = home, random.Random(seed)
         self.journals: list[Path] = []
         self._bytes: dict[int, bytes] = {}
-        with penstock.open(home) as lake:
+        with penstock.open(home, create=True) as lake:
             lake.create_table(KEY, schema=SCHEMA)
             lake.delta.publish(KEY)
             lake.branch("dev").create()

@@ -29,7 +29,7 @@ def embedded(target: str | Store, root: Path) -> Iterator[Opening]:
 
         def open_lake(**settings: Any) -> Lake:
             chosen = Settings(**SETTINGS | settings)
-            return held.enter_context(penstock.open(target, author="tester", settings=chosen))
+            return held.enter_context(penstock.open(target, create=True, author="tester", settings=chosen))
 
         open_lake().add_root(str(root))
         yield open_lake

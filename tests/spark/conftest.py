@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
     """A lake of the test's own, on disk."""
-    with penstock.open(tmp_path / "lake") as opened:
+    with penstock.open(tmp_path / "lake", create=True) as opened:
         yield opened
 
 

@@ -31,7 +31,7 @@ def started_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSes
     except InvalidRequest as missing:
         pytest.skip(missing.message)
     home = tmp_path_factory.mktemp("spark")
-    with penstock.open(home / "lake") as lake:
+    with penstock.open(home / "lake", create=True) as lake:
         spark = session(
             lake,
             app="penstock tests",

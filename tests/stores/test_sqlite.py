@@ -131,7 +131,7 @@ def test_a_read_only_file_is_denied() -> None:
         from penstock.errors import Denied
         from penstock.stores.sqlite import SqliteStore
         with tempfile.TemporaryDirectory() as place:
-            penstock.open(place).close()
+            penstock.init(place).close()
             os.chmod(os.path.join(place, "penstock.db"), 0o444)
             os.chmod(place, 0o777)
             child = os.fork()
@@ -229,7 +229,7 @@ def test_processes_that_make_the_same_lake_at_once_make_one(tmp_path: Path) -> N
         import penstock, penstock.lake.lake
         print("ready", flush=True)
         sys.stdin.readline()
-        with penstock.open(sys.argv[1]) as lake:
+        with penstock.open(sys.argv[1], create=True) as lake:
             print(lake.id, flush=True)
     """
     for attempt in range(3):
@@ -397,7 +397,7 @@ def test_nothing_is_acknowledged_in_a_file_that_is_gone(tmp_path: Path, replaced
 
 def test_a_file_that_is_put_back_is_used_again(tmp_path: Path) -> None:
     place = tmp_path / "lake"
-    with penstock.open(place, settings=Settings(write_timeout_s=0.1)) as lake:
+    with penstock.open(place, create=True, settings=Settings(write_timeout_s=0.1)) as lake:
         place.rename(tmp_path / "away")
         with pytest.raises(Unavailable):
             lake.branch().put("a", IcebergTable(metadata_location="s3://lake/a"))

@@ -46,7 +46,7 @@ def lake(store: HookedStore, clock: SetClock) -> Lake:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with everything in it that a lake can have."""
     place = tmp_path_factory.mktemp("template") / "lake"
-    with penstock.open(place, author="tester") as lake:
+    with penstock.open(place, create=True, author="tester") as lake:
         main = lake.branch()
         main.commit([Put(Key(f"key{number:03}"), table(str(number))) for number in range(600)])
         main.put("big", large(1, 300_000))
@@ -93,5 +93,5 @@ def lake_in_a_bucket(
         monkeypatch.setenv(name, value)
     warehouse = f"s3://{s3_place.bucket}/{s3_place.prefix}/tables"
     penstock.init(tmp_path / "lake", warehouse=warehouse).close()
-    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
+    with penstock.open(tmp_path / "lake", create=True, author="tester", clock=later) as lake:
         yield lake

@@ -39,7 +39,7 @@ def reads(tx: Transaction, lake: Lake) -> list[Read]:
 @contextmanager
 def opened(kind: str, place: Path) -> Iterator[Lake]:
     """A lake on disk, in this process or behind a server of it."""
-    with penstock.open(place, author="ann") as own:
+    with penstock.open(place, create=True, author="ann") as own:
         if kind == "embedded":
             yield own
             return

@@ -91,29 +91,24 @@ class Call:
         """Who commits; ``None`` leaves it to the lake."""
         return self.author or os.environ.get(environment.AUTHOR) or None
 
-    def open(self, *, create: bool = True, settings: Settings | None = None, catch_up: bool = False) -> Lake:
-        """The lake, until the command ends; a local one that is not there is made unless told otherwise.
+    def open(
+        self, *, create: bool | None = None, settings: Settings | None = None, catch_up: bool = False
+    ) -> Lake:
+        """The lake, until the command ends; where there is none, a command that writes makes it.
 
         Delta tables that other processes left unpublished stay so, unless ``catch_up`` is wanted: a command
         is not to wait for what has nothing to do with it.
         """
         from penstock.lake.opening import open_lake
-        from penstock.stores import DATABASE_FILE, is_local
 
-        target = self.target
-        is_new = create and is_local(target) and not self._exists(target, DATABASE_FILE)
-        lake = open_lake(target, create=create, author=self.who, settings=settings, catch_up=catch_up)
-        click.get_current_context().call_on_close(lake.close)
-        if is_new:
-            self.note(f"made a new lake at {lake.url}")
+        lake = open_lake(self.target, create=create, author=self.who, settings=settings, catch_up=catch_up)
+        click.get_current_context().call_on_close(lambda: self._close(lake))
         return lake
 
-    def _exists(self, target: str, database: str) -> bool:
-        scheme, found, place = target.rpartition("://")
-        path = Path(place)
-        if found and scheme != "sqlite":
-            return path.is_dir() and any(path.iterdir())
-        return path.exists() if path.name == database else (path / database).exists()
+    def _close(self, lake: Lake) -> None:
+        if lake.is_made_here:
+            self.note(f"made a new lake at {lake.url}")
+        lake.close()
 
     def answer(self, shape: Callable[[], Shape], text: Callable[[Screen], Iterable[str]]) -> None:
         """Print the answer: an object for programs if ``--json`` was said, text for people otherwise."""

@@ -26,9 +26,9 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 MAKE_NO_LAKE: Final = ("serve", "doctor", "fsck", "horizon", "sweep", "copy")
-"""Commands that leave a directory without a lake as it is; the others make one of it."""
+"""Commands that leave a directory without a lake as it is; of the others, those that write make one."""
 
-_MAKES = "The lake: a directory or URL. A directory without one becomes one. "
+_MAKES = "The lake: a directory or URL. A first write makes one. "
 _MAKES_NOT = "The lake: a directory or URL, where there is one. "
 _ELSE_HERE = "[PENSTOCK_LAKE, else the current directory]"
 _LAKE_HELP: Final = {

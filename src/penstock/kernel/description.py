@@ -20,9 +20,11 @@ from penstock.errors import (
     UnsupportedFormat,
 )
 from penstock.kernel.retry import Tries
+from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import Settings
-from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.names import NAME_MAX_CHARS
+from penstock.model.objects import LogEntry, decode_object
 from penstock.model.references import Kind
 from penstock.stores import place_of
 from penstock.stores.port import Row, Store
@@ -32,6 +34,9 @@ FORMAT_VERSION: Final = 1
 
 COMMITS_MAX: Final = 2**40
 DAYS_MAX: Final = 100_000
+
+BEGINNINGS_MAX: Final = 100
+"""More objects than that are not left by making a lake."""
 
 ROW_NAME: Final = "@lake"
 """No branch or tag can have this name."""
@@ -174,11 +179,54 @@ def find_description(store: Store) -> Description | None:
 
 
 def read_description(store: Store) -> Description:
-    """What the lake says of itself; ``LakeNotFound`` if there is none."""
+    """What the lake says of itself; ``LakeNotFound`` if there is no lake, ``Damaged`` if there was one."""
     found = find_description(store)
+    if found is None:
+        require_unused(store)
+        found = find_description(store)  # another process may have made the lake meanwhile
     if found is None:
         raise _not_found(store)
     return found
+
+
+def require_unused(store: Store) -> None:
+    """``Damaged`` if a store without a description holds anything else of a lake.
+
+    A lake is made by writing its description, before anything else is stored. So objects and rows without one
+    belong to a lake whose description was lost, and that lake must not be taken for a new one.
+    """
+    if is_only_begun(store) or find_description(store) is not None:
+        return
+    raise Damaged(
+        f"the lake at {place_of(store)} is damaged: its description is missing, but other parts of it are "
+        "there. Nothing was changed. Restore the lake's database from a backup.",
+        url=store.url,
+    )
+
+
+def is_only_begun(store: Store) -> bool:
+    """Whether a store holds no more than whoever was stopped while making a lake left behind.
+
+    That is at most its first branch, without a commit, and first entries of that branch's log: those of
+    several who made the lake at once and did not all succeed. The first release made the branch before the
+    description.
+    """
+    rows = [row for kind in Kind if kind is not Kind.LAKE for row in store.references(kind.value, limit=2)]
+    if len(rows) > 1 or any(row.kind != Kind.BRANCH for row in rows):
+        return False
+    if any(decoded_reference(row).head != NO_COMMIT for row in rows):
+        return False
+    objects = [one.id for one in store.scan(b"", BEGINNINGS_MAX)[0]]
+    return len(objects) < BEGINNINGS_MAX and all(map(_is_creation, store.fetch(objects).values()))
+
+
+def _is_creation(data: bytes) -> bool:
+    """Whether an object is the first entry of the log of an empty branch."""
+    try:
+        entry = decode_object(data)
+    except (msgspec.MsgspecError, ValueError):
+        return False
+    return isinstance(entry, LogEntry) and entry.previous == entry.before == entry.after == NO_COMMIT
 
 
 def _checked(row: Row, store: Store) -> Description:

@@ -24,6 +24,8 @@ class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, forbid_unknown
     answer: ClassVar[Any]
     is_long: ClassVar[bool] = False
     """Whether it takes as long as the lake is large, and tells how far it is."""
+    makes_lake: ClassVar[bool] = False
+    """Whether it brings something into the lake, so that one is made for it where there is none yet."""
 
 
 class Write(Call[R], frozen=True, kw_only=True):

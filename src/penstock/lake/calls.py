@@ -52,6 +52,7 @@ class ChangeRoots(Call[About], frozen=True, kw_only=True):
     method = "POST"
     path = "/roots"
     answer = About
+    makes_lake = True
 
     add: tuple[str, ...] = ()
     """Locations, such as `s3://bucket/tables`."""
@@ -74,6 +75,7 @@ class PutSetting(Call[str | None], frozen=True, kw_only=True):
     method = "PUT"
     path = "/settings/{name}"
     answer = str | None
+    makes_lake = True
 
     name: str
     value: str | None = None
@@ -86,6 +88,7 @@ class KeepHistory(Call[None], frozen=True, kw_only=True):
     method = "PUT"
     path = "/history-rules"
     answer = None
+    makes_lake = True
 
     pattern: str = "*"
     """Of the names of references."""
@@ -159,6 +162,7 @@ class PutToken(Call[Token], frozen=True, kw_only=True):
     method = "PUT"
     path = "/tokens/{id}"
     answer = Token
+    makes_lake = True
 
     id: str
     """12 hexadecimal digits, the part of the token before its secret."""
@@ -230,6 +234,7 @@ class CreateReference(Write[Reference], frozen=True, kw_only=True):
     target = "name"
     moves = True
     answer = Reference
+    makes_lake = True
 
     name: str
     kind: Kind = Kind.BRANCH
@@ -419,6 +424,7 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
     path = "/commits"
     target = "branch"
     answer = Commit
+    makes_lake = True
 
     operations: tuple[Operation, ...]
     """What to do; no key twice, except to delete it and put it anew."""

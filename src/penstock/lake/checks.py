@@ -127,9 +127,9 @@ class ProposedFiles:
 
 def add_check(lake: Lake, name: str, function: Callable[[Proposed], Any], branch: str) -> None:
     """Have a function look at whatever is about to be published on a branch."""
-    catalogue = _embedded(lake)
     if not name or not callable(function):
         raise InvalidRequest("a check has a name and a function")
+    catalogue = _embedded(lake)
     catalogue.kernel.checks.add(
         checks.Check(name, branch, lambda proposal: function(Proposed(catalogue, proposal)))
     )
@@ -146,8 +146,8 @@ def checks_of(lake: Lake) -> list[CheckInfo]:
 
 
 def _embedded(lake: Lake) -> Embedded:
-    if isinstance(lake.catalogue, Embedded):
-        return lake.catalogue
+    if isinstance(catalogue := lake.catalogue, Embedded):
+        return catalogue
     raise InvalidRequest(
         f"checks run where commits are decided, and {lake.url} is a server\n"
         "  Add them in the server's own process, to the lake that it serves."

@@ -13,7 +13,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.files.forks import ForkNotes
 from penstock.lake.files.pool import pool_of
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opening import open_lake, require_target
 from penstock.model.clock import Clock, now_us
 from penstock.stores import open_store, place_of
 from penstock.stores.port import Store
@@ -44,6 +44,7 @@ def copy_lake(
         if isinstance(target, Store):
             place = target
         else:
+            require_target(os.fspath(target))
             place = open_store(os.fspath(target), True, clock)
             stack.callback(place.close)
         notes = _fork_notes(lake) if fork else None

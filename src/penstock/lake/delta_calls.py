@@ -157,6 +157,7 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     path = "/delta/tables"
     target = "branch"
     answer = TableMade
+    makes_lake = True
 
     key: Key
     schema: str
@@ -194,6 +195,7 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     path = "/delta/adopt"
     target = "branch"
     answer = TableMade
+    makes_lake = True
 
     location: str
     """Where it is."""
@@ -231,6 +233,7 @@ class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/recover"
     answer = RecoveredTable
+    makes_lake = True
 
     location: str
     """Where it is."""

@@ -226,7 +226,7 @@ def load_published(place: Place, version: int | None = None) -> TableSnapshot:
 
 def pages(table: Table, start: int | None = None, end: int | None = None) -> TableVersions:
     """The commits of a table that are not published, all of one commit of the lake."""
-    limit = table.lake.catalogue.page_max or PAGE_MAX
+    limit = table.lake.page_max or PAGE_MAX
     call = GetTableVersions(key=table.key, at=table.ref, via=table.via, start=start, end=end, limit=limit)
     first = table.lake.do(call)
     last = first.latest_version if end is None else min(end, first.latest_version)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
-from penstock.errors import InvalidName, InvalidRequest
+from penstock.errors import InvalidName, InvalidRequest, LakeNotFound
 from penstock.formats.files.files import check_prefix
 from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
@@ -24,6 +24,7 @@ from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveE
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
+from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.files.answers import JobInfo
 from penstock.lake.files.calls import AbortJob, ListJobs
 from penstock.lake.files.care_calls import SweepFiles
@@ -72,9 +73,11 @@ class Lake:
     """A versioned catalogue of tables. Made by ``penstock.open``; may be used by many threads."""
 
     def __init__(self, catalogue: Catalogue, author: str | None = None) -> None:
-        self.catalogue = catalogue
+        self._catalogue = catalogue
         self.author = author if author is not None else _user()
-        self._about = catalogue.do(calls.GetAbout())
+        self._known_about: About | None = None
+        if not isinstance(catalogue, EmptyPlace):
+            self._known_about = catalogue.do(calls.GetAbout())
         self._places: Places | None = None
         self._opening_places = Lock()
         self.noted = Noted()
@@ -91,12 +94,47 @@ class Lake:
     ) -> None:
         self.close()
 
+    @property
+    def catalogue(self) -> Catalogue:
+        """What answers the calls, for those who serve the lake: it is made if there is none yet."""
+        self.make()
+        return self._now
+
+    @property
+    def _now(self) -> Catalogue:
+        """What answers the calls: a kernel in this process, a server, or a place without a lake."""
+        if isinstance(self._catalogue, EmptyPlace) and self._catalogue.lake is not None:
+            return self._catalogue.lake
+        return self._catalogue
+
+    @property
+    def page_max(self) -> int | None:
+        """How many items a list gives at once; ``None`` if a call may ask for all of them."""
+        return self._now.page_max
+
+    def make(self) -> None:
+        """Make the lake if there is none yet, as a first write does: for what looks before it writes."""
+        if isinstance(catalogue := self._now, EmptyPlace):
+            catalogue.open(makes=True)
+
+    @property
+    def is_made_here(self) -> bool:
+        """Whether a write of this object made the lake."""
+        return isinstance(self._catalogue, EmptyPlace) and self._catalogue.is_made_here
+
+    @property
+    def _about(self) -> About:
+        """What never changes of a lake; ``LakeNotFound`` if there is none yet."""
+        if self._known_about is None:
+            self._known_about = self.do(calls.GetAbout())
+        return self._known_about
+
     def close(self) -> None:
         """Let go of the store, or of the connections to the server.
 
         A lake in this process publishes first what it ratified, for as long as its settings say.
         """
-        self.catalogue.close()
+        self._catalogue.close()
         with self._opening_places:
             places, self._places = self._places, None
         if places is not None:
@@ -116,13 +154,16 @@ class Lake:
         others commit to the same table all the time. ``InvalidRequest`` if the lake is behind a server, which
         does this work.
         """
-        if not isinstance(self.catalogue, Embedded):
+        catalogue = self._now
+        if isinstance(catalogue, EmptyPlace):
+            return
+        if not isinstance(catalogue, Embedded):
             raise InvalidRequest(f"{self.url} is a server, which publishes by itself; wait where it runs")
-        self.catalogue.finish_background(timeout_s)
+        catalogue.finish_background(timeout_s)
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         """Carry out a call."""
-        return self.catalogue.do(call, progress)
+        return self._now.do(call, progress)
 
     def pages(self, call: Call[tuple[T, ...]], limit: int | None, next_page: Callable[[T], Any]) -> list[T]:
         """The items of a list, up to a limit or all; ``next_page`` says how to go on after the last one."""
@@ -131,7 +172,7 @@ class Lake:
     def _pages(
         self, call: Call[tuple[T, ...]], limit: int | None, next_page: Callable[[T], dict[str, Any]]
     ) -> Iterator[T]:
-        most = self.catalogue.page_max
+        most = self.page_max
         while True:
             wanted = limit if most is None or (limit is not None and limit < most) else most
             page = self.do(msgspec.structs.replace(call, limit=wanted))
@@ -144,20 +185,23 @@ class Lake:
     @property
     def is_embedded(self) -> bool:
         """Whether the lake is answered in this process, not by a server."""
-        return isinstance(self.catalogue, Embedded)
+        return isinstance(self._now, Embedded | EmptyPlace)
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel of an embedded lake; ``InvalidRequest`` if the lake is behind a server."""
-        if isinstance(self.catalogue, Embedded):
-            return self.catalogue.kernel
+        """The kernel of an embedded lake; ``InvalidRequest`` if the lake is behind a server.
+
+        The lake is made if there is none yet.
+        """
+        if isinstance(catalogue := self.catalogue, Embedded):
+            return catalogue.kernel
         raise InvalidRequest(f"this needs the lake's own store; {self.url} is a server")
 
     @property
     def places(self) -> Places:
         """The storage of tables, with this process's own access to it."""
-        if isinstance(self.catalogue, Embedded):
-            return self.catalogue.places
+        if isinstance(catalogue := self._now, Embedded):
+            return catalogue.places
         with self._opening_places:
             if self._places is None:
                 from penstock.storage.places import Places
@@ -185,7 +229,8 @@ class Lake:
     @property
     def url(self) -> str:
         """Where the lake is, without secrets."""
-        return self._about.url
+        catalogue = self._now
+        return catalogue.url if isinstance(catalogue, EmptyPlace) else self._about.url
 
     @property
     def forked_from(self) -> str:
@@ -199,12 +244,16 @@ class Lake:
 
     @property
     def default_branch(self) -> str:
-        return self._about.default_branch
+        try:
+            return self._about.default_branch
+        except LakeNotFound:
+            return EmptyPlace.default_branch
 
     @property
     def warehouse(self) -> str:
         """Where tables are that have no location of their own."""
-        return self._about.warehouse
+        catalogue = self._now
+        return catalogue.warehouse if isinstance(catalogue, EmptyPlace) else self._about.warehouse
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -342,7 +391,7 @@ class Lake:
 
         A list that comes in several pages is asked for at one commit, whatever happens in between.
         """
-        most = self.catalogue.page_max
+        most = self.page_max
         if via is not None or most is None or (limit is not None and limit <= most):
             return revision, via
         found = self.do(calls.Resolve(revision=revision))
@@ -764,7 +813,7 @@ class Lake:
         call = calls.SweepTables(
             key=None if key is None else Key.parse(key), remove_data=remove_data, dry_run=dry_run
         )
-        call = msgspec.structs.replace(call, limit=self.catalogue.page_max)
+        call = msgspec.structs.replace(call, limit=self.page_max)
         found: list[SweptTable] = []
         while page := self.do(call, progress):
             found += page

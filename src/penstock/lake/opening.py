@@ -6,20 +6,24 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from penstock.errors import InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
+from penstock.errors import Denied, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
 from penstock.formats.files.format import FilesFormat
 from penstock.kernel.description import (
     Description,
+    is_only_begun,
     new_description,
     read_description,
     require_arrived,
+    require_unused,
     write_description,
 )
 from penstock.kernel.format import Format
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
+from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.lake import Lake
 from penstock.lake.on_demand import delta_on_demand, lance_on_demand
 from penstock.metrics.meter import SILENT, Meter
@@ -29,6 +33,7 @@ from penstock.model.names import check_name
 from penstock.model.references import Kind
 from penstock.storage.locations import normalise
 from penstock.stores import is_local, open_store
+from penstock.stores.directory import require_room
 from penstock.stores.observed import ObservedStore
 from penstock.stores.port import Store
 
@@ -36,7 +41,7 @@ from penstock.stores.port import Store
 def open_lake(
     target: str | os.PathLike[str] | Store,
     *,
-    create: bool = True,
+    create: bool | None = None,
     author: str | None = None,
     token: str | None = None,
     settings: Settings | None = None,
@@ -47,11 +52,15 @@ def open_lake(
 ) -> Lake:
     """Open the lake at a directory or URL, behind a server, or in a store that the caller made.
 
-    A directory without a lake becomes one, unless ``create=False``; then it is ``LakeNotFound``. A database
-    that several share is made a lake once, by ``penstock init``. ``author`` is who commits, the user of this
-    process if it is not given. ``meter`` is told about every request and every call of the store. Versions of
-    Delta and Lance tables that earlier processes ratified and did not publish are published in the
-    background, unless ``catch_up`` says no.
+    Opening makes nothing. Where there is no lake yet, in a directory of this machine, the first write makes
+    one, and until then whatever reads is ``LakeNotFound``. ``create=True`` makes it at once, ``create=False``
+    is ``LakeNotFound`` at once. ``InvalidRequest`` if there are other files in the directory. A database that
+    several share is made a lake by ``penstock init`` only; ``"memory:"`` and an empty store that the caller
+    made become lakes at once.
+
+    ``author`` is who commits, the user of this process if it is not given. ``meter`` is told about every
+    request and every call of the store. Versions of Delta and Lance tables that earlier processes ratified
+    and did not publish are published in the background, unless ``catch_up`` says no.
 
     Behind ``http://`` or ``https://`` is a server with a lake of its own, which sets everything else itself;
     ``token`` is what it knows the caller by, that of ``PENSTOCK_TOKEN`` if it is not given.
@@ -66,30 +75,74 @@ def open_lake(
         return Lake(Remote(place, token), author)
     if token is not None:
         raise InvalidRequest("a token is for a lake behind a server, at http:// or https://")
+    opening = _Opening(settings, tuple(formats), clock, meter, catch_up)
     if isinstance(target, Store):
-        store, makes = target, create
-    else:
-        makes = create and is_local(place)
-        store = open_store(place, makes, clock)
-    if meter is not SILENT:
-        store = ObservedStore(store, meter)
+        return Lake(opening.in_store(target, makes=create is not False), author)
+    if place.startswith("memory:"):
+        return Lake(opening.in_store(open_store(place, True, clock), makes=create is not False), author)
+    if not is_local(place):
+        return Lake(opening.in_store(open_store(place, False, clock), makes=False), author)
     try:
+        return Lake(opening.find(place), author)
+    except LakeNotFound:
+        if create is False:
+            raise
+    if create:
+        return Lake(opening.make(place), author)
+    opening.require_room(place)
+    return Lake(EmptyPlace(place, opening.find, opening.make), author)
+
+
+class _Opening(NamedTuple):
+    """How a lake is opened: what a program says of it beside its place."""
+
+    settings: Settings | None
+    formats: tuple[Format, ...]
+    clock: Clock
+    meter: Meter
+    catch_up: bool
+
+    def find(self, place: str) -> Embedded:
+        """The lake at a place of this machine; ``LakeNotFound`` if there is none."""
+        return self.in_store(open_store(place, False, self.clock), makes=False)
+
+    def make(self, place: str) -> Embedded:
+        """The lake at a place of this machine, which is made if there is none."""
+        self.require_room(place)
+        return self.in_store(open_store(place, True, self.clock), makes=True)
+
+    def require_room(self, place: str) -> None:
+        """``InvalidRequest`` if there is no lake at a place, and none can be made there."""
         try:
-            description = read_description(store)
-        except LakeNotFound:
-            if not makes:
-                raise
-            description = _found_lake(
-                store, clock, "main", _default_warehouse(store), (), settings, exist_ok=True
-            )
-        require_arrived(description, store)
-        embedded = _embedded(store, description, formats, settings, clock, meter)
-        if catch_up:
-            embedded.catch_up()
-        return Lake(embedded, author)
-    except BaseException:
-        store.close()
-        raise
+            require_room(place)
+        except InvalidRequest as problem:
+            try:  # what is there may belong to a lake that another process made meanwhile
+                self.find(place).close()
+            except LakeNotFound:
+                raise problem from None
+
+    def in_store(self, store: Store, *, makes: bool) -> Embedded:
+        """The lake in a store, which is closed if that fails."""
+        if self.meter is not SILENT:
+            store = ObservedStore(store, self.meter)
+        try:
+            try:
+                description = read_description(store)
+            except LakeNotFound:
+                if not makes:
+                    raise
+                description = _make_lake(
+                    store, self.clock, "main", _default_warehouse(store), (), self.settings, exist_ok=True
+                )
+            require_arrived(description, store)
+            _complete_lake(store, description, self.clock, self.settings)
+            embedded = _embedded(store, description, self.formats, self.settings, self.clock, self.meter)
+            if self.catch_up:
+                embedded.catch_up()
+            return embedded
+        except BaseException:
+            store.close()
+            raise
 
 
 def is_remote(place: str) -> bool:
@@ -116,14 +169,22 @@ def init_lake(
     places = tuple(normalise(root) for root in roots)
     if is_remote(os.fspath(target)):
         raise InvalidRequest(f"{os.fspath(target)} is a server; a lake is made where its data is")
-    store = open_store(os.fspath(target), True, now_us)
+    place = os.fspath(target)
+    require_target(place)
+    store = open_store(place, True, now_us)
     try:
         home = home or _default_warehouse(store)
-        description = _found_lake(store, now_us, default_branch, home, places, settings, exist_ok=False)
+        description = _make_lake(store, now_us, default_branch, home, places, settings, exist_ok=False)
         return Lake(_embedded(store, description, (), settings, now_us, SILENT), author)
     except BaseException:
         store.close()
         raise
+
+
+def require_target(place: str) -> None:
+    """``InvalidRequest`` if a lake that is to be made or copied to a place would lie among other files."""
+    if is_local(place) and not place.startswith("memory:"):
+        _Opening(None, (), now_us, SILENT, catch_up=False).require_room(place)
 
 
 def _embedded(
@@ -158,7 +219,7 @@ def _default_warehouse(store: Store) -> str:
     return f"{scheme}://{bucket}/warehouse" if scheme in ("s3", "gs", "az") else ""
 
 
-def _found_lake(
+def _make_lake(
     store: Store,
     clock: Clock,
     default_branch: str,
@@ -167,17 +228,30 @@ def _found_lake(
     settings: Settings | None,
     exist_ok: bool,
 ) -> Description:
-    """Make the lake's default branch and description; whoever writes the description made the lake."""
-    if not exist_ok and store.reference("@lake") is not None:
-        raise LakeExists(f"there is a lake at {store.url} already", url=store.url)
+    """Make a lake: whoever writes the description made it, and nothing else is stored before that.
+
+    ``Damaged`` if the store holds what is left of a lake.
+    """
+    require_unused(store)
     description = new_description(clock(), default_branch, warehouse, roots)
-    kernel = Kernel(store, (), settings, clock)
-    with suppress(ReferenceExists):  # somebody else is making the lake, or was stopped while making it
-        kernel.references.create(default_branch, Kind.BRANCH, NO_COMMIT)
     try:
         write_description(store, description)
     except LakeExists:
         if not exist_ok:
             raise
-        return read_description(store)
+        description = read_description(store)
+    _complete_lake(store, description, clock, settings)
     return description
+
+
+def _complete_lake(store: Store, description: Description, clock: Clock, settings: Settings | None) -> None:
+    """Make the default branch of a lake whose maker was stopped before that.
+
+    A lake that holds anything else lost its default branch in another way, and is left as it is.
+    """
+    if store.reference(description.default_branch) is not None or not is_only_begun(store):
+        return
+    with suppress(ReferenceExists, Denied):  # another process makes it, or this one may only read
+        Kernel(store, (), settings, clock).references.create(
+            description.default_branch, Kind.BRANCH, NO_COMMIT
+        )

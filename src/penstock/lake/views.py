@@ -225,7 +225,7 @@ class Snapshot:
                 yield entry.key, entry.content
 
     def _pages(self, scope: Key | None, last: Key | None) -> Iterator[tuple[Entry, ...]]:
-        most, asked = self._lake.catalogue.page_max or calls.PAGE_MAX, FIRST_PAGE
+        most, asked = self._lake.page_max or calls.PAGE_MAX, FIRST_PAGE
         while True:
             page = self._lake.do(
                 calls.ListEntries(at=self.id, via=self.via, prefix=scope, after=last, limit=asked)

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet, WeakValueDictionary
 
-from penstock.errors import InvalidRequest, PenstockError, TryAgainError
+from penstock.errors import InvalidRequest, LakeNotFound, PenstockError, TryAgainError
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.spark import jar, settings
@@ -63,7 +63,7 @@ def session(
         running = _running()
         if running is not None:
             joined = _join(running, opened, wanted, settings.of_tables(tables or {}))
-            driver.register(joined, opened.id, _known)
+            driver.register(joined, _identity(opened), _known)
             return joined
         # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning, r"pyspark\.testing\.")
@@ -110,7 +110,7 @@ def configure(
         raise _passed_over(jar.lack_of_protocol(given[jar.COMMIT_PROTOCOL_SETTING]))
     started = settings.of_start(given, jar.path() if has_classes else None, log_file)
     if has_classes:
-        driver.register_when_made(builder, opened.id, _known)
+        driver.register_when_made(builder, _identity(opened), _known)
     return builder.config(map={**settings.of_writes(given, has_classes), **started, **of_lake})
 
 
@@ -149,15 +149,25 @@ def _opened(lake: Lake | str | os.PathLike[str]) -> Lake:
             "a session is made for a lake, as penstock.open('./lake') returns it, or for its address, not "
             f"for a {type(lake).__name__}"
         )
-    found = lake if isinstance(lake, Lake) else _opened_once(os.fspath(lake), create=True)
-    with suppress(TryAgainError):  # whether it can be reached now is for those to find out who use it
+    found = lake if isinstance(lake, Lake) else _opened_once(os.fspath(lake), create=None)
+    # Whether it can be reached now, or is there yet, is for those to find out who use it.
+    with suppress(TryAgainError, LakeNotFound):
         _ = found.about
+    identity = _identity(found)
     with _OPENING:
-        before = _LAKES.get(found.id)
+        before = _LAKES.get(identity)
         if before is not None and before is not found:
-            _TWINS.setdefault(found.id, WeakSet()).add(before)
-        _LAKES[found.id] = found
+            _TWINS.setdefault(identity, WeakSet()).add(before)
+        _LAKES[identity] = found
     return found
+
+
+def _identity(lake: Lake) -> str:
+    """What sessions know a lake by: its id, or its place if there is no lake before the first write."""
+    try:
+        return lake.id
+    except LakeNotFound:
+        return lake.url
 
 
 def _known(lake_id: str) -> Lake | None:
@@ -186,16 +196,16 @@ def _is_closed(lake: Lake) -> bool:
     return False
 
 
-def _opened_once(address: str, create: bool) -> Lake:
+def _opened_once(address: str, create: bool | None) -> Lake:
     with _OPENING:
         found = _LAKES.get(address)
-        if found is None or (create and _is_closed(found)):
+        if found is None or (create is None and _is_closed(found)):
             found = _LAKES[address] = open_lake(address, create=create)
         return found
 
 
 def _of_lake(lake: Lake) -> dict[str, str]:
-    return {settings.LAKE: lake.url, settings.LAKE_ID: lake.id}
+    return {settings.LAKE: lake.url, settings.LAKE_ID: _identity(lake)}
 
 
 def _join(
@@ -204,7 +214,7 @@ def _join(
     """A session of the Spark that runs, for a lake."""
     settings.keep_errors_off_the_terminal()
     owner = running.conf.get(settings.LAKE_ID, None)
-    spark = running if owner in (None, lake.id) else _beside(running, lake)
+    spark = running if owner in (None, _identity(lake), lake.url) else _beside(running, lake)
     late = [name for name, value in wanted.items() if not _set(spark, name, value)]
     if late:
         warnings.warn(f"Spark runs already; it is too late to set {', '.join(sorted(late))}", stacklevel=3)
@@ -223,9 +233,10 @@ def _join(
 
 def _beside(running: SparkSession, lake: Lake) -> SparkSession:
     """The lake's own session in the Spark that runs for another one too."""
-    found = _BESIDE.get(lake.id)
+    identity = _identity(lake)
+    found = _BESIDE.get(identity)
     if found is None or found.sparkContext is not running.sparkContext:
-        found = _BESIDE[lake.id] = type(running).newSession(running)
+        found = _BESIDE[identity] = type(running).newSession(running)
     return found
 
 

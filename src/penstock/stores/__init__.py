@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.model.clock import Clock
+from penstock.stores.directory import DATABASE_FILE as DATABASE_FILE
 from penstock.stores.port import Store
-
-DATABASE_FILE: Final = "penstock.db"
 
 
 class Adapter(NamedTuple):
@@ -21,7 +20,7 @@ class Adapter(NamedTuple):
     name: str
     extra: str
     is_local: bool = False
-    """Whether it belongs to this machine, so that opening a lake may make it; others are made by ``init``."""
+    """Whether it is on this machine, so that a first write may make a lake; others are made by ``init``."""
 
 
 ADAPTERS: Final = {
@@ -39,7 +38,7 @@ ADAPTERS: Final = {
 
 
 def is_local(target: str) -> bool:
-    """Whether a target belongs to this machine, so that opening may make it; others are made by ``init``."""
+    """Whether a target is on this machine, so that a first write may make it; others are made by ``init``."""
     scheme, found, _ = target.partition("://")
     return not found or scheme == "sqlite" or (scheme in ADAPTERS and ADAPTERS[scheme].is_local)
 

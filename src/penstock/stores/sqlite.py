@@ -84,7 +84,7 @@ class SqliteStore(Store):
         self._readers: list[sqlite3.Connection] = []
         if not self._path.exists():
             if not create:
-                raise LakeNotFound(f"there is no lake at {self._path.parent}", path=str(self._path))
+                raise self._not_found()
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as problem:
@@ -94,10 +94,13 @@ class SqliteStore(Store):
             try:
                 self._file = _identity(self._path)
                 self._looked_s = time.monotonic()
-                self._prepare()
+                self._prepare(create)
             except BaseException:
                 self._writer.close()
                 raise
+
+    def _not_found(self) -> LakeNotFound:
+        return LakeNotFound(f"there is no lake at {self._path.parent}", path=str(self._path))
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -112,9 +115,11 @@ class SqliteStore(Store):
             raise
         return connection
 
-    def _prepare(self) -> None:
+    def _prepare(self, create: bool) -> None:
         """Create the schema, once, whoever comes first; refuse what is not ours or too new."""
         version = self._check()
+        if version == 0 and not create:  # nothing was written to it yet
+            raise self._not_found()
         self._use_write_ahead_log()
         if version == 0:
             with self._write_lock, self._transaction() as connection:

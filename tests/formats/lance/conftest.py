@@ -16,7 +16,7 @@ pytest.importorskip("lance")
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake") as opened:
+    with penstock.open(tmp_path / "lake", create=True) as opened:
         yield opened
         assert opened.fsck().damages == ()
 

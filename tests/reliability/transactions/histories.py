@@ -35,14 +35,14 @@ def run_history(crew: Crew, place: Path, seed: int, *, kill_at: At | None = None
     tasks = _tasks(place, chance, isolation, policy, kill_at)
     told = f"seed {seed}: {isolation}, {policy}, {[(one.name, one.kill_at) for one in tasks if one.kill_at]}"
     heirs = Journal(place.with_suffix(".heirs.journal"))
-    with penstock.open(place, settings=SETTINGS) as lake:
+    with penstock.open(place, create=True, settings=SETTINGS) as lake:
         lake.branch().create_namespace(NAMESPACE)
         first = first_lists(lake, [name for name in LISTS if chance.random() < 0.7])
         with Reader(place) as reader:
             crew.run(tasks, lambda task: _inherit(lake, heirs, Path(task.journal)))
     heirs.close()
     done = [first, *_done([Path(one.journal) for one in tasks], place.with_suffix(".heirs.journal"))]
-    with penstock.open(place, settings=SETTINGS) as lake:
+    with penstock.open(place, create=True, settings=SETTINGS) as lake:
         history = History(transactions=tuple(done), looks=tuple(looks_of(lake, reader.seen)))
     anomalies = check(history)
     assert not anomalies, "\n".join([told, *map(str, anomalies)])

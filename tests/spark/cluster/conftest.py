@@ -74,6 +74,6 @@ def scene(door: Door, network: Proxy, tmp_path: Path) -> Iterator[Scene]:
 def events(door: Door, network: Proxy, tmp_path: Path) -> Iterator[FilesScene]:
     """A lake without any table, for jobs that write files."""
     later = LateClock()
-    with penstock.open(tmp_path / "lake", clock=later) as lake, door.showing(lake):
+    with penstock.open(tmp_path / "lake", create=True, clock=later) as lake, door.showing(lake):
         network.speak()
         yield FilesScene(lake, door, network, tmp_path, later)

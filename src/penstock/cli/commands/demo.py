@@ -162,7 +162,7 @@ class Story:
             if given:
                 stack.enter_context(self.waiting("working"))
             else:
-                given = (stack.enter_context(open_lake(self.place, author="ada")),)
+                given = (stack.enter_context(open_lake(self.place, create=True, author="ada")),)
             step(*given, **used)
         if printed.getvalue():
             self.say(printed.getvalue().rstrip("\n"))

@@ -169,7 +169,7 @@ def _started(story: Story) -> Iterator[tuple[Lake, Any]]:
     """The lake, and a session of Spark for it, which takes a few seconds to start."""
     from penstock.spark import session
 
-    with open_lake(story.place, author="ada") as lake:
+    with open_lake(story.place, create=True, author="ada") as lake:
         with story.waiting("starting Spark"), _quiet_java():
             spark = session(lake, app="penstock-demo", conf={"spark.ui.enabled": False})
         try:

@@ -49,8 +49,9 @@ def init(
     """Make a lake.
 
     PATH is a directory, or the URL of a database; without it, --lake or PENSTOCK_LAKE, else the current
-    directory. Local lakes are also made by the first command that uses them; 'init' is for a warehouse,
-    roots or a default branch of your own, and for databases that several people share.
+    directory. A directory must be new or empty. Local lakes are also made by the first command that writes
+    to them; 'init' is for a warehouse, roots or a default branch of your own, and for databases that several
+    people share.
     """
     if path is not None and call.lake is not None and path != call.lake:
         raise click.UsageError(f"two places are given: {path} and --lake {call.lake}")

@@ -28,6 +28,7 @@ class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
     method = "POST"
     path = "/references/{branch}/expectations"
     answer = tuple[Expectation, ...]
+    makes_lake = True
 
     branch: str
     name: str

@@ -88,6 +88,7 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
     path = "/files/commits"
     target = "branch"
     answer = FilesWritten
+    makes_lake = True
 
     key: Key
     """Of the table."""
@@ -180,6 +181,7 @@ class BeginJob(Call[JobBegun], frozen=True, kw_only=True):
     method = "POST"
     path = "/jobs"
     answer = JobBegun
+    makes_lake = True
 
     id: str
     """32 hexadecimal digits, of the job."""

@@ -106,7 +106,7 @@ class Files:
             raise InvalidRequest(f"a limit is not below nothing: {limit}")
         self._table.note_read(as_folder(folder))
         at, via, after = self._table.ref, self._table.via, ""
-        most = self._lake.catalogue.page_max or PAGE_MAX
+        most = self._lake.page_max or PAGE_MAX
         if via is None and (limit is None or limit > most):  # several pages, of one commit
             found = self._lake.do(Resolve(revision=at))
             at, via = found.commit, found.name

@@ -193,7 +193,7 @@ def key_of(context: dict[str, str] | None) -> str | None:
 
 
 def _is_branch(lake: Lake, ref: str | None) -> bool:
-    if ref is None or ref.startswith(PREFIX):
+    if ref is None or ref == lake.default_branch or ref.startswith(PREFIX):
         return True
     parsed = parse_revision(ref)
     if parsed.name is None or parsed.commit is not None or parsed.steps:

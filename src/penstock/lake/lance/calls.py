@@ -140,6 +140,7 @@ class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
     path = "/lance/commits"
     target = "branch"
     answer = LanceCommitted
+    makes_lake = True
 
     branch: str | None = None
     """The default branch if nothing is given; a transaction's is `tx/<id>`."""

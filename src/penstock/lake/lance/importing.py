@@ -84,6 +84,8 @@ def import_lance(
             root=place,
         )
     found.sort(key=lambda one: one.key)
+    if not dry_run:
+        lake.make()
     problems += _problems(lake, found)
     if problems:
         listed = "\n".join(f"  {one}" for one in problems)

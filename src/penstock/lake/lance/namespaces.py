@@ -49,6 +49,7 @@ class NamespaceOperations(Asking):
     def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
         mode = word(request.mode, "create", ("create", "existok", "overwrite"), "mode")
         key, properties = namespace_key(request.id), dict(request.properties or {})
+        self.lake.make()
         if (done := self.done_before(key, request.context)) and isinstance(done.after, Namespace):
             return CreateNamespaceResponse(properties=done.after.properties)
         for _ in range(TRIES_MAX):
@@ -171,7 +172,7 @@ class NamespaceOperations(Asking):
         """
         depth = 0 if key is None else len(key)
         last = None if after is None else Key(*(key or ()), after)
-        most = min(PAGE, self.lake.catalogue.page_max or PAGE)
+        most = min(PAGE, self.lake.page_max or PAGE)
         while True:
             call = ListEntries(at=snapshot.id, via=snapshot.via, prefix=key, after=last, limit=most)
             entries = self.do(call)

@@ -158,7 +158,7 @@ class VersionOperations(TableOperations):
         """Newest first, whether that is asked for or not."""
         limit, token = checked_limit(request.limit), checked_token(request.page_token)
         self.note_read(table_key(request.id))
-        most = (self.lake.catalogue.page_max or PAGE_MAX) - 1  # one more is asked for, to know whether it is
+        most = (self.lake.page_max or PAGE_MAX) - 1  # one more is asked for, to know whether it is
         wanted = most if limit is None else min(limit, most)
         found = self.versions(
             table_key(request.id),

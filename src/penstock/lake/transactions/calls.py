@@ -22,6 +22,7 @@ class BeginTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions"
     answer = TransactionInfo
+    makes_lake = True
 
     id: str
     """32 hexadecimal digits, made up by who begins it."""

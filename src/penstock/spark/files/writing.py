@@ -45,6 +45,8 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesO
     the job can never land afterwards; only after ``OutcomeUnknown`` it may have, and asking again tells.
     """
     check(order)
+    if order.create:
+        lake.make()
     job = _job(df.sparkSession, key, branch, order)
     attempt = Attempt(lake, job, order.job)
     if attempt.is_over:

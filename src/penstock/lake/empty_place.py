@@ -1,0 +1,80 @@
+"""A place of this machine where there is no lake yet: the first write makes one.
+
+Whoever mistypes a path and reads is told so. Whoever writes gets a lake without having to make one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from shlex import quote
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+from penstock.errors import InvalidRequest, LakeNotFound
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.call import Call
+from penstock.lake.calls import ChangeRoots, CommitOperations, PutSetting
+from penstock.lake.embedded import Embedded
+from penstock.model.operations import Change, Put
+from penstock.stores.directory import directory_of
+
+R = TypeVar("R")
+
+
+class EmptyPlace:
+    """A catalogue that finds or makes its lake when a call needs one. May be used by many threads."""
+
+    page_max: int | None = None
+    default_branch: Final = "main"
+    """Of the lake that a first write makes."""
+
+    def __init__(self, place: str, find: Callable[[str], Embedded], make: Callable[[str], Embedded]) -> None:
+        scheme, directory = directory_of(place)
+        self.url = str(directory) if scheme == "sqlite" else f"{scheme}://{directory}"
+        self.warehouse = str(directory / "warehouse")
+        """Of the lake that a first write makes."""
+        self._place, self._find, self._make = place, find, make
+        self._lock, self._is_closed = Lock(), False
+        self.lake: Embedded | None = None
+        """The lake, once this process has found or made it."""
+        self.is_made_here = False
+
+    def do(self, call: Call[R], progress: Progress = silent) -> R:
+        return self.open(makes=call.makes_lake and not _only_removes(call)).do(call, progress)
+
+    def open(self, *, makes: bool) -> Embedded:
+        """The lake, which another process may have made meanwhile; else it is made, or ``LakeNotFound``."""
+        with self._lock:
+            if self._is_closed and self.lake is None:
+                raise InvalidRequest(f"{self.url} was closed; open the lake anew")
+            if self.lake is None:
+                try:
+                    self.lake = self._find(self._place)
+                except LakeNotFound:
+                    if not makes:
+                        raise LakeNotFound(
+                            f"there is no lake at {self.url}. The first write makes one there, and so does: "
+                            f"penstock init {quote(self.url)}",
+                            url=self.url,
+                        ) from None
+                    self.lake = self._make(self._place)
+                    self.is_made_here = True
+            return self.lake
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            if self.lake is not None:
+                self.lake.close()
+
+
+def _only_removes(call: Call[Any]) -> bool:
+    """Whether it takes away what a lake that is not there cannot have."""
+    match call:
+        case CommitOperations(operations=operations):
+            return not any(isinstance(operation, Put | Change) for operation in operations)
+        case ChangeRoots(add=added):
+            return not added
+        case PutSetting(value=value):
+            return value is None
+    return False
