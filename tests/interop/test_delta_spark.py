@@ -13,13 +13,17 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO
 
+import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import TableConflict, UnsupportedFeature
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.formats.delta.owner import ownership
 from penstock.formats.delta.owner.handover import Handover
+from penstock.formats.delta.protocol import features
+from penstock.formats.delta.protocol.feature_table import FEATURES
 from penstock.formats.delta.rows.scan import to_arrow
 from penstock.lake.table import Table
 from penstock.stores.memory import MemoryStore
@@ -204,6 +208,179 @@ def test_spark_goes_on_with_a_table_that_is_handed_back_and_it_can_come_again(
         spark.sql(f"DELETE FROM {name} WHERE id = 1")
         lake.delta.adopt(location, KEY)
         assert lake_rows(table) == spark_rows(spark, name) == Counter(['[2, "b"]', '[3, "c"]'])
+
+
+STRICT = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+PART = pa.struct([pa.field("a", pa.int64(), nullable=False)])
+MADE: dict[str, tuple[pa.Schema, dict[str, str]]] = {
+    "plain": (pa.schema([("id", pa.int64())]), {}),
+    "not null": (STRICT, {}),
+    "a part is not null": (pa.schema([("id", pa.int64()), ("s", PART)]), {}),
+    "a part of an element is not null": (pa.schema([("id", pa.int64()), ("l", pa.list_(PART))]), {}),
+    "times without a zone": (pa.schema([("id", pa.int64()), ("t", pa.timestamp("us"))]), {}),
+    "append-only": (STRICT, {"delta.appendOnly": "true"}),
+    "a change feed": (STRICT, {"delta.enableChangeDataFeed": "true"}),
+    "deletion vectors": (STRICT, {"delta.enableDeletionVectors": "true"}),
+    "wider types": (STRICT, {"delta.enableTypeWidening": "true"}),
+    "checkpoints of version 2": (STRICT, {"delta.checkpointPolicy": "v2"}),
+    "domains": (STRICT, {"delta.feature.domainMetadata": "supported"}),
+}
+"""Tables of a lake that enable features by their columns or properties."""
+ONLY_READ = {"a part of an element is not null"}
+"""What Spark writes to no table (DELTA_NESTED_NOT_NULL_CONSTRAINT)."""
+
+
+def test_spark_opens_every_table_that_a_lake_makes_and_writes_it_once_it_is_released(
+    spark: DeltaSpark, disk: Home
+) -> None:
+    with disk.lake() as lake:
+        for number, (kind, (schema, properties)) in enumerate(MADE.items()):
+            key = f"made.t{number}"
+            table = lake.delta.create(key, data=schema.empty_table(), properties=properties)
+            # To Spark, a struct with a part that is not null is not null itself.
+            table.append(pa.Table.from_pylist([{"id": 1, "s": {"a": 1}}], schema=schema))
+            table.backfill_to_version()
+            name = f"delta.`{table.location}`"
+            assert spark.sql(f"SELECT id FROM {name}") == [[1]], kind
+            lake.delta.release(key)
+            assert spark.sql(f"SELECT id FROM {name}") == [[1]], kind
+            if kind in ONLY_READ:
+                continue
+            spark.sql(f"INSERT INTO {name} SELECT * FROM {name}")
+            spark.sql(f"ALTER TABLE {name} ADD COLUMN more STRING")
+            assert spark.sql(f"SELECT count(*) FROM {name}") == [[2]], kind
+
+
+def test_spark_opens_a_table_of_the_first_release_once_it_is_repaired(
+    spark: DeltaSpark, disk: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older, disk.lake() as lake:
+        older.setitem(FEATURES, "invariants", msgspec.structs.replace(FEATURES["invariants"], column=None))
+        older.setattr(ownership, "BASIC", frozenset())
+        features._found_in_columns.cache_clear()
+        table = lake.delta.create(KEY, data=pa.Table.from_pylist([{"id": 1}], schema=STRICT))
+        older.undo()
+        features._found_in_columns.cache_clear()
+        name = f"delta.`{table.location}`"
+        table.backfill_to_version()
+        with pytest.raises(SparkError, match="DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH"):
+            spark.sql(f"SELECT id FROM {name}")
+        lake.delta.repair(KEY)
+        table.backfill_to_version()
+        assert spark.sql(f"SELECT id FROM {name}") == [[1]]
+
+
+ADVICE: dict[str, tuple[str, tuple[str, ...], str, str]] = {
+    "columnMapping": (
+        "id INT, name STRING, more STRING",
+        ("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "DROP COLUMN more"),
+        "DROP FEATURE columnMapping",
+        "DROP FEATURE columnMapping",
+    ),
+    "typeWidening": (
+        "id INT, name STRING",
+        ("SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')", "ALTER COLUMN id TYPE BIGINT"),
+        "DROP FEATURE typeWidening",
+        "DROP FEATURE typeWidening",
+    ),
+    "rowTracking": (
+        "id INT, name STRING",
+        ("SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",),
+        "DROP FEATURE rowTracking",
+        "DROP FEATURE rowTracking",
+    ),
+    "checkConstraints": (
+        "id INT, name STRING",
+        ("ADD CONSTRAINT positive CHECK (id > 0)",),
+        "DROP CONSTRAINT …",
+        "DROP CONSTRAINT positive",
+    ),
+    "allowColumnDefaults": (
+        "id INT, name STRING",
+        (
+            "SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+            "ALTER COLUMN name SET DEFAULT 'x'",
+        ),
+        "DROP DEFAULT",
+        "ALTER COLUMN name DROP DEFAULT",
+    ),
+}
+"""What makes a table one that cannot be adopted, what the refusal advises, and that done with Delta Spark."""
+
+
+def test_what_a_refusal_advises_makes_the_table_one_that_can_be_adopted(
+    spark: DeltaSpark, disk: Home
+) -> None:
+    with disk.lake() as lake:
+        for feature, (columns, changes, advised, done) in ADVICE.items():
+            location = f"{disk.tables}/{feature}"
+            name = f"delta.`{location}`"
+            spark.sql(f"CREATE TABLE {name} ({columns}) USING delta")
+            spark.sql(f"INSERT INTO {name} (id, name) VALUES (1, 'a'), (2, 'b')")
+            for change in changes:
+                spark.sql(f"ALTER TABLE {name} {change}")
+            with pytest.raises(UnsupportedFeature, match=advised) as caught:
+                lake.delta.adopt(location, f"advised.{feature}")
+            assert caught.value.details["feature"] == feature
+            assert sorted(lake.delta.read(location).to_arrow()["id"].to_pylist()) == [1, 2]
+            spark.sql(f"ALTER TABLE {name} {done}")
+            lake.delta.adopt(location, f"advised.{feature}")
+            table = lake.table(f"advised.{feature}")
+            table.append(table.to_arrow().slice(0, 1))
+            lake.delta.checkpoint(f"advised.{feature}")
+            assert lake_rows(table) == spark_rows(spark, name)
+
+
+@pytest.mark.parametrize(
+    ("feature", "columns", "clause"),
+    [
+        ("clustering", "id BIGINT, name STRING", "CLUSTER BY (id)"),
+        ("generatedColumns", "id BIGINT, name STRING GENERATED ALWAYS AS (CAST(id AS STRING))", ""),
+        ("identityColumns", "id BIGINT GENERATED BY DEFAULT AS IDENTITY, name STRING", ""),
+        (
+            "icebergCompatV2",
+            "id BIGINT, name STRING",
+            "TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'true', 'delta.columnMapping.mode' = 'name')",
+        ),
+    ],
+)
+def test_the_rows_of_a_table_that_cannot_be_adopted_are_copied_as_the_refusal_advises(
+    spark: DeltaSpark, disk: Home, feature: str, columns: str, clause: str
+) -> None:
+    location = f"{disk.tables}/{feature}"
+    spark.sql(f"CREATE TABLE {feature} ({columns}) USING delta {clause} LOCATION '{location}'")
+    spark.sql(f"INSERT INTO {feature} (id, name) VALUES (1, '1'), (2, '2')")
+    with disk.lake() as lake:
+        with pytest.raises(UnsupportedFeature, match="or copy its rows into a table of the lake") as caught:
+            lake.delta.adopt(location, KEY)
+        assert feature in caught.value.details["features"]
+        assert "DROP FEATURE" not in caught.value.message
+        copy = lake.delta.create(KEY, data=lake.delta.read(location))
+        copy.backfill_to_version()
+        assert lake_rows(copy) == spark_rows(spark, f"delta.`{copy.location}`") == spark_rows(spark, feature)
+    spark.sql(f"DROP TABLE {feature}")
+
+
+def test_types_that_spark_widened_are_read_as_spark_reads_them(spark: DeltaSpark, disk: Home) -> None:
+    location = f"{disk.tables}/widened"
+    name = f"delta.`{location}`"
+    spark.sql(
+        f"CREATE TABLE {name} (i INT, s SMALLINT, f FLOAT, n STRUCT<x: INT>, d DATE, m DECIMAL(4,1)) "
+        "USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    )
+    values = "(1, 2, 0.1, named_struct('x', 3), DATE'2026-11-01', 4.5)"
+    spark.sql(f"INSERT INTO {name} VALUES {values}")
+    wider = {"i": "BIGINT", "s": "INT", "f": "DOUBLE", "n.x": "BIGINT", "m": "DECIMAL(10,3)"}
+    for column, kind in wider.items():
+        spark.sql(f"ALTER TABLE {name} ALTER COLUMN {column} TYPE {kind}")
+    spark.sql(f"INSERT INTO {name} VALUES {values}")
+    with disk.lake() as lake:
+        read = lake.delta.read(location)
+        found = [list(one) for one in zip(*(read.to_arrow()[c].to_pylist() for c in "isf"), strict=True)]
+        assert sorted(found) == sorted(row[:3] for row in spark.sql(f"SELECT * FROM {name}"))
+        assert [one["x"] for one in read.to_arrow()["n"].to_pylist()] == [3, 3]
+        # Of the older file 0.1 is noted, and it holds a little more.
+        assert read.to_arrow(where="f > 0.1").num_rows == 1
 
 
 def test_a_write_of_spark_that_was_under_way_when_a_lake_took_the_table_over_is_refused(

@@ -69,7 +69,7 @@ def first_release(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatc
     """Within its context, tables are created as Penstock 0.1 did: NOT NULL columns enable nothing."""
     with monkeypatch.context() as patched:
         older = msgspec.structs.replace(FEATURES["invariants"], column=None)
-        patched.setitem(FEATURES, "invariants", older)  # type: ignore[arg-type]
+        patched.setitem(FEATURES, "invariants", older)
         patched.setattr(ownership, "BASIC", frozenset())
         features._found_in_columns.cache_clear()
         yield patched
