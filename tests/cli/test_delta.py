@@ -11,6 +11,7 @@ import pytest
 import penstock
 from penstock.storage.places import Place
 from tests.cli.conftest import Serving, Terminal, anywhere, serving
+from tests.formats.delta.older import as_the_first_release
 
 ROWS = pa.table({"day": ["1", "2"], "amount": [1, 20]})
 
@@ -101,6 +102,20 @@ def test_the_log_is_looked_after(terminal: Terminal, orders: str) -> None:
     assert "there is a checkpoint" in terminal("delta", "checkpoint", "sales.orders").out
     assert "nothing to compact" in terminal("delta", "compact", "sales.orders").out
     assert terminal.json("delta", "publish", "sales.orders")["tables"][0]["backlog"] == 0
+
+
+def test_a_table_of_the_first_release_is_repaired_once(terminal: Terminal) -> None:
+    strict = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    with penstock.open(terminal.place) as lake, as_the_first_release():
+        lake.create_table("sales.old", schema=strict)
+        lake.create_table("sales.new", schema=pa.schema([("id", pa.int64())]))
+    ran = terminal("delta", "repair", "sales.old")
+    assert ran.lines[0].startswith("repaired sales.old with version 1 (commit ")
+    assert terminal.json("delta", "repair", "sales.old") == {"key": "sales.old", "version": None}
+    assert terminal("delta", "repair", "sales.new").lines == [
+        "the protocol of sales.new lists all that it needs"
+    ]
+    terminal("delta", "repair", "sales.nothing", status=4)
 
 
 def test_a_table_is_released(terminal: Terminal, orders: str) -> None:

@@ -13,21 +13,18 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO
 
-import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import TableConflict, UnsupportedFeature
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
-from penstock.formats.delta.owner import ownership
 from penstock.formats.delta.owner.handover import Handover
-from penstock.formats.delta.protocol import features
-from penstock.formats.delta.protocol.feature_table import FEATURES
 from penstock.formats.delta.rows.scan import to_arrow
 from penstock.lake.table import Table
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.lakes import doing_before_the_put, opened
+from tests.formats.delta.older import as_the_first_release
 from tests.interop.delta.homes import Home, home_on
 from tests.interop.delta.session import DeltaSpark, SparkError
 from tests.interop.delta.stories import SCHEMA, Story, rows_of
@@ -251,16 +248,10 @@ def test_spark_opens_every_table_that_a_lake_makes_and_writes_it_once_it_is_rele
             assert spark.sql(f"SELECT count(*) FROM {name}") == [[2]], kind
 
 
-def test_spark_opens_a_table_of_the_first_release_once_it_is_repaired(
-    spark: DeltaSpark, disk: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as older, disk.lake() as lake:
-        older.setitem(FEATURES, "invariants", msgspec.structs.replace(FEATURES["invariants"], column=None))
-        older.setattr(ownership, "BASIC", frozenset())
-        features._found_in_columns.cache_clear()
-        table = lake.delta.create(KEY, data=pa.Table.from_pylist([{"id": 1}], schema=STRICT))
-        older.undo()
-        features._found_in_columns.cache_clear()
+def test_spark_opens_a_table_of_the_first_release_once_it_is_repaired(spark: DeltaSpark, disk: Home) -> None:
+    with disk.lake() as lake:
+        with as_the_first_release():
+            table = lake.delta.create(KEY, data=pa.Table.from_pylist([{"id": 1}], schema=STRICT))
         name = f"delta.`{table.location}`"
         table.backfill_to_version()
         with pytest.raises(SparkError, match="DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH"):

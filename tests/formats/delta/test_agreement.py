@@ -16,10 +16,7 @@ import penstock
 from penstock.errors import InvalidContent, TableConflict, UnsupportedFeature
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
-from penstock.formats.delta.owner import ownership
-from penstock.formats.delta.protocol import features
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
-from penstock.formats.delta.protocol.feature_table import FEATURES
 from penstock.formats.delta.protocol.features import (
     enabled,
     oldest_protocol,
@@ -30,6 +27,7 @@ from penstock.formats.delta.protocol.features import (
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.storage.places import Places
+from tests.formats.delta.older import as_the_first_release
 
 KEY = "shop.orders"
 STRICT = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string())])
@@ -62,24 +60,6 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
     with penstock.open(tmp_path / "lake", author="tester") as lake:
         lake.add_root(str(tmp_path / "tables"))
         yield lake
-
-
-@pytest.fixture
-def first_release(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Within its context, tables are created as Penstock 0.1 did: NOT NULL columns enable nothing."""
-    with monkeypatch.context() as patched:
-        older = msgspec.structs.replace(FEATURES["invariants"], column=None)
-        patched.setitem(FEATURES, "invariants", older)
-        patched.setattr(ownership, "BASIC", frozenset())
-        features._found_in_columns.cache_clear()
-        yield patched
-    features._found_in_columns.cache_clear()
-
-
-def newer(patched: pytest.MonkeyPatch) -> None:
-    """From here on it is this release."""
-    patched.undo()
-    features._found_in_columns.cache_clear()
 
 
 def protocol_of(table: Table) -> Protocol:
@@ -144,11 +124,9 @@ def test_a_commit_that_enables_a_feature_lists_it(lake: Lake) -> None:
     assert agrees(table)
 
 
-def test_a_table_of_the_first_release_is_repaired_by_one_command(
-    lake: Lake, first_release: pytest.MonkeyPatch
-) -> None:
-    table = lake.create_table(KEY, data=rows(1))
-    newer(first_release)
+def test_a_table_of_the_first_release_is_repaired_by_one_command(lake: Lake) -> None:
+    with as_the_first_release():
+        table = lake.create_table(KEY, data=rows(1))
     assert not agrees(table)
     table.append(rows(2))
     done = lake.delta.repair(KEY, message="for Delta Spark")
@@ -161,12 +139,10 @@ def test_a_table_of_the_first_release_is_repaired_by_one_command(
     assert ids(table) == [1, 2, 3]
 
 
-def test_what_is_under_way_while_a_table_is_repaired_lands(
-    lake: Lake, first_release: pytest.MonkeyPatch
-) -> None:
+def test_what_is_under_way_while_a_table_is_repaired_lands(lake: Lake) -> None:
     """An append that was written before, a branch that is merged afterwards, and a repair on both sides."""
-    table = lake.create_table(KEY, data=rows(1))
-    newer(first_release)
+    with as_the_first_release():
+        table = lake.create_table(KEY, data=rows(1))
     lake.branch("dev").create()
     lake.table(KEY, "dev").append(rows(2))
     before = table.snapshot()
@@ -179,11 +155,9 @@ def test_what_is_under_way_while_a_table_is_repaired_lands(
         table.commit(before.version + 1, [line])
 
 
-def test_a_table_of_the_first_release_that_is_released_lists_what_it_enables(
-    lake: Lake, first_release: pytest.MonkeyPatch
-) -> None:
-    place = lake.create_table(KEY, data=rows(1)).location
-    newer(first_release)
+def test_a_table_of_the_first_release_that_is_released_lists_what_it_enables(lake: Lake) -> None:
+    with as_the_first_release():
+        place = lake.create_table(KEY, data=rows(1)).location
     lake.delta.release(KEY)
     found = DeltaTable(place)
     assert (found.protocol().min_reader_version, found.protocol().min_writer_version) == (1, 2)
@@ -192,21 +166,19 @@ def test_a_table_of_the_first_release_that_is_released_lists_what_it_enables(
 
 
 def test_a_table_that_was_created_on_a_branch_of_the_first_release_is_repaired_by_its_merge(
-    lake: Lake, first_release: pytest.MonkeyPatch
+    lake: Lake,
 ) -> None:
     lake.branch("dev").create()
-    lake.create_table(KEY, data=rows(1), branch="dev")
-    newer(first_release)
+    with as_the_first_release():
+        lake.create_table(KEY, data=rows(1), branch="dev")
     lake.merge("dev")
     assert agrees(lake.table(KEY))
     assert ids(lake.table(KEY)) == [1]
 
 
-def test_a_table_of_the_first_release_can_be_reverted_to_columns_that_are_not_null(
-    lake: Lake, first_release: pytest.MonkeyPatch
-) -> None:
-    table = lake.create_table(KEY, data=rows(1))
-    newer(first_release)
+def test_a_table_of_the_first_release_can_be_reverted_to_columns_that_are_not_null(lake: Lake) -> None:
+    with as_the_first_release():
+        table = lake.create_table(KEY, data=rows(1))
     about = table.snapshot().metadata
     loose = msgspec.structs.replace(about, schema_string=about.schema_string.replace("false", "true"))
     table.commit(1, [loose])
