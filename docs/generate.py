@@ -25,6 +25,7 @@ from penstock.cli.declaration import Declared, shared_options
 from penstock.cli.rendering.times import size
 from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
 from penstock.kernel import commit
+from penstock.kernel.grace import Grace
 from penstock.kernel.settings import Settings
 from penstock.metrics.meter import BRANCHES_MAX, OTHER
 from penstock.metrics.table import METRICS, REQUESTS_A_BATCH, SECONDS
@@ -305,8 +306,9 @@ A lake works as it is. What can be chosen is chosen at one of five places:
 
 - **When a lake is made**, for ever: its default branch and its warehouse (`penstock init`).
 - **At any time**, for all who use it: further places for tables (`penstock root`; see
-  [access](../guide/access.md#where-tables-may-be)), tokens (`penstock token`), and how much history is kept
-  (`lake.keep_history`, `penstock horizon`; see [care](../guide/care.md#horizons)).
+  [access](../guide/access.md#where-tables-may-be)), tokens (`penstock token`), how much history is kept
+  (`lake.keep_history`, `penstock horizon`; see [care](../guide/care.md#horizons)), and how long sweeps leave
+  alone what nothing needs (`lake.set_grace`, `penstock grace`; see [care](../guide/care.md#grace-periods)).
 - **When it is opened**, for one process: the settings below.
 - **When a server is started**: its [limits](../guide/server.md#limits).
 - **In the environment**: the variables below.
@@ -392,7 +394,9 @@ def _serve_variables() -> Iterator[tuple[str, str]]:
 def _value(name: str, value: Any) -> str:
     """A value as it is written in code, and in words where these are easier to grasp."""
     if value is None:
-        return "`None`"
+        return "the lake's" if name in Grace.__struct_fields__ else "`None`"
+    if isinstance(value, bool):
+        return f"`{value}`"
     if name.lower().endswith("_bytes"):
         return f"{value:,} ({size(value)})"
     if name.endswith("_s") and value >= 3600:

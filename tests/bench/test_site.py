@@ -167,7 +167,7 @@ def test_as_a_guest_it_leaves_the_rows_as_they_were(lake: Path) -> None:
 
 
 def test_what_a_guest_leaves_the_sweep_removes(lake: Path) -> None:
-    settings = penstock.Settings(grace_s=0, idempotency_days=0)
+    settings = penstock.Settings(grace_s=0, idempotency_days=0, nobody_writes=True)
     with penstock.open(lake, settings=settings) as opened:
         opened.sweep()
         kept = {one.id for one in scan_all(opened.kernel.store)}

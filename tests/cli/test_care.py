@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.kernel.jobs import Jobs
+from penstock.kernel.attempts import Attempts
 from penstock.model.clock import now_us
 from penstock.model.content import IcebergTable
 from tests.cli.conftest import Terminal
@@ -53,7 +53,7 @@ def test_fsck_finds_an_object_that_is_missing(forked: Terminal) -> None:
 def test_a_sweep_counts_first_and_removes_then(forked: Terminal) -> None:
     forked.put("sales.more", "more-1", "--branch", "dev", "--key", "once")
     forked("branch", "delete", "dev")
-    told = ["--grace-s", "0", "--idempotency-days", "0", "--tombstone-days", "0"]
+    told = ["--nobody-writes", "--grace-s", "0", "--idempotency-days", "0", "--tombstone-days", "0"]
     would = forked("sweep", "--dry-run", *told)
     assert would.lines[0].startswith("would remove")
     assert would.lines[-1].startswith("would forget")
@@ -88,7 +88,7 @@ def test_a_sweep_tells_of_tables_of_files_and_of_jobs(forked: Terminal) -> None:
         folder = pool.folder(days=30)
         pool.put(folder, "part-0", "part-1", days=30)
         begun = pool.begin("raw.events", own_branch=True)
-        Jobs(lake.kernel.store, lake.kernel.settings, lake.kernel.clock).abort(begun.job.id, "by a test")
+        Attempts(lake.kernel).jobs.abort(begun.job.id, "by a test")
     would = forked("sweep", "--dry-run").lines
     assert would[-4:] == [
         "tables of files, 0 old files needed",
@@ -166,7 +166,7 @@ def test_each_branch_has_its_own_horizon(tmp_path: Path) -> None:
     assert "horizon" in terminal("branch", "create", "late", "--at", "main~3", status=4).err
     terminal("sweep")
     assert len(terminal.json("log")["commits"]) == 5, "a sweep heeds a rule one grace period later"
-    terminal("sweep", "--grace-s", "0")
+    terminal("sweep", "--nobody-writes", "--grace-s", "0")
     assert len(terminal.json("log")["commits"]) == 3
     assert terminal.json("fsck")["sound"] is True
 
@@ -183,7 +183,7 @@ def test_a_horizon_needs_a_lake(tmp_path: Path) -> None:
 
 def test_a_sweep_of_a_damaged_lake_removes_nothing(forked: Terminal) -> None:
     assert change_database(forked.place, "DELETE FROM objects WHERE seq = 1") == 1
-    refused = forked("sweep", "--grace-s", "0", status=1)
+    refused = forked("sweep", "--nobody-writes", "--grace-s", "0", status=1)
     assert "nothing was removed" in refused.err
 
 
@@ -220,11 +220,33 @@ def test_a_sweep_counts_data_files_and_removes_them_when_asked(terminal: Termina
 
 def test_a_sweep_says_what_is_too_young_and_what_cannot_be_known(terminal: Terminal) -> None:
     left = left_behind(terminal)
-    assert "too young" not in terminal("sweep", "--data-grace-days", "3").out
+    assert "too young" not in terminal("sweep", "--nobody-writes", "--data-grace-days", "3").out
     os.utime(left)
     assert terminal("sweep").lines[-1] == "  visits  too young  1 data file  to be removed later"
     (left.parent / "_delta_log" / f"{1:020}.json").write_bytes(b"{}\n")
-    lines = terminal("sweep", "--remove-data", "--data-grace-days", "0").lines
+    lines = terminal("sweep", "--nobody-writes", "--remove-data", "--data-grace-days", "0").lines
     assert "nothing more is removed of visits:" in lines
     assert "version 1" in lines[-1]
     assert left.exists()
+
+
+def test_a_sweep_by_less_than_the_lake_says_needs_a_word(terminal: Terminal) -> None:
+    left = left_behind(terminal)
+    for less in (["--grace-s", "0"], ["--data-grace-days", "0"], ["--idempotency-days", "0"]):
+        for dry in ([], ["--dry-run"]):
+            refused = terminal("sweep", "--remove-data", *less, *dry, status=1)
+            assert "writers rely on" in refused.err
+            assert "--nobody-writes" in refused.err
+    assert left.exists()
+    terminal("sweep", "--remove-data", "--grace-s", "172800", "--data-grace-days", "30")
+    terminal("sweep", "--remove-data", "--nobody-writes", "--grace-s", "0", "--data-grace-days", "0")
+    assert not left.exists()
+
+
+def test_the_grace_of_a_lake_is_shown_and_set(terminal: Terminal) -> None:
+    terminal.put("sales.orders", "orders-1")
+    assert terminal("grace").lines == ["objects     86,400 seconds", "data files  7 days"]
+    assert terminal.json("grace", "--data-grace-days", "30") == {"grace_s": 86400, "data_grace_days": 30}
+    assert terminal.json("grace", "--grace-s", "7200")["data_grace_days"] == 30
+    assert "must be between 4 and" in terminal("grace", "--data-grace-days", "1", status=1).err
+    assert terminal.json("grace") == {"grace_s": 7200, "data_grace_days": 30}

@@ -35,8 +35,8 @@ each_command = pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(p
 def test_there_are_the_commands_that_are_promised() -> None:
     assert set(COMMANDS) == {
         "init", "branch", "tag", "log", "show", "tables", "diff", "merge", "transplant", "revert", "rebase",
-        "reflog", "namespace", "put", "delete", "outcome", "horizon", "sweep", "fsck", "doctor", "demo",
-        "completion", "bench", "copy", "serve", "token", "root", "delta",
+        "reflog", "namespace", "put", "delete", "outcome", "horizon", "grace", "sweep", "fsck", "doctor",
+        "demo", "completion", "bench", "copy", "serve", "token", "root", "delta",
         "files", "jobs", "tx", "lance", "expect", "publish",
     }  # fmt: skip
     for group in ("branch", "tag"):

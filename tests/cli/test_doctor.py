@@ -64,7 +64,7 @@ def test_spark_without_the_jar_or_java_is_a_warning(monkeypatch: pytest.MonkeyPa
 
 def test_the_doctor_leaves_nothing_that_a_sweep_keeps(terminal: Terminal) -> None:
     terminal("doctor")
-    assert terminal.json("sweep", "--grace-s", "0")["removed"] == 1
+    assert terminal.json("sweep", "--nobody-writes", "--grace-s", "0")["removed"] == 1
 
 
 def test_put_if_absent_is_really_tried(terminal: Terminal) -> None:

@@ -220,7 +220,7 @@ def test_a_log_ends_at_the_history_horizon(terminal: Terminal) -> None:
     for version in range(5):
         terminal.put("t", str(version), "-m", f"load {version}")
     terminal("horizon", "--max-commits", "2")
-    terminal("sweep", "--grace-s", "0", "--idempotency-days", "0")
+    terminal("sweep", "--nobody-writes", "--grace-s", "0", "--idempotency-days", "0")
     found = terminal.json("log")
     assert [one["message"] for one in found["commits"]] == ["load 4", "load 3"]
     assert found["commits"][-1]["changes"] is None

@@ -168,7 +168,12 @@ def test_nothing_asks_a_question(forked: Terminal) -> None:
     assert run("branch", "delete", "dev", *lake).returncode == 0
     assert run("put", "t", "--content", "-", *lake).returncode == 1
     assert run("put", "t", "--content", "-", *lake, stdin='{"type": "LANCE_TABLE"}').returncode == 0
-    for command in (["delete", "sales.orders"], ["sweep", "--grace-s", "0"], ["fsck"], ["doctor"]):
+    for command in (
+        ["delete", "sales.orders"],
+        ["sweep", "--nobody-writes", "--grace-s", "0"],
+        ["fsck"],
+        ["doctor"],
+    ):
         assert forked(*command, stdin="").err == ""
 
 

@@ -87,7 +87,7 @@ def test_a_fork_of_a_lake_in_use_is_the_lake_at_one_moment(skip: int) -> None:
 
 def test_a_fork_keeps_its_horizon_when_the_source_sweeps_on() -> None:
     source, target = MemoryStore(), FaultyStore(MemoryStore())
-    lake = open_lake(source, settings=Settings(grace_s=0))
+    lake = open_lake(source, settings=Settings(grace_s=0, nobody_writes=True))
     lake.keep_history("main", max_commits=3)
 
     def go_on() -> None:

@@ -193,7 +193,7 @@ class _Measuring(WrappedStore):
 
 def test_a_swept_lake_moves_with_its_horizon() -> None:
     source, target = MemoryStore(), MemoryStore()
-    settings = msgspec.structs.replace(QUICK, grace_s=0)
+    settings = msgspec.structs.replace(QUICK, grace_s=0, nobody_writes=True)
     lake = open_lake(source, settings=settings)
     for number in range(9):
         lake.branch().put("t", table(number))
@@ -209,7 +209,7 @@ def test_a_swept_lake_moves_with_its_horizon() -> None:
 
 def test_seals_do_not_keep_what_a_deleted_branch_had() -> None:
     source, target = MemoryStore(), MemoryStore()
-    settings = msgspec.structs.replace(QUICK, grace_s=0, idempotency_days=0)
+    settings = msgspec.structs.replace(QUICK, grace_s=0, idempotency_days=0, nobody_writes=True)
     lake = open_lake(source, settings=settings)
     lake.branch("job").create().put("t", table("job"))
     job = lake.branch("job").head

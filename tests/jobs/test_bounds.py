@@ -22,8 +22,10 @@ from tests.jobs.lakes import DAY_S, EVENTS, HOUR_S, ID, START_US, A, B, Running,
 
 ODD = {
     "as they come": Settings(),
-    "keys are forgotten long before jobs": Settings(idempotency_days=0.01, data_grace_days=60),
-    "jobs are short": Settings(idempotency_days=7, data_grace_days=0.01),
+    "keys are forgotten long before jobs": Settings(
+        idempotency_days=0.01, data_grace_days=60, nobody_writes=True
+    ),
+    "jobs are short": Settings(idempotency_days=7, data_grace_days=0.01, nobody_writes=True),
 }
 
 
@@ -60,7 +62,7 @@ def test_a_job_that_landed_and_was_not_noted_is_known_after_its_key_is_forgotten
 
 
 def test_a_job_may_take_half_of_the_time_that_its_files_stay() -> None:
-    lake = open_lake(MemoryStore(), settings=Settings(data_grace_days=1))
+    lake = open_lake(MemoryStore(), settings=Settings(data_grace_days=1, nobody_writes=True))
     for timeout_s in (0, -1, 12 * HOUR_S + 1, float("inf"), float("nan")):
         with pytest.raises(InvalidRequest, match=r"up to 0\.5 days"):
             lakes.begin(lake, timeout_s=timeout_s)

@@ -80,7 +80,7 @@ class LakeMachine(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.clock = Ticking()
-        self.kernel = new_kernel(self.new_store(), Settings(grace_s=0), self.clock)
+        self.kernel = new_kernel(self.new_store(), Settings(grace_s=0, nobody_writes=True), self.clock)
         self.graph = Graph(self.kernel)
         self.held: dict[ObjectId, State] = {NO_COMMIT: {}}
         self.heads: dict[str, ObjectId] = {"main": NO_COMMIT}

@@ -50,7 +50,7 @@ def _swept(kernel: Kernel, progress: Callable[[str, int], None] = lambda *_: Non
 
 
 def _keeping(commits: int | None, days: float | None = None) -> Kernel:
-    return keep_history(new_kernel(settings=Settings(grace_s=0)), commits, days)
+    return keep_history(new_kernel(settings=Settings(grace_s=0, nobody_writes=True)), commits, days)
 
 
 def _line(kernel: Kernel, count: int, name: str = "main") -> list[ObjectId]:
@@ -230,7 +230,9 @@ def test_jumps_that_lead_behind_the_horizon_fall_back_to_shorter_ones() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_of_any_graph_what_is_near_a_head_is_kept_whole_and_the_rest_goes(seed: int) -> None:
     graph = random_graph(seed, 80)
-    kernel = keep_history(Kernel(graph.kernel.store, (), Settings(grace_s=0), graph.kernel.clock), 6)
+    kernel = keep_history(
+        Kernel(graph.kernel.store, (), Settings(grace_s=0, nobody_writes=True), graph.kernel.clock), 6
+    )
     expected = {one: state(kernel, one) for one in graph.commits}
     kept = _near(graph, [one.head for one in kernel.references.all(Kind.BRANCH)], 6)
     _swept(kernel)
@@ -267,7 +269,7 @@ def _near(graph: Graph, heads: list[ObjectId], steps: int) -> set[ObjectId]:
 
 def test_without_a_horizon_everything_is_kept() -> None:
     graph = random_graph(3, 60)
-    kernel = Kernel(graph.kernel.store, (), Settings(grace_s=0), graph.kernel.clock)
+    kernel = Kernel(graph.kernel.store, (), Settings(grace_s=0, nobody_writes=True), graph.kernel.clock)
     reachable = set().union(*(graph.ancestors(one.head) for one in kernel.references.all(Kind.BRANCH)))
     expected = {one: state(kernel, one) for one in reachable}
     _swept(kernel)

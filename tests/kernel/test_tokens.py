@@ -272,7 +272,7 @@ def test_fsck_names_a_token_that_cannot_be(store: FaultyStore, row: Row) -> None
 
 
 def test_a_sweep_leaves_tokens_alone_and_they_count_as_no_references(store: FaultyStore) -> None:
-    kernel = Kernel(store, settings=Settings(grace_s=0, tombstone_days=0))
+    kernel = Kernel(store, settings=Settings(grace_s=0, tombstone_days=0, nobody_writes=True))
     put_token(store, QUICK, TOKEN)
     sweep(kernel)
     assert tokens(store) == [TOKEN]

@@ -87,7 +87,7 @@ def test_k4_bytes_that_the_kernel_carries_are_stored_with_the_commit_and_kept_by
     """By the very advance that moves the branch, and not before it: at the turn nothing else is stored."""
     clock = Ticking()
     store = CountingStore(MemoryStore(clock))
-    lake = _lake_on(store, journals, clock, Settings(grace_s=10))
+    lake = _lake_on(store, journals, clock, Settings(grace_s=10, nobody_writes=True))
     store.reset()
     lake.commit([append("diary", "carried")])
     assert (store.counts.swaps, store.counts.swaps_lost) == (1, 0)
@@ -106,7 +106,7 @@ def test_k4_bytes_that_no_line_names_any_more_are_swept_with_the_history_that_di
 ) -> None:
     clock = Ticking()
     store = MemoryStore(clock)
-    lake = _lake_on(store, journals, clock, Settings(grace_s=10))
+    lake = _lake_on(store, journals, clock, Settings(grace_s=10, nobody_writes=True))
     lake.keep_history(max_commits=1)
     lake.commit([append("diary", "old")])
     (held,) = _held(lake)

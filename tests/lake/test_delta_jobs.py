@@ -86,7 +86,9 @@ def test_rows_that_took_longer_than_their_files_are_safe_are_not_committed(
 
 
 def test_how_long_that_is_follows_from_the_lake_s_settings(tmp_path: Path) -> None:
-    with penstock.open(tmp_path / "hasty", settings=Settings(data_grace_days=1e-9)) as hasty:
+    with penstock.open(
+        tmp_path / "hasty", settings=Settings(data_grace_days=1e-9, nobody_writes=True)
+    ) as hasty:
         with pytest.raises(InvalidRequest, match="nothing was committed"):
             hasty.create_table("t", data=ROWS)
         assert files(hasty) == 0

@@ -167,6 +167,18 @@ def test_a_managed_content_of_another_branch_is_not_put(lake: Lake, kind: str) -
     assert lake.at("main").get(STEAL) is None
 
 
+def test_a_deleted_branch_that_was_swept_already_is_in_nobodys_way(lake: Lake) -> None:
+    table = make(lake, "delta", "dev")
+    lake.branch("dev").delete()
+    settings = penstock.Settings(grace_s=0, nobody_writes=True)
+    with penstock.open(lake.about.url, settings=settings) as other:
+        assert other.sweep().removed > 0
+    assert table.id is not None
+    with penstock.open(lake.about.url) as anew:
+        anew.do(steal_delta(table.id))
+        anew.create_table("more", data=rows(1))
+
+
 # -- places --------------------------------------------------------------------------------------------------
 
 

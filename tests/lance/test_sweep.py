@@ -567,7 +567,7 @@ def test_whatever_happens_all_that_branches_have_can_be_read_and_nothing_else_is
     tmp_path: Path, clock: LateClock, seed: int
 ) -> None:
     clock.days = 1
-    settings = Settings(data_grace_days=0.5, grace_s=0.0)
+    settings = Settings(data_grace_days=0.5, grace_s=0.0, nobody_writes=True)
     with penstock.open(tmp_path / "lake", author="tester", clock=clock, settings=settings) as lake:
         story = Story(lake, random.Random(seed))
         for _ in range(STEPS):

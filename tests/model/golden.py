@@ -6,6 +6,7 @@ from uuid import UUID
 
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.description import Description, HistoryRule
+from penstock.kernel.grace import Grace
 from penstock.kernel.objects import Objects, split_value
 from penstock.model.commits import CommitMeta
 from penstock.model.content import (
@@ -139,6 +140,9 @@ ROWS: dict[str, Reference | Description] = {
         expired=(ONE,),
         history=(HistoryRule("job/*", 100, None, 7), HistoryRule("*", None, 30.5, 8)),
         settings={"a": "b"},
+    ),
+    "lake with graces": Description(
+        format_version=2, id=str(ID), created_us=1, graces=(Grace(), Grace(3600.0, 30.0, 9))
     ),
 }
 

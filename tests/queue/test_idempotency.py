@@ -323,7 +323,11 @@ def test_others_in_a_batch_with_a_used_key_land_once(shared: MemoryStore) -> Non
 def _aged(days: float = 7.0) -> tuple[SetClock, MemoryStore, Kernel]:
     clock = SetClock()
     store = MemoryStore(clock)
-    return clock, store, new_kernel(store, clock, Settings(idempotency_days=days, grace_s=3600))
+    return (
+        clock,
+        store,
+        new_kernel(store, clock, Settings(idempotency_days=days, grace_s=3600, nobody_writes=True)),
+    )
 
 
 def test_a_key_is_remembered_through_sweeps_for_as_long_as_promised() -> None:

@@ -17,7 +17,7 @@ GRACE_S = 1000.0
 
 @pytest.fixture
 def lake(store: HookedStore, clock: SetClock) -> Lake:
-    return new_lake(store, clock, Settings(grace_s=GRACE_S))
+    return new_lake(store, clock, Settings(grace_s=GRACE_S, nobody_writes=True))
 
 
 def _deleted_branch(lake: Lake) -> list[str]:

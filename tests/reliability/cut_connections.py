@@ -61,7 +61,7 @@ def sweep_leftovers(store: Store, clock: Ticking) -> None:
     """Leave a deleted branch and a lost swap behind, and sweep them away while a commit uses some again."""
     new_lake(store)
     faulty = FaultyStore(store, locking=False)
-    kernel = Kernel(faulty, (), Settings(grace_s=60), clock)
+    kernel = Kernel(faulty, (), Settings(grace_s=60, nobody_writes=True), clock)
     client, scratch = Client(kernel, Recorder("main")), Client(kernel, Recorder("scratch"), "scratch")
     client.write(dict.fromkeys(TABLES, "kept"))
     kernel.references.create("scratch", Kind.BRANCH, kernel.references.get("main").head)
@@ -69,11 +69,11 @@ def sweep_leftovers(store: Store, clock: Ticking) -> None:
     scratch.write(again)
     scratch.write({f"key{number}": "not used again" for number in range(120)})
     kernel.references.delete("scratch", leave_log=False)
-    other = Client(Kernel(store, (), Settings(grace_s=60), clock), Recorder("other"))
+    other = Client(Kernel(store, (), Settings(grace_s=60, nobody_writes=True), clock), Recorder("other"))
     faulty.at(Point.BEFORE_SWAP, partial(other.write, {"between": "1"}))
     client.write({"around": "1"})
     clock.pass_hours(1)
-    beside = Client(Kernel(store, (), Settings(grace_s=60), clock), Recorder("beside"))
+    beside = Client(Kernel(store, (), Settings(grace_s=60, nobody_writes=True), clock), Recorder("beside"))
     faulty.at(Point.DELETE, partial(beside.write, again))
     swept = sweep(kernel)
     assert swept.removed > 0

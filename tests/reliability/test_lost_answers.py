@@ -157,7 +157,7 @@ def test_a_key_is_remembered_through_sweeps_for_as_long_as_promised() -> None:
     clock = Ticking()
     data = MemoryStore(clock)
     new_lake(data)
-    kernel = Kernel(data, (), Settings(grace_s=60, idempotency_days=7), clock)
+    kernel = Kernel(data, (), Settings(grace_s=60, idempotency_days=7, nobody_writes=True), clock)
     client = Client(kernel, Recorder("c"))
     first = client.write({"a": "1"}, key="k")
     for _ in range(6):

@@ -147,7 +147,7 @@ def sweep_while_committing(open_store: Callable[[], Store], commits: int, seed: 
     """Scratch branches come and go, so that what they leave is swept while others store the same again."""
     writing, sweeping = open_store(), open_store()
     new_lake(writing)
-    hasty = Settings(grace_s=2.0, write_timeout_s=60, tries_max=100_000)
+    hasty = Settings(grace_s=2.0, write_timeout_s=60, tries_max=100_000, nobody_writes=True)
     kernel, keeper = Kernel(writing, (), hasty), Kernel(sweeping, (), hasty)
     recorder, done = Recorder("writer"), Event()
     removed = 0

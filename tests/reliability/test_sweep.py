@@ -48,7 +48,9 @@ class Place:
         store = store or self.data
         if history_max_commits is not None:  # as if it had been set long ago
             Kernel(self.data, clock=lambda: 0).keep_history("*", history_max_commits, None)
-        kernel = Kernel(store, [JournalFormat()], Settings(grace_s=GRACE_S, **limits), self.clock)
+        kernel = Kernel(
+            store, [JournalFormat()], Settings(grace_s=GRACE_S, **limits, nobody_writes=True), self.clock
+        )
         return Lake(Embedded(kernel, read_description(self.data)), "tester")
 
     def check(self) -> None:

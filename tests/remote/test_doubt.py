@@ -39,6 +39,7 @@ from penstock.lake.calls import (
     PutSetting,
     Rebase,
     RevokeToken,
+    SetGrace,
     Sweep,
     Write,
 )
@@ -317,6 +318,7 @@ def test_a_commit_that_may_not_be_read_is_told_to_be_applied() -> None:
 def test_what_comes_to_the_same_is_repeated(embedded: Lake, far: Lake, proxy: Proxy) -> None:
     calls: list[Call[Any]] = [
         KeepHistory(pattern="dev/*", max_commits=5),
+        SetGrace(data_grace_days=30),
         ChangeRoots(add=("s3://bucket/x", "s3://other")),
         ChangeRoots(add=("s3://third",), remove=("s3://other/",)),
     ]

@@ -95,6 +95,7 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(calls.PutSetting(name="x", value="y")), {"admin"}),
     (always(calls.ChangeRoots(add=("s3://more",))), {"admin"}),
     (always(calls.KeepHistory(max_commits=5)), {"admin"}),
+    (always(calls.SetGrace(data_grace_days=8)), {"admin"}),
     (always(calls.Sweep()), {"admin"}),
     (always(calls.Sweep(dry_run=True)), {"admin"}),
     (always(calls.SweepTables()), {"admin"}),

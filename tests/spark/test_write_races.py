@@ -283,7 +283,9 @@ def test_nothing_is_removed_when_nobody_knows_whether_it_was_committed(
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Lake]:
     """A lake that sweeps files as soon as they are there."""
-    with penstock.open(tmp_path / "hasty", settings=Settings(data_grace_days=1e-9)) as lake:
+    with penstock.open(
+        tmp_path / "hasty", settings=Settings(data_grace_days=1e-9, nobody_writes=True)
+    ) as lake:
         yield lake
 
 

@@ -39,7 +39,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> It
 
 @pytest.fixture
 def lake(store: HookedStore, clock: SetClock) -> Lake:
-    return new_lake(store, clock, Settings(grace_s=GRACE_S))
+    return new_lake(store, clock, Settings(grace_s=GRACE_S, nobody_writes=True))
 
 
 @pytest.fixture(scope="session")

@@ -143,7 +143,7 @@ def test_what_a_branch_a_tag_or_an_older_commit_names_stays(lake: Lake, pool: Po
 
 
 def test_files_go_once_the_commits_that_named_them_have_expired(tmp_path: Path, later: LateClock) -> None:
-    settings = Settings(grace_s=0)
+    settings = Settings(grace_s=0, nobody_writes=True)
     with penstock.open(tmp_path / "lake", settings=settings, clock=later) as lake:
         pool = Pool(lake)
         old = pool.write("t", "a", "b")
@@ -162,7 +162,9 @@ def test_files_go_once_the_commits_that_named_them_have_expired(tmp_path: Path, 
 def test_files_of_a_dropped_table_stay_for_as_long_as_it_can_be_brought_back(
     tmp_path: Path, later: LateClock
 ) -> None:
-    with penstock.open(tmp_path / "lake", settings=Settings(grace_s=0), clock=later) as lake:
+    with penstock.open(
+        tmp_path / "lake", settings=Settings(grace_s=0, nobody_writes=True), clock=later
+    ) as lake:
         pool = Pool(lake)
         pool.write("t", *(f"p={number}/part" for number in range(200)))
         lake.branch().drop("t")
@@ -184,7 +186,7 @@ def test_files_of_a_dropped_table_stay_for_as_long_as_it_can_be_brought_back(
 def test_a_deleted_branch_keeps_its_files_for_as_long_as_it_can_be_brought_back(
     tmp_path: Path, later: LateClock
 ) -> None:
-    settings = Settings(grace_s=10 * 86_400.0)
+    settings = Settings(grace_s=10 * 86_400.0, nobody_writes=True)
     with penstock.open(tmp_path / "lake", settings=settings, clock=later) as lake:
         pool = Pool(lake)
         pool.write("t", "a")
@@ -200,7 +202,9 @@ def test_a_deleted_branch_keeps_its_files_for_as_long_as_it_can_be_brought_back(
 def test_a_file_that_several_paths_and_tables_share_stays_while_one_of_them_names_it(
     tmp_path: Path, later: LateClock
 ) -> None:
-    with penstock.open(tmp_path / "lake", settings=Settings(grace_s=0), clock=later) as lake:
+    with penstock.open(
+        tmp_path / "lake", settings=Settings(grace_s=0, nobody_writes=True), clock=later
+    ) as lake:
         pool = Pool(lake)
         lake.keep_history(max_commits=1)
         pool.write("t", "a")

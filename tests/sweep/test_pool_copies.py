@@ -30,7 +30,9 @@ def source(tmp_path: Path, later: LateClock) -> Path:
 
 
 def opened(place: Path, later: LateClock) -> Lake:
-    return penstock.open(place, author="tester", settings=Settings(grace_s=0), clock=later)
+    return penstock.open(
+        place, author="tester", settings=Settings(grace_s=0, nobody_writes=True), clock=later
+    )
 
 
 def forget_history(lake: Lake) -> None:

@@ -49,7 +49,7 @@ def branches(lake: Lake) -> list[str]:
 def test_a_sweep_never_takes_the_files_of_a_job_that_may_yet_commit(tmp_path: Path, later: LateClock) -> None:
     """Property 50, and 56. Its files look older than the grace time, as by a storage whose clock is behind;
     and whoever sweeps has a clock that is ahead by more than that time."""
-    settings = Settings(data_grace_days=2)
+    settings = Settings(data_grace_days=2, nobody_writes=True)
     with (
         penstock.open(tmp_path / "lake", settings=settings, clock=later) as lake,
         penstock.open(tmp_path / "lake", settings=settings, clock=LateClock(2.9)) as ahead,
@@ -141,7 +141,7 @@ def test_after_an_abort_no_branch_is_left_and_at_last_no_row(
 ) -> None:
     """Property 52, also if the process dies between the abort and the branch's end."""
     begun = pool.begin("t", own_branch=True)
-    Jobs(lake.kernel.store, lake.kernel.settings, lake.kernel.clock).abort(begun.job.id, "by a test")
+    Attempts(lake.kernel).jobs.abort(begun.job.id, "by a test")
     assert branches(lake) == [begun.job.own_branch]
     told = swept(lake, dry_run=True)
     assert (told.branches, branches(lake)) == (1, [begun.job.own_branch])
@@ -214,7 +214,7 @@ def test_what_a_forgotten_job_left_on_its_branch_is_not_in_a_job_of_the_same_id(
     first = pool.begin("t", own_branch=True)
     pool.write("t", "old", branch=first.job.own_branch)
     later.days = 30
-    jobs = Jobs(lake.kernel.store, lake.kernel.settings, lake.kernel.clock)
+    jobs = Attempts(lake.kernel).jobs
     jobs.abort(first.job.id, "by a test")
     later.days = 60
     jobs.forget(first.job.id)
@@ -250,7 +250,7 @@ def test_a_branch_that_another_attempt_has_taken_up_meanwhile_stays(
     lake: Lake, pool: Pool, later: LateClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = pool.begin("t", own_branch=True)
-    jobs = Jobs(lake.kernel.store, lake.kernel.settings, lake.kernel.clock)
+    jobs = Attempts(lake.kernel).jobs
     jobs.abort(begun.job.id, "by a test")
     find, taken = Jobs.find, list[bool]()
 
@@ -284,7 +284,7 @@ def test_a_job_that_died_while_it_committed_is_settled_by_its_branch(
             patch.setattr(lake.kernel, "commit", dying)
         with pytest.raises(KeyboardInterrupt):
             pool.commit(begun, "a")
-    job = Jobs(lake.kernel.store, lake.kernel.settings, lake.kernel.clock).get(begun.job.id)
+    job = Attempts(lake.kernel).jobs.get(begun.job.id)
     assert job.state is JobState.COMMITTING
     later.days = 3
     told = swept(lake)

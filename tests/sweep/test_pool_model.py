@@ -209,7 +209,9 @@ def test_nothing_that_is_needed_is_ever_removed_and_in_the_end_nothing_else_is_l
     tmp_path: Path, seed: int, number: int
 ) -> None:
     clock = LateClock(GRACE_DAYS)
-    settings = Settings(grace_s=0, data_grace_days=GRACE_DAYS, idempotency_days=GRACE_DAYS)
+    settings = Settings(
+        grace_s=0, data_grace_days=GRACE_DAYS, idempotency_days=GRACE_DAYS, nobody_writes=True
+    )
     with penstock.open(tmp_path / "lake", author="tester", settings=settings, clock=clock) as lake:
         story = Story(lake, clock, random.Random(seed * 100 + number))
         story.put()

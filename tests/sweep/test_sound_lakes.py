@@ -19,7 +19,7 @@ from tests.sweep.oracle import large
 def _random_lake(seed: int, size: int) -> Lake:
     """A lake that random hands have worked on."""
     chance, clock = random.Random(seed), SetClock()
-    lake = new_lake(MemoryStore(clock), clock, Settings(grace_s=10))
+    lake = new_lake(MemoryStore(clock), clock, Settings(grace_s=10, nobody_writes=True))
     names = ["main"]
     for step in range(size):
         branch = lake.branch(chance.choice(names))
@@ -57,7 +57,7 @@ def test_lakes_of_all_sizes_are_found_sound_before_and_after_a_sweep(seed: int) 
     lake.sweep()
     assert new_lake(lake.kernel.store).fsck().damages == ()
     keep_history(lake.kernel.store, 2)
-    shorter = new_lake(lake.kernel.store, lake.kernel.clock, Settings(grace_s=0))
+    shorter = new_lake(lake.kernel.store, lake.kernel.clock, Settings(grace_s=0, nobody_writes=True))
     shorter.sweep()
     assert new_lake(lake.kernel.store).fsck().damages == ()
 

@@ -90,7 +90,7 @@ def test_nothing_is_removed_within_the_grace_period(lake: Lake, store: HookedSto
 
 def test_what_lost_its_swap_is_removed(clock: SetClock) -> None:
     shared = MemoryStore(clock)
-    mine, settings = HookedStore(shared), Settings(grace_s=GRACE_S)
+    mine, settings = HookedStore(shared), Settings(grace_s=GRACE_S, nobody_writes=True)
     winner, loser = new_kernel(shared, clock, settings), new_kernel(mine, clock, settings)
     first = Once(3)
 
@@ -317,7 +317,7 @@ def test_a_tombstone_stays_for_the_grace_period_whatever_its_own_time(lake: Lake
     old = lake.branch("dev").create().put("a", large(1)).id
     clock.go_on(GRACE_S * 5)
     lake.branch("dev").delete()
-    hasty = reopened(lake, Settings(grace_s=GRACE_S, tombstone_days=0))
+    hasty = reopened(lake, Settings(grace_s=GRACE_S, tombstone_days=0, nobody_writes=True))
     assert hasty.sweep().tombstones == 0
     assert reopened(lake).branch("back").create(at=old).head == old
     clock.go_on(GRACE_S + 1)
@@ -390,7 +390,7 @@ def test_a_dry_run_deletes_nothing_and_predicts_the_real_run(
 ) -> None:
     _aged(lake, clock)
     keep_history(store, commits)
-    lake = reopened(lake, Settings(grace_s=GRACE_S))
+    lake = reopened(lake, Settings(grace_s=GRACE_S, nobody_writes=True))
     before = everything(store)
     predicted = lake.sweep(dry_run=True)
     assert everything(store) == before

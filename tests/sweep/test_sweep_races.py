@@ -80,7 +80,7 @@ def test_an_object_stored_again_between_mark_and_scan_is_kept(
 def test_a_commit_in_flight_during_a_whole_sweep_lands_whole(clock: SetClock) -> None:
     """It has read the branch and made its objects, then the sweep comes and goes, then it stores them."""
     shared = MemoryStore(clock)
-    mine, settings = HookedStore(shared), Settings(grace_s=GRACE_S)
+    mine, settings = HookedStore(shared), Settings(grace_s=GRACE_S, nobody_writes=True)
     lake, sweeper = new_lake(mine, clock, settings), new_lake(shared, clock, settings)
     keep_history(shared, 2)
     lake.branch().commit([Put(Key(f"key{number:03}"), large(number)) for number in range(600)])
@@ -175,7 +175,7 @@ def _history_to_expire(lake: Lake, clock: SetClock) -> Lake:
     lake.branch("dev").create(at="main")
     clock.go_on(DAY_S)
     keep_history(lake.kernel.store, 2, pattern="[adm]*")
-    return reopened(lake, Settings(grace_s=GRACE_S))
+    return reopened(lake, Settings(grace_s=GRACE_S, nobody_writes=True))
 
 
 def _keep_it_by_another_branch(lake: Lake) -> None:

@@ -18,7 +18,7 @@ from penstock.model.content import IcebergTable
 from penstock.model.encoding import ObjectId
 from tests.sweep.tables import LateClock, abandoned, ids, only, rows
 
-NONE = Settings(grace_s=0)
+NONE = Settings(grace_s=0, nobody_writes=True)
 Opening = Callable[..., Lake]
 """Opens the lake anew, as another process does."""
 

@@ -13,7 +13,9 @@ from tests.queue.hooks import HookedStore, SetClock, new_lake, table
 
 def _pair(place: Path) -> tuple[Lake, Lake]:
     """The same lake opened twice: for reading and writing, and for sweeping without a grace period."""
-    return penstock.open(place), penstock.open(place, settings=penstock.Settings(grace_s=0))
+    return penstock.open(place), penstock.open(
+        place, settings=penstock.Settings(grace_s=0, nobody_writes=True)
+    )
 
 
 def test_history_that_another_process_swept_is_expired_and_not_damaged(tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ def test_a_sweep_that_was_stopped_leaves_no_damage_and_the_next_one_goes_on(
     monkeypatch.setattr("penstock.kernel.sweep.SCAN_PAGE", 20)
     monkeypatch.setattr("penstock.kernel.sweep.DELETE_MAX", 1)
     store = HookedStore(MemoryStore(clock))
-    settings = penstock.Settings(grace_s=10)
+    settings = penstock.Settings(grace_s=10, nobody_writes=True)
     lake = new_lake(store, clock, settings)
     for number in range(60):
         lake.branch().put("t", table(str(number)))

@@ -25,7 +25,7 @@ from tests.queue.hooks import DAY_S, SetClock, table
 from tests.sweep.oracle import GRACE_S
 
 LIMITS: list[dict[str, Any]] = [{"max_commits": 10}, {"max_days": 10}]
-SETTINGS = Settings(grace_s=GRACE_S)
+SETTINGS = Settings(grace_s=GRACE_S, nobody_writes=True)
 
 
 @pytest.fixture

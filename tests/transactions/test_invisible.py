@@ -31,7 +31,7 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
 from tests.transactions.lakes import MINUTE_US, Clock, Process
 
-GREEDY = Settings(grace_s=0.0, idempotency_days=0.0)
+GREEDY = Settings(grace_s=0.0, idempotency_days=0.0, nobody_writes=True)
 
 
 def table(number: int) -> IcebergTable:

@@ -36,7 +36,7 @@ from tests.transactions.lakes import MINUTE_US, Clock, Process
 from tests.transactions.test_races import while_stopped
 
 SNAPSHOT, SERIALIZABLE = Isolation.SNAPSHOT, Isolation.SERIALIZABLE
-GREEDY = Settings(grace_s=0.0, idempotency_days=0.0)
+GREEDY = Settings(grace_s=0.0, idempotency_days=0.0, nobody_writes=True)
 
 
 def begin(process: Process, isolation: Isolation = SERIALIZABLE) -> Known:

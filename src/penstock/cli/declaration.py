@@ -25,7 +25,7 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(ctx.ensure_object(Call), param.name, value)
 
 
-MAKE_NO_LAKE: Final = ("serve", "doctor", "fsck", "horizon", "sweep", "copy")
+MAKE_NO_LAKE: Final = ("serve", "doctor", "fsck", "horizon", "grace", "sweep", "copy")
 """Commands that leave a directory without a lake as it is; of the others, those that write make one."""
 
 _MAKES = "The lake: a directory or URL. A first write makes one. "

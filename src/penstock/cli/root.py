@@ -59,6 +59,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "doctor": ("doctor", "Check the lake and its surroundings."),
         "fsck": ("care", "Check every object that the lake needs."),
         "horizon": ("care", "Say how much history is kept."),
+        "grace": ("care", "Say how long sweeps leave alone what nothing needs."),
         "sweep": ("care", "Remove what nothing needs any more."),
         "copy": ("lakes", "Move a lake to another store, or fork it."),
         "bench": ("bench", "Measure how many commits a second a store takes."),

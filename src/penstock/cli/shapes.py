@@ -547,6 +547,19 @@ class Horizon(Shape, frozen=True, kw_only=True):
         )
 
 
+class Grace(Shape, frozen=True, kw_only=True):
+    """How long sweeps leave alone what nothing needs."""
+
+    grace_s: float
+    """For objects that no branch, tag or log leads to, in seconds."""
+    data_grace_days: float
+    """For data files that no commit names, in days."""
+
+    @classmethod
+    def of(cls, about: About) -> Grace:
+        return cls(grace_s=about.grace_s, data_grace_days=about.data_grace_days)
+
+
 class SweptFiles(Shape, frozen=True, kw_only=True):
     """What a sweep found among the files of a Delta table, and did."""
 

@@ -29,7 +29,7 @@ class Attempts:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel, self._dispatch = kernel, Dispatch(kernel)
-        self.jobs = Jobs(kernel.store, kernel.settings, kernel.clock)
+        self.jobs = Jobs(kernel.store, kernel.settings, kernel.graces, kernel.clock)
 
     def begin(self, job: Job) -> tuple[Job, Job | None]:
         """Let an attempt begin, in the place of earlier ones; returns the job as it is then, and as it was.

@@ -19,6 +19,7 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
+from penstock.kernel.grace import Grace, with_grace
 from penstock.kernel.retry import Tries
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import Settings
@@ -29,8 +30,12 @@ from penstock.model.references import Kind
 from penstock.stores import place_of
 from penstock.stores.port import Row, Store
 
-FORMAT_VERSION: Final = 1
-"""Of what is stored. A lake with a higher one is refused."""
+FORMAT_VERSION: Final = 2
+"""The highest that is known of what is stored. A lake with a higher one is refused."""
+FIRST_VERSION: Final = 1
+"""What a lake has that says nothing which the first release would misread."""
+GRACES_VERSION: Final = 2
+"""What a lake has that says how long its grace periods are: who does not know would sweep by its own."""
 
 COMMITS_MAX: Final = 2**40
 DAYS_MAX: Final = 100_000
@@ -102,7 +107,7 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What a lake is: its id, its default branch, where its tables are, what the sweep has removed."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: int = FIRST_VERSION
     id: str
     created_us: int
     default_branch: str = "main"
@@ -122,6 +127,8 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The id of the lake that this one is a copy of, and whose managed tables it may only read."""
     settings: dict[str, str] = {}
     """What programs noted with the lake, under names of their own."""
+    graces: tuple[Grace, ...] = ()
+    """The grace periods that hold, or that somebody may still go by, the newest last; none by default."""
 
     def _matching(self, name: str) -> Iterator[HistoryRule]:
         """The rules for a reference, the one set last first."""
@@ -158,6 +165,13 @@ def checked_rule(
     if max_days is not None and not (type(max_days) in (int, float) and 0 <= max_days <= DAYS_MAX):
         raise InvalidRequest(f"a history keeps 0 to {DAYS_MAX} days, not {max_days!r}")
     return HistoryRule(pattern, max_commits, max_days, now_us)
+
+
+def with_new_grace(lake: Description, new: Grace) -> Description:
+    """The lake with another grace, which an older Penstock cannot open any more: it would not heed it."""
+    graces = with_grace(lake.graces, new)
+    version = max(lake.format_version, GRACES_VERSION if graces else FIRST_VERSION)
+    return msgspec.structs.replace(lake, graces=graces, format_version=version)
 
 
 def new_description(

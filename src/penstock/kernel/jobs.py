@@ -23,6 +23,7 @@ from penstock.errors import (
     OutcomeUnknown,
 )
 from penstock.kernel.description import require_unmoved
+from penstock.kernel.grace import Graces
 from penstock.kernel.reflog import receipt_id
 from penstock.kernel.retry import until_moved
 from penstock.kernel.settings import DAY_US, Settings
@@ -51,8 +52,8 @@ class InDoubt(Exception):
 class Jobs:
     """The rows of a lake's jobs, and how they move."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Callable[[], int]) -> None:
-        self._store, self._settings, self._clock = store, settings, clock
+    def __init__(self, store: Store, settings: Settings, graces: Graces, clock: Callable[[], int]) -> None:
+        self._store, self._settings, self._graces, self._clock = store, settings, graces, clock
 
     def find(self, id: str) -> Job | None:  # noqa: A002
         row = self._store.reference(PREFIX + id)
@@ -190,8 +191,10 @@ class Jobs:
 
     def is_old(self, job: Job) -> bool:
         """Whether a job may be forgotten: it was over before any message or file of it that still counts."""
-        kept_days = max(self._settings.idempotency_days, self._settings.data_grace_days)
-        return job.is_old(self._clock(), int(kept_days * DAY_US))
+        now_us = self._clock()
+        if not job.is_old(now_us, int(self._settings.idempotency_days * DAY_US)):
+            return False  # as are most, of which the lake need not be asked
+        return job.is_old(now_us, self._graces.of_sweeps().data_us)
 
     def forget(self, id: str) -> None:  # noqa: A002
         """Remove the row of a job if it is old. What comes of it later is refused as of no job at all."""

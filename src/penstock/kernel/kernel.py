@@ -34,8 +34,10 @@ from penstock.kernel.description import (
     change_description,
     checked_rule,
     find_description,
+    with_new_grace,
 )
 from penstock.kernel.format import DRY_RUN, Format, Formats, PrepareAgain
+from penstock.kernel.grace import Grace, Graces, checked_grace
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.ledger import find_table
@@ -96,6 +98,7 @@ class Kernel:
         self.formats = Formats(formats, default_branch)
         self.objects = Objects(store, self.settings.cache_max_bytes)
         self.history = History(self.objects, self._expired)
+        self.graces = Graces(self._lake_graces, self.settings, clock)
         self.checks = Checks()
         self._queues: dict[str, BranchQueue] = {}
         self._queues_lock = Lock()
@@ -105,6 +108,7 @@ class Kernel:
             self.history,
             clock,
             self.settings,
+            self.graces,
             meter,
             self._moved,
             partial(check_move, self.formats, self.objects),
@@ -113,6 +117,10 @@ class Kernel:
     def _expired(self) -> tuple[ObjectId, ...]:
         lake = find_description(self.store)
         return lake.expired if lake is not None else ()
+
+    def _lake_graces(self) -> tuple[Grace, ...]:
+        lake = find_description(self.store)
+        return lake.graces if lake is not None else ()
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -515,7 +523,7 @@ class Kernel:
         """
         now_us = self.clock()
         rule = checked_rule(pattern, max_commits, max_days, now_us)
-        forgotten_us = now_us - int(self.settings.grace_s * 1_000_000)
+        forgotten_us = now_us - self.graces.of_sweeps().objects_us
 
         def change(lake: Description) -> Description:
             rules = [known for known in lake.history if (known.ended_us or now_us) > forgotten_us]
@@ -528,6 +536,20 @@ class Kernel:
             return msgspec.structs.replace(lake, history=(*ended, rule) if rule else tuple(ended))
 
         change_description(self.store, self.settings, change)
+
+    def set_grace(self, grace_s: float | None, data_grace_days: float | None) -> Grace:
+        """Say how long a sweep leaves alone what nothing leads to; what is not given stays as it is.
+
+        ``InvalidRequest`` below the least that a lake may say.
+        """
+        now_us = self.clock()
+
+        def change(lake: Description) -> Description:
+            before = (lake.graces or (Grace(),))[-1]
+            return with_new_grace(lake, checked_grace(before, grace_s, data_grace_days, now_us))
+
+        changed = change_description(self.store, self.settings, change)
+        return (changed.graces or (Grace(),))[-1]
 
     def walk(self, start: ObjectId, all_parents: bool = False) -> Iterator[tuple[ObjectId, CommitObject]]:
         """Commits from one backwards."""

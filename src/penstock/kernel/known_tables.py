@@ -9,11 +9,12 @@ lately that it can be had back.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from penstock.errors import InvalidRequest, LocationRefused
+from penstock.errors import CommitNotFound, Damaged, HistoryExpired, InvalidRequest, LocationRefused
 from penstock.kernel.conflict import content_of
 from penstock.kernel.ledger import (
     LEDGER,
@@ -105,26 +106,33 @@ class KnownTables:
                     yield content.location
 
     def _ledgers(self) -> Iterator[Look]:
-        return (partial(self._look, head) for head in self._heads())
-
-    def _heads(self) -> set[ObjectId]:
         references = self._kernel.references
-        heads = {one.head for kind in LIVE for one in references.all(kind)}
-        deleted = [*references.all(Kind.DELETED)]
+        live = {one.head for kind in LIVE for one in references.all(kind)} - {NO_COMMIT}
+        yield from (partial(self._look, head) for head in live)
+        yield from (partial(self._look_if_there, head) for head in self._deleted_heads() - live)
+
+    def _deleted_heads(self) -> set[ObjectId]:
+        """Where references were that were deleted lately; a sweep while nobody wrote may have taken some."""
+        deleted = [*self._kernel.references.all(Kind.DELETED)]
         newest = self._kernel.objects.find([one.log for one in deleted])
         # For so long a deleted reference can be had back: see ``References.require_reachable``.
-        oldest_us = self._kernel.clock() - int(self._kernel.settings.grace_s * 500_000)
-        for one in deleted:
-            entry = newest.get(one.log)
-            if isinstance(entry, LogEntry) and entry.time_us >= oldest_us:
-                heads.add(one.head)
-        return heads - {NO_COMMIT}
+        oldest_us = self._kernel.clock() - self._kernel.graces.of_the_past().objects_us // 2
+        return {
+            one.head
+            for one in deleted
+            if isinstance(entry := newest.get(one.log), LogEntry) and entry.time_us >= oldest_us
+        } - {NO_COMMIT}
 
     def _default_head(self) -> ObjectId:
         return self._kernel.references.get(self._kernel.formats.default_branch).head
 
     def _look(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
         return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
+
+    def _look_if_there(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
+        with suppress(CommitNotFound, HistoryExpired, Damaged):
+            return self._look(commit, stored)
+        return None
 
 
 def _was_above(look: Look, location: str) -> bool:

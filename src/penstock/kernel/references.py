@@ -24,6 +24,7 @@ from penstock.errors import (
 )
 from penstock.kernel.description import HistoryRule, find_description, lake_moved
 from penstock.kernel.format import PrepareAgain
+from penstock.kernel.grace import Graces
 from penstock.kernel.history import History
 from penstock.kernel.measure import measured
 from penstock.kernel.objects import Objects
@@ -68,13 +69,14 @@ class References:
         history: History,
         clock: Clock,
         settings: Settings,
+        graces: Graces,
         meter: Meter = SILENT,
         moved: Callable[[str], None] = lambda _: None,
         check_move: Callable[[Reference, ObjectId], None] = lambda _reference, _to: None,
     ) -> None:
         self._store, self._objects, self._history = store, objects, history
         self._clock, self._settings, self._meter, self._moved = clock, settings, meter, moved
-        self._check_move = check_move
+        self._check_move, self._graces = check_move, graces
         self._log = RefLog(objects)
 
     def get(self, name: str) -> Reference:
@@ -321,7 +323,7 @@ class References:
         found = live(self._store.reference(check_name(nearest)))
         if found is not None and self._history.is_ancestor(commit, found.head):
             return True
-        oldest_us = self._clock() - int(self._settings.grace_s * 1_000_000)
+        oldest_us = self._clock() - self._graces.of_the_past().objects_us
         heads = dict.fromkeys(head for _, head in chain(self.heads(), self.left_behind(oldest_us)))
         return any(self._history.is_ancestor(commit, head) for head in heads)
 
@@ -330,7 +332,7 @@ class References:
 
     def _lasting_heads(self) -> Iterator[tuple[str, ObjectId]]:
         """Heads, first those of references, that the sweep surely honours for as long as a write may take."""
-        oldest_us = self._clock() - int(self._settings.grace_s * 500_000)
+        oldest_us = self._clock() - self._graces.of_the_past().objects_us // 2
         seen: set[tuple[str, ObjectId]] = set()
         for named in chain(self.heads(), self.left_behind(oldest_us)):
             if named not in seen:
@@ -347,7 +349,7 @@ class References:
         lake = find_description(self._store)
         if commit == NO_COMMIT or lake is None or (not lake.history and commit not in lake.expired):
             return
-        grace_us = int(self._settings.grace_s * 1_000_000)
+        grace_us = self._graces.of_the_past().objects_us
         oldest_us = self._clock() - grace_us
         if grace_us and found.time_us >= self._clock() - grace_us // 2:
             return

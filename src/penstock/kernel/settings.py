@@ -7,6 +7,8 @@ from typing import Final
 import msgspec
 
 DAY_US: Final = 24 * 3600 * 1_000_000
+IDEMPOTENCY_DAYS: Final = 7.0
+"""For so long every writer can rely on its idempotency keys."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,7 +17,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tries_max: int = 100
     """How often a write is tried against a branch that keeps moving."""
     write_timeout_s: float = 10.0
-    """How long a write may take in total, all tries and waits included."""
+    """How long a write may take in total, all tries and waits included; at most 1800, half of the shortest
+    grace period that a lake may have."""
     backoff_min_ms: float = 2.0
     """The wait after the first lost try; it doubles from try to try, and a random part of it is waited."""
     backoff_max_ms: float = 250.0
@@ -26,13 +29,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How many branches' queues keep their head in memory."""
     cache_max_bytes: int = 64 * 1024 * 1024
     """How much of the lake's objects is kept in memory."""
-    idempotency_days: float = 7.0
-    """How long an idempotency key is remembered."""
-    grace_s: float = 24 * 3600.0
-    """How long unreachable objects stay; longer than any write may take, on any machine."""
-    data_grace_days: float = 7.0
-    """How long data files of tables stay that no commit names. A job commits what it wrote within half of it,
-    or not at all; so it is more than twice as long as any job takes, on any machine."""
+    idempotency_days: float = IDEMPOTENCY_DAYS
+    """How long an idempotency key is remembered. A sweep forgets keys earlier than after 7 days only with
+    `nobody_writes`."""
+    grace_s: float | None = None
+    """How long unreachable objects stay in sweeps of this process: what the lake says (`penstock grace`), and
+    longer if this is more. Less than the lake says only with `nobody_writes`."""
+    data_grace_days: float | None = None
+    """The same for data files of tables that no commit names. A job commits what it wrote within half of it,
+    or not at all; so it is more than twice as long as any job takes."""
+    nobody_writes: bool = False
+    """States that nobody writes to the lake while this process sweeps it: then `grace_s` and
+    `data_grace_days` may be less than the lake says. If somebody does, what they write may be lost."""
     transaction_lease_s: float = 3600.0
     """How long a transaction may be idle, unless it is begun with another lease."""
     transaction_max_days: float = 2.0

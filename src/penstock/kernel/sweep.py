@@ -60,10 +60,12 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
     """Remove what is unreachable and older than the grace period; a dry run only counts.
 
-    ``Damaged`` if something reachable is missing or unreadable: nothing is removed then.
+    ``Damaged`` if something reachable is missing or unreadable: nothing is removed then. ``InvalidRequest``
+    if the grace period of this process is shorter than the lake's, without ``nobody_writes``.
     """
+    kernel.graces.require_agreed()
     settings, now_us = kernel.settings, kernel.clock()
-    oldest_us = now_us - int(settings.grace_s * 1_000_000)
+    oldest_us = now_us - kernel.graces.of_sweeps().objects_us
     # Not within the grace period either: what was left behind there can still be returned to.
     forget_us = min(oldest_us, now_us - int(settings.tombstone_days * DAY_US))
     attempt = 0
@@ -117,7 +119,7 @@ class KeptHeads(NamedTuple):
 
 def kept_heads(kernel: Kernel) -> KeptHeads:
     """Where references are, and where they were, as a sweep of now would go by them."""
-    oldest_us = kernel.clock() - int(kernel.settings.grace_s * 1_000_000)
+    oldest_us = kernel.clock() - kernel.graces.of_sweeps().objects_us
     references = _references(kernel)
     live = {one.head for one in references if one.kind is not Kind.DELETED} - {NO_COMMIT}
     left = {head for one in references for head in kernel.references.left_by(one, oldest_us)}

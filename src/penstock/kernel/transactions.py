@@ -111,19 +111,21 @@ class Transactions(Ending):
         return self._swapped(wanted.id, decide, wanted.who)
 
     def _lease(self, lease_us: int | None) -> int:
-        settings = self._kernel.settings
+        longest_us = self._longest_us
         if lease_us is None:
-            return min(int(settings.transaction_lease_s * 1e6), self._longest_us)
-        if not 0 < lease_us <= self._longest_us:
+            return min(int(self._kernel.settings.transaction_lease_s * 1e6), longest_us)
+        if not 0 < lease_us <= longest_us:
             raise InvalidRequest(
-                f"the lease of a transaction is at most {settings.transaction_max_days:g} days long, "
+                f"the lease of a transaction is at most {longest_us / DAY_US:g} days long, "
                 "and longer than nothing"
             )
         return lease_us
 
     @property
     def _longest_us(self) -> int:
-        return int(self._kernel.settings.transaction_max_days * DAY_US)
+        """Not longer than half of what a sweep leaves alone either: what it writes must still be there."""
+        longest_us = int(self._kernel.settings.transaction_max_days * DAY_US)
+        return min(longest_us, self._kernel.graces.of_writers().data_us // 2)
 
     def renew(
         self,

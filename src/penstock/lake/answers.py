@@ -33,6 +33,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """Where the lake is moving, or has moved, so that it takes no more writes here; empty if it stays."""
     history_rules: tuple[HistoryRule, ...] = ()
     """How much history is kept, by patterns of names. Of several that match, the last one holds."""
+    grace_s: float = 86_400.0
+    """How long objects stay that no reference leads to: a write that takes as long as half of it is lost."""
     data_grace_days: float = 7.0
     """How long data files stay that no commit names: a job commits within half of it, or not at all."""
     page_max: int | None = None

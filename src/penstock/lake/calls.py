@@ -98,6 +98,23 @@ class KeepHistory(Call[None], frozen=True, kw_only=True):
     """What is younger stays, however much it is."""
 
 
+class SetGrace(Call[About], frozen=True, kw_only=True):
+    """Set how long sweeps leave alone what nothing leads to; answers what the lake says of itself then.
+
+    A shorter period holds for writers at once, and for sweeps when those who relied on the longer one are
+    done. A lake with periods of its own cannot be opened by a Penstock that does not know of them.
+    """
+
+    method = "PUT"
+    path = "/grace"
+    answer = About
+
+    grace_s: float | None = None
+    """For objects that no reference leads to: 3600 or more. It stays as it is if nothing is given."""
+    data_grace_days: float | None = None
+    """For data files that no commit names: 4 or more. It stays as it is if nothing is given."""
+
+
 class Sweep(Call[Swept], frozen=True, kw_only=True):
     """Remove objects that nothing leads to any more and that are older than the grace period."""
 
@@ -518,6 +535,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     GetSetting,
     PutSetting,
     KeepHistory,
+    SetGrace,
     Sweep,
     SweepTables,
     Fsck,

@@ -32,7 +32,6 @@ from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.log.leftovers import Fate, Judged, Needs, judge, still
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
-from penstock.kernel.settings import DAY_US
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.delta_kept import KeptTables
@@ -66,7 +65,7 @@ class TableSweep:
         self._kernel, self._parts, self._call, self._progress = kernel, parts, call, progress
         self._tables = parts.owner.tables
         self._now_us = kernel.clock()
-        self._data_us = self._now_us - int(kernel.settings.data_grace_days * DAY_US)
+        self._data_us = self._now_us - kernel.graces.of_sweeps().data_us
         self._listed = 0
 
     def locations(self) -> list[str]:

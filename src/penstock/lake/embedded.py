@@ -125,6 +125,7 @@ class Embedded:
             calls.GetSetting: self._get_setting,
             calls.PutSetting: self._put_setting,
             calls.KeepHistory: self._keep_history,
+            calls.SetGrace: self._set_grace,
             calls.ListTokens: self._tokens,
             calls.PutToken: self._put_token,
             calls.RevokeToken: self._revoke_token,
@@ -389,6 +390,7 @@ class Embedded:
         return self._told(read_description(self.kernel.store))
 
     def _told(self, description: Description) -> About:
+        grace = self.kernel.graces.of_writers()
         return About(
             id=description.id,
             url=place_of(self.kernel.store),
@@ -399,7 +401,8 @@ class Embedded:
             forked_from=description.forked_from,
             moving_to=description.sealed.target if description.sealed is not None else "",
             history_rules=tuple(rule for rule in description.history if rule.ended_us is None),
-            data_grace_days=self.kernel.settings.data_grace_days,
+            grace_s=grace.grace_s,
+            data_grace_days=grace.data_grace_days,
         )
 
     def _change_roots(self, call: calls.ChangeRoots) -> About:
@@ -445,6 +448,10 @@ class Embedded:
 
     def _keep_history(self, call: calls.KeepHistory) -> None:
         self.kernel.keep_history(call.pattern, call.max_commits, call.max_days)
+
+    def _set_grace(self, call: calls.SetGrace) -> About:
+        self.kernel.set_grace(call.grace_s, call.data_grace_days)
+        return self._about(calls.GetAbout())
 
     def _tokens(self, _: calls.ListTokens) -> tuple[Token, ...]:
         return tuple(tokens.tokens(self.kernel.store))

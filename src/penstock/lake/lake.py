@@ -785,6 +785,15 @@ class Lake:
         """
         self.do(calls.KeepHistory(pattern=pattern, max_commits=max_commits, max_days=max_days))
 
+    def set_grace(self, *, grace_s: float | None = None, data_grace_days: float | None = None) -> About:
+        """Set how long sweeps leave alone what nothing leads to: objects, and data files of tables.
+
+        Writers rely on it: a job that takes longer than half of it is refused. What is not given stays as it
+        is; ``lake.about`` says what holds. A shorter period holds for sweeps once those who relied on the
+        longer one are done. ``InvalidRequest`` for less than an hour, or less than 4 days for data files.
+        """
+        return self.do(calls.SetGrace(grace_s=grace_s, data_grace_days=data_grace_days))
+
     def add_root(self, *locations: str) -> tuple[str, ...]:
         """Let tables be at further places; returns all roots."""
         return self.do(calls.ChangeRoots(add=locations)).roots
@@ -794,7 +803,11 @@ class Lake:
         return self.do(calls.ChangeRoots(remove=locations)).roots
 
     def sweep(self, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
-        """Remove objects that nothing leads to any more and that are older than the grace period."""
+        """Remove objects that nothing leads to any more and that are older than the lake's grace period.
+
+        A lake that was opened with a shorter one, by ``Settings(grace_s=…)``, is swept by it only with
+        ``nobody_writes=True``; else that is ``InvalidRequest``.
+        """
         return self.do(calls.Sweep(dry_run=dry_run), progress)
 
     def sweep_tables(

@@ -32,6 +32,7 @@ from penstock.lake.calls import (
     KeepHistory,
     PutToken,
     RevokeToken,
+    SetGrace,
     Sweep,
     SweepTables,
     Write,
@@ -74,7 +75,7 @@ def manner_of(call: Call[Any]) -> Manner:
         return Manner.READ
     if isinstance(call, Write):
         return Manner.KEYED
-    if isinstance(call, ChangeRoots | KeepHistory | PutToken | RevokeToken):
+    if isinstance(call, ChangeRoots | KeepHistory | SetGrace | PutToken | RevokeToken):
         return Manner.SAME
     if isinstance(call, AddExpectation | RemoveExpectation):
         return Manner.SAME

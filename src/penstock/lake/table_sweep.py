@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def sweep_tables(lake: Embedded, call: SweepTables, progress: Progress) -> tuple[SweptTable, ...]:
     """Sweep the tables of a page. ``Damaged`` if history cannot be walked."""
+    lake.kernel.graces.require_agreed()
     if call.limit is not None and call.limit < 0:
         raise InvalidRequest(f"a limit is not below nothing: {call.limit}")
     lance = LanceSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call, progress)

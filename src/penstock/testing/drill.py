@@ -36,8 +36,9 @@ from penstock.testing.violations import Violation
 
 HOUR_US = 3600 * 1_000_000
 TABLES = tuple(f"table{number}" for number in range(12))
-PATIENT = Settings(grace_s=60.0)
-HASTY = Settings(grace_s=60.0, tries_max=1)
+# Sweeps run beside writers here, none of whom takes as long as a minute.
+PATIENT = Settings(grace_s=60.0, nobody_writes=True)
+HASTY = Settings(grace_s=60.0, tries_max=1, nobody_writes=True)
 """Gives up at once, so that a lost answer reaches the caller."""
 
 

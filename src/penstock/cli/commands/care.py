@@ -21,7 +21,7 @@ from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept
-from penstock.lake.answers import SweptFiles, SweptTable
+from penstock.lake.answers import About, SweptFiles, SweptTable
 from penstock.model.clock import utc
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -127,6 +127,40 @@ def _limits(rule: HistoryRule) -> str:
 
 
 @command(
+    "grace",
+    prints="Grace",
+    examples="""
+$ penstock grace
+$ penstock grace --data-grace-days 30
+""",
+)
+@_number("grace_s", "SECONDS", float, 0, "For objects that no branch, tag or log leads to: 3600 or more.")
+@_number("data_grace_days", "DAYS", float, 0, "For data files that no commit names: 4 or more.")
+@pass_call
+def grace(call: Call, grace_s: float | None, data_grace_days: float | None) -> None:
+    """Say how long sweeps leave alone what nothing needs. Alone, shows it.
+
+    It is the lake's, for all who write and sweep: a job commits within half of --data-grace-days after it
+    began, or is refused. A longer period holds at once. A shorter one holds for sweeps when those who relied
+    on the longer one are done, which is the longer period later. A lake whose periods were set cannot be
+    opened any more by a Penstock that does not know this command: it would sweep by its own.
+    """
+    lake = call.open(create=False)
+    about = lake.about
+    if grace_s is not None or data_grace_days is not None:
+        about = lake.set_grace(grace_s=grace_s, data_grace_days=data_grace_days)
+    call.answer(lambda: shapes.Grace.of(about), lambda screen: _grace(screen, about))
+
+
+def _grace(screen: Screen, about: About) -> Iterator[str]:
+    rows: list[Row] = [
+        [Cell("objects", "strong"), f"{about.grace_s:,g} seconds"],
+        [Cell("data files", "strong"), f"{about.data_grace_days:,g} days"],
+    ]
+    yield from columns(screen, rows)
+
+
+@command(
     "sweep",
     prints="Sweep",
     examples="""
@@ -142,19 +176,32 @@ $ penstock sweep --grace-s 172800
     "SECONDS",
     float,
     0,
-    "How long unneeded objects stay; longer than any write may take, on any machine. [24 hours]",
+    "How long unneeded objects stay, if it is longer than the lake says. [what 'penstock grace' says]",
 )
 @_number(
     "data_grace_days",
     "DAYS",
     float,
     0,
-    "How long data files stay that no commit names; more than twice as long as any job takes. [7]",
+    "How long data files stay that no commit names, likewise. [what 'penstock grace' says]",
 )
-@_number("idempotency_days", "DAYS", float, 0, "Forget idempotency keys after so long. [7]")
+@click.option(
+    "--nobody-writes",
+    is_flag=True,
+    help="State that nobody writes to the lake until the sweep has ended; then less than it says is allowed.",
+)
+@_number(
+    "idempotency_days",
+    "DAYS",
+    float,
+    0,
+    "Forget idempotency keys after so long; after less than 7 days only with --nobody-writes. [7]",
+)
 @_number("tombstone_days", "DAYS", float, 0, "Forget logs of deleted branches after so long. [90]")
 @pass_call
-def sweep(call: Call, /, dry_run: bool, remove_data: bool, **chosen: float | int | None) -> None:
+def sweep(
+    call: Call, /, dry_run: bool, remove_data: bool, nobody_writes: bool, **chosen: float | int | None
+) -> None:
     """Remove what nothing needs any more: objects that no branch, tag or log leads to, and files of tables.
 
     Of Delta tables, staged commits and what lies beside their logs goes after a day. Data files that no kept
@@ -162,11 +209,14 @@ def sweep(call: Call, /, dry_run: bool, remove_data: bool, **chosen: float | int
     is with Lance tables, and with tables of files; and jobs that ended long ago are forgotten, with the
     branches that they left.
 
-    Commits may go on meanwhile. Commits behind the history horizon (see 'penstock horizon') are removed as
+    Commits may go on meanwhile, unless --nobody-writes states otherwise: what is written then may be lost.
+    Commits behind the history horizon (see 'penstock horizon') are removed as
     well; heads and tags always stay. Behind a server its own settings hold, and --dry-run and --remove-data
     are the only options.
     """
-    given = {name: value for name, value in chosen.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if nobody_writes:
+        given["nobody_writes"] = True
     if given and call.is_behind_server:
         option = next(iter(given)).replace("_", "-")
         raise click.UsageError(f"--{option} is not for a lake behind a server, which keeps its own settings")

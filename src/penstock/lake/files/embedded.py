@@ -205,7 +205,7 @@ class FilesAnswers:
 
         A job has a time of its own.
         """
-        now_us, grace_us = self._kernel.clock(), int(self._kernel.settings.data_grace_days * DAY_US)
+        now_us, grace_us = self._kernel.clock(), self._kernel.graces.of_the_past().data_us
         if day < day_of(now_us - grace_us // 2 - DAY_US):  # of that day, it may have been any time
             raise InvalidRequest(
                 f"files of '{call.key}' that were written on {day} have waited for their commit so long that"

@@ -19,7 +19,6 @@ from penstock.kernel.attempts import Attempts
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.references import Move
 from penstock.kernel.rows import live
-from penstock.kernel.settings import DAY_US
 from penstock.model.jobs import OWN_BRANCH, Job, JobState, attempt_of
 from penstock.model.references import Event, Kind, Reference
 from penstock.stores.port import Row
@@ -56,7 +55,7 @@ class EndedJobs:
         self._kernel, self._lake_id, self._dry_run = kernel, lake_id, dry_run
         self._attempts = Attempts(kernel)
         self._now_us = kernel.clock()
-        self._grace_us = int(kernel.settings.data_grace_days * DAY_US)
+        self._grace_us = kernel.graces.of_sweeps().data_us
         self._settled = 0
 
     def look(self) -> Ended:

@@ -34,7 +34,6 @@ from penstock.kernel.attempts import Attempts
 from penstock.kernel.batch import Outcome
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.rows import live
-from penstock.kernel.settings import DAY_US
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded, first
@@ -255,7 +254,7 @@ class JobAnswers:
                 raise
 
     def _wanted(self, call: files_calls.BeginJob, now_us: int) -> Job:
-        longest_s = self._kernel.settings.data_grace_days * DAY_US / 2 / 1e6
+        longest_s = self._kernel.graces.of_writers().data_us / 2 / 1e6
         timeout_s = longest_s if call.timeout_s is None else call.timeout_s
         if not 0 < timeout_s <= longest_s:  # also if it is no number
             raise InvalidRequest(

@@ -76,11 +76,12 @@ class FilesSweep:
         self._kernel, self._lake_id, self._call, self._progress = kernel, lake_id, call, progress
         self._places, self._pool, self._warehouse = places, pool_of(warehouse), warehouse.rstrip("/")
         self._now_us = kernel.clock()
-        self._data_us = self._now_us - int(kernel.settings.data_grace_days * DAY_US)
+        self._data_us = self._now_us - kernel.graces.of_sweeps().data_us
         self._tally = _Tally()
 
     def run(self) -> SweptFiles:
         """Sweep the pool, and say what came of it; also why nothing more was removed, if so."""
+        self._kernel.graces.require_agreed()
         ended = Ended()
         try:
             ended = EndedJobs(self._kernel, self._lake_id, dry_run=self._call.dry_run).look()

@@ -40,7 +40,6 @@ from penstock.formats.lance.names import MAIN, REFS_OF_BRANCHES, VERSIONS
 from penstock.formats.lance.owning import OWNER
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
-from penstock.kernel.settings import DAY_US
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.files.forks import ForkNotes
@@ -54,6 +53,8 @@ from penstock.storage.buckets import Entry
 from penstock.storage.locations import own_place
 from penstock.storage.places import Place, Places
 
+LANCE_DAYS: Final = 7.0
+"""For so long Lance's own writers take for granted that their files stay, whatever the lake says."""
 REMOVED_AT_ONCE: Final = 10_000
 """How many files are remembered, and removed, after one look at what has been committed meanwhile."""
 FILES_MAX: Final = 100_000
@@ -78,7 +79,7 @@ class LanceSweep:
     ) -> None:
         self._kernel, self._places, self._lake_id, self._call = kernel, places, lake_id, call
         self._warehouse, self._progress = warehouse.rstrip("/"), progress
-        self._before_us = kernel.clock() - int(kernel.settings.data_grace_days * DAY_US)
+        self._before_us = kernel.clock() - kernel.graces.of_sweeps(LANCE_DAYS).data_us
         self._kept = KeptLance(kernel, places, progress)
         self._listed = 0
         self._is_looked = False

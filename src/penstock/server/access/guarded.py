@@ -33,6 +33,7 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.PutSetting: writing.for_administrators,
     calls.ChangeRoots: writing.for_administrators,
     calls.KeepHistory: writing.for_administrators,
+    calls.SetGrace: writing.for_administrators,
     calls.Sweep: writing.for_administrators,
     calls.SweepTables: writing.for_administrators,
     files_care_calls.SweepFiles: writing.for_administrators,
