@@ -9,15 +9,14 @@ ones are copied as they are.
 from __future__ import annotations
 
 import zlib
-from array import array
 from base64 import b85decode
 from collections.abc import Callable
-from struct import Struct, error, iter_unpack
-from sys import byteorder
+from struct import error
 from typing import Final, TypeAlias
 from uuid import UUID
 
 from penstock.formats.delta.protocol.actions import DeletionVector
+from penstock.formats.roaring import CONTAINER_BYTES, CONTAINER_ROWS, U32, U64, Reader, read_containers
 
 ReadRange: TypeAlias = Callable[[str, int, int], bytes | None]
 """The bytes of a file from a place on, so many of them; ``None`` if there is no such file."""
@@ -26,14 +25,6 @@ MAGIC: Final = 1681511377
 FILE_VERSION_BYTES: Final = 1
 """Before the first vector of a file."""
 UUID_CHARACTERS: Final = 20
-
-_CONTAINER_ROWS: Final = 1 << 16
-_CONTAINER_BYTES: Final = _CONTAINER_ROWS // 8
-_ARRAY_MAX: Final = 4096
-_COOKIE: Final = 12346
-_COOKIE_WITH_RUNS: Final = 12347
-_OFFSETS_FROM: Final = 4
-"""With runs, offsets are written from so many containers on; without, always."""
 
 _Z85: Final = str.maketrans(
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
@@ -107,89 +98,21 @@ def _checked(found: bytes, size: int) -> bytes:
 
 
 def _bitmap(data: bytes, rows: int) -> bytearray:
-    reader = _Reader(data)
-    if (magic := reader.number(_U32)) != MAGIC:
+    reader = Reader(data)
+    if (magic := reader.number(U32)) != MAGIC:
         raise ValueError(f"it begins with {magic}, and not with {MAGIC}")
-    bitmap = bytearray(-(-rows // _CONTAINER_ROWS) * _CONTAINER_BYTES)
-    for _ in range(reader.number(_U64)):
-        high = reader.number(_U32)
-        for key, container in _containers(reader):
-            start = ((high << 16) | key) * _CONTAINER_BYTES
+    bitmap = bytearray(-(-rows // CONTAINER_ROWS) * CONTAINER_BYTES)
+    for _ in range(reader.number(U64)):
+        high = reader.number(U32)
+        for key, container in read_containers(reader):
+            start = ((high << 16) | key) * CONTAINER_BYTES
             if start >= len(bitmap):
                 raise ValueError(f"it names rows of a file that has {rows}")
-            bitmap[start : start + _CONTAINER_BYTES] = container
+            bitmap[start : start + CONTAINER_BYTES] = container
     beyond = int.from_bytes(bitmap[rows // 8 :], "little") >> (rows % 8)
     if beyond:
         raise ValueError(f"it names rows of a file that has {rows}")
     return bitmap
-
-
-def _containers(reader: _Reader) -> list[tuple[int, bytearray | bytes]]:
-    """The containers of a bitmap for 32 bits, each with its key and as a plain bitmap."""
-    cookie = reader.number(_U32)
-    if cookie & 0xFFFF == _COOKIE_WITH_RUNS:
-        count = (cookie >> 16) + 1
-        runs = int.from_bytes(reader.take((count + 7) // 8), "little")
-    elif cookie == _COOKIE:
-        count, runs = reader.number(_U32), 0
-        if count > _CONTAINER_ROWS:
-            raise ValueError(f"a bitmap with {count} containers is none")
-    else:
-        raise ValueError(f"a bitmap begins with {cookie}")
-    heads = reader.numbers(2 * count)
-    if cookie == _COOKIE or count >= _OFFSETS_FROM:
-        reader.take(4 * count)
-    return [
-        (heads[2 * place], _container(reader, heads[2 * place + 1] + 1, is_runs=bool(runs >> place & 1)))
-        for place in range(count)
-    ]
-
-
-def _container(reader: _Reader, cardinality: int, *, is_runs: bool) -> bytearray | bytes:
-    if is_runs:
-        bits = 0
-        pairs = reader.take(4 * reader.numbers(1)[0])
-        for start, more in iter_unpack("<HH", pairs):
-            if start + more >= _CONTAINER_ROWS:
-                raise ValueError("a run leaves its container")
-            bits |= ((1 << more + 1) - 1) << start
-        return bits.to_bytes(_CONTAINER_BYTES, "little")
-    if cardinality > _ARRAY_MAX:
-        return reader.take(_CONTAINER_BYTES)
-    found = bytearray(_CONTAINER_BYTES)
-    for row in reader.numbers(cardinality):
-        found[row >> 3] |= 1 << (row & 7)
-    return found
-
-
-class _Reader:
-    """Little-endian numbers, one after the other. ``ValueError`` where the data ends too early."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def take(self, size: int) -> bytes:
-        end = self._at + size
-        if end > len(self._data):
-            raise ValueError(f"it ends at byte {len(self._data)}, and {end} are needed")
-        found = self._data[self._at : end]
-        self._at = end
-        return found
-
-    def number(self, kind: Struct) -> int:
-        value: int = kind.unpack(self.take(kind.size))[0]
-        return value
-
-    def numbers(self, count: int) -> array[int]:
-        """So many numbers of two bytes."""
-        found = array("H", self.take(2 * count))
-        if byteorder == "big":
-            found.byteswap()
-        return found
-
-
-_U32: Final = Struct("<I")
-_U64: Final = Struct("<Q")
 
 
 def _z85(text: str) -> bytes:

@@ -1,0 +1,120 @@
+"""Roaring bitmaps for 32 bits, in their portable layout: how formats list the deleted rows of a file."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from struct import Struct, iter_unpack
+from sys import byteorder
+from typing import Final
+
+CONTAINER_ROWS: Final = 1 << 16
+CONTAINER_BYTES: Final = CONTAINER_ROWS // 8
+_ARRAY_MAX: Final = 4096
+_COOKIE: Final = 12346
+_COOKIE_WITH_RUNS: Final = 12347
+_OFFSETS_FROM: Final = 4
+"""With runs, offsets are written from so many containers on; without, always."""
+U32: Final = Struct("<I")
+U64: Final = Struct("<Q")
+_HEAD: Final = Struct("<HH")
+
+
+class Reader:
+    """Little-endian numbers, one after the other. ``ValueError`` where the data ends too early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._data):
+            raise ValueError(f"it ends at byte {len(self._data)}, and {end} are needed")
+        found = self._data[self._at : end]
+        self._at = end
+        return found
+
+    def number(self, kind: Struct) -> int:
+        value: int = kind.unpack(self.take(kind.size))[0]
+        return value
+
+    def numbers(self, count: int) -> array[int]:
+        """So many numbers of two bytes."""
+        found = array("H", self.take(2 * count))
+        if byteorder == "big":
+            found.byteswap()
+        return found
+
+
+def read_containers(reader: Reader) -> list[tuple[int, bytearray | bytes]]:
+    """The containers of a bitmap, each with its key and as a plain bitmap. ``ValueError`` if it is none."""
+    cookie = reader.number(U32)
+    if cookie & 0xFFFF == _COOKIE_WITH_RUNS:
+        count = (cookie >> 16) + 1
+        runs = int.from_bytes(reader.take((count + 7) // 8), "little")
+    elif cookie == _COOKIE:
+        count, runs = reader.number(U32), 0
+        if count > CONTAINER_ROWS:
+            raise ValueError(f"a bitmap with {count} containers is none")
+    else:
+        raise ValueError(f"a bitmap begins with {cookie}")
+    heads = reader.numbers(2 * count)
+    if cookie == _COOKIE or count >= _OFFSETS_FROM:
+        reader.take(4 * count)
+    return [
+        (heads[2 * place], _container(reader, heads[2 * place + 1] + 1, is_runs=bool(runs >> place & 1)))
+        for place in range(count)
+    ]
+
+
+def read_numbers(data: bytes) -> Iterator[int]:
+    """The numbers in a bitmap, in their order. ``ValueError`` if the bytes are none."""
+    for key, container in read_containers(Reader(data)):
+        first = key * CONTAINER_ROWS
+        for place, byte in enumerate(container):
+            if byte:
+                yield from (first + 8 * place + bit for bit in range(8) if byte >> bit & 1)
+
+
+def pack_numbers(numbers: Iterable[int]) -> bytes:
+    """The bytes of a bitmap that holds these numbers."""
+    containers: dict[int, set[int]] = {}
+    for number in numbers:
+        containers.setdefault(number // CONTAINER_ROWS, set()).add(number % CONTAINER_ROWS)
+    keys = sorted(containers)
+    packed = [_packed(containers[key]) for key in keys]
+    heads = b"".join(_HEAD.pack(key, len(containers[key]) - 1) for key in keys)
+    offsets, place = bytearray(), 2 * U32.size + len(heads) + U32.size * len(keys)
+    for container in packed:
+        offsets += U32.pack(place)
+        place += len(container)
+    return U32.pack(_COOKIE) + U32.pack(len(keys)) + heads + bytes(offsets) + b"".join(packed)
+
+
+def _packed(numbers: set[int]) -> bytes:
+    if len(numbers) <= _ARRAY_MAX:
+        found = array("H", sorted(numbers))
+        if byteorder == "big":
+            found.byteswap()
+        return found.tobytes()
+    bits = bytearray(CONTAINER_BYTES)
+    for number in numbers:
+        bits[number >> 3] |= 1 << (number & 7)
+    return bytes(bits)
+
+
+def _container(reader: Reader, cardinality: int, *, is_runs: bool) -> bytearray | bytes:
+    if is_runs:
+        bits = 0
+        pairs = reader.take(4 * reader.numbers(1)[0])
+        for start, more in iter_unpack("<HH", pairs):
+            if start + more >= CONTAINER_ROWS:
+                raise ValueError("a run leaves its container")
+            bits |= ((1 << more + 1) - 1) << start
+        return bits.to_bytes(CONTAINER_BYTES, "little")
+    if cardinality > _ARRAY_MAX:
+        return reader.take(CONTAINER_BYTES)
+    found = bytearray(CONTAINER_BYTES)
+    for row in reader.numbers(cardinality):
+        found[row >> 3] |= 1 << (row & 7)
+    return found
