@@ -75,8 +75,8 @@ def test_an_update_that_a_branch_has_from_a_third_one_is_a_change_of_it(forked: 
     opened(forked, "third").update({"v": "0.5"}, where="k = 1")
     forked.merge("third", "dev")
     write(forked, "dev", 10)
-    write(forked, "main", 20)
-    with pytest.raises(MergeConflict, match="by update"):
+    opened(forked).update({"v": "1.5"}, where="k = 1")
+    with pytest.raises(MergeConflict, match="the same rows updated"):
         forked.merge("dev", "main")
 
 
@@ -99,12 +99,20 @@ def test_a_branch_takes_in_whatever_the_default_branch_did_and_puts_its_own_chan
     assert opened(forked).to_table(filter="k = 12 or k = 1")["v"].to_pylist() == [0.5, 12.0]
 
 
-def test_an_update_of_a_branch_is_not_put_below_what_the_default_branch_did(forked: Lake) -> None:
+@pytest.mark.parametrize(("source", "target"), [("main", "dev"), ("dev", "main")])
+def test_updates_of_different_rows_come_together_and_those_of_one_row_do_not(
+    forked: Lake, source: str, target: str
+) -> None:
     opened(forked, "dev").update({"v": "0.5"}, where="k = 1")
-    opened(forked).update({"v": "1.5"}, where="k = 4")
-    for source, target in (("main", "dev"), ("dev", "main")):
-        with pytest.raises(MergeConflict, match="by update"):
-            forked.merge(source, target)
+    opened(forked).update({"v": "1.5"}, where="k in (2, 4)")
+    forked.merge(source, target)
+    found = opened(forked, target).to_table().sort_by("k")
+    assert found["k"].to_pylist() == START
+    assert found["v"].to_pylist() == [0.5, 1.5, 3.0, 1.5, 5.0]
+    opened(forked, "dev").update({"v": "2.5"}, where="k = 5")
+    delete(forked, "main", 5)
+    with pytest.raises(MergeConflict, match="the same rows updated or deleted on both sides"):
+        forked.merge(source, target)
 
 
 def test_two_branches_that_have_a_third_one_both_bring_it_once(forked: Lake) -> None:

@@ -16,7 +16,9 @@ from penstock.formats.lance.state import (
     OwnBranch,
     OwnTag,
     Recent,
+    Trace,
     Version,
+    VersionAt,
     decode_entry,
     tag_key,
     version_key,
@@ -48,6 +50,11 @@ VECTORS = {
             id=b"\x44" * 32,
             operations=(Operation.APPEND, Operation.DELETE),
             taken=(b"\x77" * 12,),
+            trace=Trace(
+                rewrites=(VersionAt(3, "_penstock/0123/", "_versions/3.manifest-4", 5, b"\x88" * 32),),
+                updated=(b"\x99" * 12,),
+                has_inserts=True,
+            ),
         ),
         copied=b"\x55" * 32,
     ),
@@ -70,9 +77,11 @@ STORED = {
     "version": (
         "9cad6c616e63652d76657273696f6ea0b65f76657273696f6e732f312e6d616e69666573742d32cd012cc4203333"
         "333333333333333333333333333333333333333333333333333333333333cf0006439efdab0000a6617070656e64"
-        "c2a17881a16da16e9404c420444444444444444444444444444444444444444444444444444444444444444492a6"
-        "617070656e64a664656c65746591c40c777777777777777777777777c42055555555555555555555555555555555"
-        "55555555555555555555555555555555"
+        "c2a17881a16da16e9504c420444444444444444444444444444444444444444444444444444444444444444492a6"
+        "617070656e64a664656c65746591c40c77777777777777777777777795919603af5f70656e73746f636b2f303132"
+        "332fb65f76657273696f6e732f332e6d616e69666573742d3405c420888888888888888888888888888888888888"
+        "8888888888888888888888888888c29091c40c99999999999999999999999990c3c4205555555555555555555555"
+        "555555555555555555555555555555555555555555"
     ),
     "branch": ("95ac6c616e63652d6272616e6368a3657870030180"),
     "tag": ("96a96c616e63652d746167a003010280"),
@@ -107,10 +116,11 @@ def test_a_version_from_before_merges_were_noted_is_read() -> None:
     assert (found.arrived, found.copied, found.metadata) == (None, b"", {"m": "n"})
 
 
-def test_what_came_before_repeated_commits_were_noted_is_read() -> None:
-    (number, one, operations, _) = msgspec.msgpack.decode(encode(VECTORS["version"].arrived))  # type: ignore[attr-defined]
-    found = msgspec.msgpack.decode(encode([number, one, operations]), type=Arrived)
-    assert (found.number, found.taken) == (4, ())
+@pytest.mark.parametrize(("length", "taken"), [(3, ()), (4, (b"\x77" * 12,))])
+def test_what_came_before_more_was_noted_of_it_is_read(length: int, taken: tuple[bytes, ...]) -> None:
+    fields = msgspec.msgpack.decode(encode(VECTORS["version"].arrived))  # type: ignore[attr-defined]
+    found = msgspec.msgpack.decode(encode(fields[:length]), type=Arrived)
+    assert (found.number, found.taken, found.trace) == (4, taken, None)
 
 
 def test_a_state_from_before_versions_were_beside_the_tree_is_read() -> None:

@@ -63,14 +63,34 @@ def test_a_transaction_that_was_overtaken_is_grafted_if_it_may_be(forked: Lake) 
 
 
 @pytest.mark.parametrize("policy", ["rebase", "snapshot"])
-def test_an_update_in_a_transaction_that_was_overtaken_is_refused(forked: Lake, policy: str) -> None:
+def test_an_update_of_rows_that_others_changed_meanwhile_is_refused(forked: Lake, policy: str) -> None:
     transaction = forked.transaction(policy=policy)
     opened(forked, transaction.branch).update({"v": "0.5"}, where="k = 2")
-    write(forked, "main", 20)
+    opened(forked).update({"v": "1.5"}, where="k = 2")
     with pytest.raises(MergeConflict):
         transaction.land()
-    assert keys_seen(forked) == [1, 2, 3, 4, 5, 20]
+    assert keys_seen(forked) == [1, 2, 3, 4, 5]
     assert opened(forked).to_table(filter="v = 0.5").num_rows == 0
+
+
+def test_an_update_of_rows_that_nobody_else_changed_lands(forked: Lake) -> None:
+    with forked.transaction(policy="rebase") as transaction:
+        opened(forked, transaction.branch).update({"v": "0.5"}, where="k = 2")
+        write(forked, "main", 20)
+        delete(forked, "main", 1)
+    assert keys_seen(forked) == [2, 3, 4, 5, 20]
+    assert opened(forked).to_table(filter="v = 0.5")["k"].to_pylist() == [2]
+
+
+def test_a_merge_insert_in_a_transaction_is_not_put_on_top_of_rows_that_came_meanwhile(forked: Lake) -> None:
+    """They may be those that it inserted, because it found none."""
+    transaction = forked.transaction(policy="rebase")
+    merging = opened(forked, transaction.branch).merge_insert("k")
+    merging.when_matched_update_all().when_not_matched_insert_all().execute(rows(20))
+    write(forked, "main", 20)
+    with pytest.raises(MergeConflict, match="by a merge insert"):
+        transaction.land()
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 20]
 
 
 def test_l2_lances_own_branches_conflict_one_by_one(forked: Lake) -> None:

@@ -13,6 +13,7 @@ from tests.formats.lance.tables import delete, keys_of, keys_seen, opened, write
 
 START = [1, 2, 3, 4, 5]
 REPEATED = "came to one side by a repeated commit"
+ONCE = [*START, 10, 20]
 
 
 def compact(lake: Lake, branch: str = "main") -> None:
@@ -28,8 +29,8 @@ def remove(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("main_changed", [True, False], ids=["grafted", "whole"])
-@pytest.mark.parametrize("rewritten", [compact, update, remove])
-def test_rows_that_a_transplant_brought_do_not_come_again_after_they_were_rewritten(
+@pytest.mark.parametrize("rewritten", [update, remove])
+def test_rows_that_a_transplant_brought_do_not_come_again_after_they_were_updated_or_deleted(
     forked: Lake, rewritten: Callable[[Lake], None], *, main_changed: bool
 ) -> None:
     write(forked, "dev", 10)
@@ -44,14 +45,54 @@ def test_rows_that_a_transplant_brought_do_not_come_again_after_they_were_rewrit
     assert keys_seen(forked) == before
 
 
+@pytest.mark.parametrize("main_changed", [True, False], ids=["grafted", "whole"])
+def test_rows_that_a_transplant_brought_are_there_once_after_they_were_compacted(
+    forked: Lake, *, main_changed: bool
+) -> None:
+    write(forked, "dev", 10)
+    if main_changed:
+        write(forked, "main", 20)
+    forked.transplant("dev~1..dev", "main")
+    compact(forked)
+    write(forked, "dev", 11)
+    delete(forked, "dev", 2)
+    forked.merge("dev", "main")
+    assert keys_seen(forked) == [1, 3, 4, 5, 10, 11, *([20] if main_changed else [])]
+    forked.merge("main", "dev")
+    assert keys_of(forked, "dev") == keys_seen(forked)
+
+
+@pytest.mark.parametrize("rewritten", [compact, update])
+def test_an_update_that_a_transplant_brought_is_no_clash(
+    forked: Lake, rewritten: Callable[[Lake], None]
+) -> None:
+    opened(forked, "dev").update({"v": "0.5"}, where="k = 1")
+    write(forked, "main", 10, 20)
+    forked.transplant("dev~1..dev", "main")
+    rewritten(forked)
+    write(forked, "dev", 11)
+    forked.merge("dev", "main")
+    assert keys_seen(forked) == [*START, 10, 11, 20]
+    assert opened(forked).to_table(filter="k = 1")["v"].to_pylist() == [0.5]
+
+
 def test_a_branch_whose_commit_was_transplanted_does_not_take_it_in_again(forked: Lake) -> None:
     write(forked, "dev", 10)
     write(forked, "main", 20)
     forked.transplant("dev~1..dev", "main")
     compact(forked)
-    with pytest.raises(MergeConflict, match=REPEATED):
-        forked.merge("main", "dev")
-    assert keys_of(forked, "dev") == [*START, 10]
+    forked.merge("main", "dev")
+    assert keys_of(forked, "dev") == ONCE
+
+
+def test_a_commit_that_was_transplanted_twice_is_there_once(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    write(forked, "main", 20)
+    forked.transplant("dev~1..dev", "main")
+    compact(forked)
+    before = forked.branch().head
+    forked.transplant("dev~1..dev", "main")
+    assert (forked.branch().head, keys_seen(forked)) == (before, ONCE)
 
 
 def test_a_rebased_branch_does_not_get_what_it_was_before(forked: Lake) -> None:
@@ -60,12 +101,31 @@ def test_a_rebased_branch_does_not_get_what_it_was_before(forked: Lake) -> None:
     forked.branch("old").create("dev")
     forked.rebase("dev", "main")
     compact(forked, "dev")
-    with pytest.raises(MergeConflict, match=REPEATED):
-        forked.merge("old", "dev")
+    forked.merge("old", "dev")
+    assert keys_of(forked, "dev") == ONCE
     forked.merge("dev", "main")
-    with pytest.raises(MergeConflict, match=REPEATED):
-        forked.merge("old", "main")
-    assert keys_seen(forked) == [*START, 10, 20]
+    forked.merge("old", "main")
+    assert keys_seen(forked) == ONCE
+
+
+def test_the_commits_that_are_missing_can_be_transplanted_where_rows_would_come_back(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    forked.transplant("dev~1..dev", "main")
+    remove(forked)
+    write(forked, "dev", 11)
+    with pytest.raises(MergeConflict, match="transplant the commits that are missing"):
+        forked.merge("dev", "main")
+    forked.transplant("dev~1..dev", "main")
+    assert keys_seen(forked) == [*START, 11]
+
+
+def test_a_deletion_of_rows_that_never_came_is_told(forked: Lake) -> None:
+    opened(forked, "dev").update({"v": "0.5"}, where="k = 1")
+    delete(forked, "dev", 1)
+    write(forked, "main", 20)
+    with pytest.raises(MergeConflict, match="does not have rows that the commit removes"):
+        forked.transplant("dev~1..dev", "main")
+    assert 1 in keys_seen(forked)
 
 
 def test_what_a_merge_brought_is_known_to_have_come_by_a_transplant(forked: Lake) -> None:
@@ -77,9 +137,12 @@ def test_what_a_merge_brought_is_known_to_have_come_by_a_transplant(forked: Lake
     write(forked, "third", 30)
     forked.merge("main", "third")
     compact(forked, "third")
-    with pytest.raises(MergeConflict, match=REPEATED):
-        forked.merge("dev", "third")
+    forked.merge("dev", "third")
     assert keys_of(forked, "third") == [*START, 10, 20, 30]
+    delete(forked, "third", 10)
+    write(forked, "dev", 11)
+    forked.merge("dev", "third")
+    assert keys_of(forked, "third") == [*START, 11, 20, 30]
 
 
 def test_other_branches_merge_although_a_transplant_was_compacted(forked: Lake) -> None:
@@ -114,7 +177,11 @@ def test_rows_that_were_rewritten_where_they_are_from_are_not_there_twice(
     write(forked, "main", 10)
     forked.transplant("main~1..main", "dev")
     rewritten(forked)
+    if rewritten is compact:
+        forked.merge(source, target)
+        assert keys_of(forked, target) == [*START, 10, 50]
+        return
     before = keys_of(forked, target)
-    with pytest.raises(MergeConflict, match="by repeating them there"):
+    with pytest.raises(MergeConflict, match=REPEATED):
         forked.merge(source, target)
     assert keys_of(forked, target) == before

@@ -1,62 +1,68 @@
-"""Grafting: what one side did to a table since the sides parted, on top of what the other side has.
+"""Grafting: what one side did to the rows of a table since the sides parted, on top of the other side.
 
-Only appends and deletions are grafted. Fragments that were appended come with numbers of their own, and their
-files stay where they are. Rows that were deleted are deleted if the other side still has the fragment as it
-was: the file that lists them takes the place of the former one, or the fragment goes. Whatever else was done,
-or was done on both sides to one fragment, is for somebody to look at.
+Rows are compared one by one, by where each was first written (``rows``), so that it does not matter what was
+compacted on either side. Rows that one side added come in its own fragments, with numbers of their own here,
+and their files stay where they are. Rows that it removed are deleted in the fragments of the other side,
+whatever else was deleted there. A fragment that holds other rows too, because it was compacted, comes with
+those rows deleted.
 
-A fragment is known by where its data files lie, since each side numbers fragments by itself. A file of
-deleted rows is named by the number of its fragment: where that becomes another one, the file is copied.
+An update removes rows and adds others. It is grafted if the other side has not touched the same rows.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple
 
-from penstock.formats.lance.manifests import Base, Flag, Manifest, Operation
+from penstock.formats.lance.columns import has_more_columns, why_not_read
+from penstock.formats.lance.fragments import FRESH, SUFFIXES, Fragment, Side, fragments_of, mark_of
+from penstock.formats.lance.lineage import Lineage
+from penstock.formats.lance.manifests import Flag, Manifest, Operation
 from penstock.formats.lance.rehoming import (
     BASE_OF_FILE,
     DELETION_FILE,
-    FILES,
     FRAGMENT_ID,
-    Immovable,
     check_movable,
     move_fragment,
     rebased,
 )
+from penstock.formats.lance.rows import (
+    Ranges,
+    RowSet,
+    all_rows,
+    count,
+    difference,
+    other_rows,
+    places_of,
+    shared_rows,
+    union,
+)
+from penstock.formats.lance.state import Trace
 from penstock.formats.lance.wire import Message, packed_numbers
-from penstock.model.encoding import digest
 
-GRAFTED: Final = frozenset((Operation.APPEND, Operation.DELETE, Operation.RESERVE))
-"""What can be done again on top of something else, and comes to the same."""
+PLAIN: Final = frozenset((Operation.APPEND, Operation.DELETE, Operation.RESERVE))
+"""What neither replaces rows nor writes them to other files."""
+OF_ROWS: Final = frozenset((*PLAIN, Operation.UPDATE, Operation.REWRITE))
+GRAFTED: Final = frozenset((*OF_ROWS, Operation.MERGE, Operation.PROJECT))
+"""What can come on top of something else, columns only if both sides have the same ones in the end."""
 UNGROUNDED: Final = frozenset((Operation.OVERWRITE, Operation.RESTORE, Operation.CLONE, Operation.OTHER))
 """What nothing can be grafted onto: the other side may have meant rows that are not there any more."""
-_SUFFIXES: Final = {0: "arrow", 1: "bin"}
-"""How files of deleted rows end, by their kind."""
-_FRESH: Final = 2**24 - 1
-"""What is drawn anew of the number by which a file of deleted rows is named when it is copied: what another
-attempt has left may be about to be swept. The rest tells what it is a copy of."""
-MARK_BYTES: Final = 12
-"""Long enough that no two fragments of a table ever have the same mark by chance."""
+_BITMAP: Final = 1
+"""The kind of a file of deleted rows that is written here."""
 _BLOBS: Final = b"lance.blob.v2"
 """Columns whose rows may name the numbers of bases."""
 
 
 class Ungraftable(Exception):
-    """Two sides of a table do not go together. The reason continues a sentence; clashes name fragments."""
+    """Two sides of a table do not go together. The reason continues a sentence; clashes name data files.
 
-    def __init__(self, why: str, clashes: Collection[str] = ()) -> None:
+    ``way_out`` is what helps beside what always does.
+    """
+
+    def __init__(self, why: str, clashes: Collection[str] = (), way_out: str = "") -> None:
         super().__init__(why)
-        self.why, self.clashes = why, tuple(clashes)
-
-
-class Side(NamedTuple):
-    """A version of a table, and the folder that it is at."""
-
-    manifest: Manifest
-    folder: str
+        self.why, self.clashes, self.way_out = why, tuple(clashes), way_out
 
 
 class Copy(NamedTuple):
@@ -68,6 +74,14 @@ class Copy(NamedTuple):
     """Below the folder of the target."""
 
 
+class NewDeletions(NamedTuple):
+    """A file of deleted rows that has to be written for a grafted version to be read."""
+
+    name: str
+    """Below the folder of the target."""
+    places: Ranges
+
+
 class Grafted(NamedTuple):
     """The other side with what was grafted, and what that was, for the transaction of the version."""
 
@@ -75,44 +89,50 @@ class Grafted(NamedTuple):
     operation: Operation
     what: Message
     copies: tuple[Copy, ...]
+    deletions: tuple[NewDeletions, ...]
+    added: frozenset[bytes]
+    """Marks of the data files that rows came from."""
+    is_changed: bool
+    """Whether it is not as it was."""
 
 
-class _Fragment(NamedTuple):
-    """A fragment, as two sides can compare it."""
+class Done(NamedTuple):
+    """What was done on a side since the sides parted."""
 
-    message: Message
-    files: tuple[str, ...]
-    """The whole paths of its data files."""
+    operations: frozenset[Operation]
+    trace: Trace | None
+    """Where its rows went; ``None`` if that is not known."""
+    taken: frozenset[bytes]
+    """Marks of the fragments that came by repeated commits."""
 
     @property
-    def number(self) -> int:
-        return self.message.number(FRAGMENT_ID) or 0
+    def has_replaced(self) -> bool:
+        """Whether rows that are gone may be there still, as others or in other fragments."""
+        if Operation.UPDATE in self.operations:
+            return True
+        return Operation.REWRITE in self.operations and self.trace is None
 
     @property
-    def deletions(self) -> tuple[int | None, ...] | None:
-        """The file of its deleted rows, by what its name is made of; where it lies follows."""
-        found = self.message.message(DELETION_FILE)
-        if found is None:
-            return None
-        return found.number(1), found.number(2), (found.number(3) or 0) & ~_FRESH, found.number(4)
+    def has_inserts(self) -> bool:
+        """Whether a merge insert has inserted rows, or may have."""
+        if Operation.UPDATE not in self.operations:
+            return False
+        return self.trace is None or self.trace.has_inserts
 
-    def is_as(self, other: _Fragment) -> bool:
-        """Whether both have the same rows and columns."""
-        return self.files == other.files and self.deletions == other.deletions
-
-    def is_among(self, others: Iterable[_Fragment]) -> bool:
-        return any(self.is_as(one) for one in others)
+    @property
+    def has_added(self) -> bool:
+        return Operation.APPEND in self.operations or self.has_inserts
 
 
-_Fragments: TypeAlias = dict[str, _Fragment]
-"""By their first data file, wherever that lies."""
+class BaseState(NamedTuple):
+    """A state that both sides come from."""
+
+    side: Side
+    removed: frozenset[bytes] = frozenset()
+    """Marks of data files from which it has removed rows that another such state has."""
 
 
-def can_be_grafted(operations: Iterable[Operation]) -> bool:
-    return GRAFTED.issuperset(operations)
-
-
-def check_operations(grafted: Iterable[Operation], ground: Iterable[Operation]) -> None:
+def check_operations(grafted: Collection[Operation], ground: Collection[Operation]) -> None:
     """``Ungraftable`` if what was done on one side cannot come on top of what was done on the other."""
     if others := _told({*grafted} - GRAFTED):
         raise Ungraftable(
@@ -127,113 +147,268 @@ def check_operations(grafted: Iterable[Operation], ground: Iterable[Operation]) 
 
 
 def graft(
-    bases: Sequence[Side],
+    bases: Sequence[BaseState],
     source: Side,
     target: Side,
-    taken: Collection[bytes] = (),
+    lineage: Lineage,
+    source_done: Done,
+    target_done: Done,
     *,
-    only_grafted: bool = False,
+    receiver: Done | None = None,
 ) -> Grafted:
     """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not.
 
-    Both sides come from every base: what one of them has is not new, and what is as in one of them has not
-    changed, since rows that were deleted do not come back.
-    ``only_grafted`` tells that nothing else was done to ``target`` either: a fragment that is gone there was
-    deleted, and not rewritten. Merges that crossed bring the same deletions to both sides.
-    ``taken`` are marks of fragments that ``target`` got by commits which were repeated there.
+    Both sides come from every base: rows that one of them has are not new, and a row that one side does not
+    have any more has been removed there, since rows that were removed do not come back.
+    ``receiver`` is the side that one commit is repeated on, if so: it may never have had such rows.
     """
-    for side in (*bases, source, target):
+    states = [base.side for base in bases]
+    for side in (*states, source, target):
         check_movable(side.manifest)
         if side.manifest.flags & Flag.STABLE_ROW_IDS:
             raise Ungraftable("was changed on both sides, and its rows have numbers of their own on each")
-    _check_alike(bases[0].manifest, source.manifest, target.manifest)
-    before: dict[str, list[_Fragment]] = {}
-    for name, one in (each for base in bases for each in _located(base).items()):
-        before.setdefault(name, []).append(one)
-    after, there = _located(source), _located(target)
-    lost = set() if only_grafted else before.keys()  # their rows may be there still, in other fragments
-    gone = {name for name in before if name not in after and (name in there or name in lost)}
-    changed = {name for name in before if name in after and not after[name].is_among(before[name])}
-    changed -= {name for name in changed & there.keys() if there[name].is_as(after[name])}
-    twice = {name for name in after if name not in before and name in there}
-    clashes = [name for name in changed | gone if name not in there or not there[name].is_among(before[name])]
-    clashes += [name for name in twice if not there[name].is_as(after[name])]
-    if clashes:
-        raise Ungraftable("had rows of the same fragments deleted or rewritten on both sides", clashes)
-    added = [one for name, one in after.items() if name not in before and name not in twice]
-    if again := [one.files[0] for one in added if mark_of(one.files[0]) in taken]:
+    _check_columns(states[0].manifest, source.manifest, target.manifest, source_done)
+    _check_inserts(source_done, target_done)
+    rows = _Rows([fragments_of(side) for side in (*states, source, target)], lineage)
+    _check_files(rows)
+    _check_rows(rows, bases, source_done, target_done, receiver=receiver)
+    return _Grafting(source, target, rows, target_done).grafted()
+
+
+class _Rows:
+    """The rows of all states that differ, and what follows from them."""
+
+    def __init__(self, states: list[list[Fragment]], lineage: Lineage) -> None:
+        self.lineage = lineage
+        same = set.intersection(*({one.key for one in fragments} for fragments in states))
+        self.kept = [one for one in states[-1] if one.key in same]
+        """Fragments of the target that are the same everywhere."""
+        rest = [[one for one in fragments if one.key not in same] for fragments in states]
+        *self.bases, self.source, self.target = rest
+        self.of_bases = [self._rows(one) for one in self.bases]
+        self.base = all_rows(self.of_bases)
+        self.of_source, self.of_target = self._rows(self.source), self._rows(self.target)
+        self.added = other_rows(self.of_source, self.base, self.of_target)
+        """What the source has, and has to come."""
+        self.removed = shared_rows(other_rows(self.base, self.of_source), self.of_target)
+        """What the target has, and has to go."""
+
+    def _rows(self, fragments: Iterable[Fragment]) -> RowSet:
+        return all_rows(map(self.lineage.rows, fragments))
+
+
+def _check_rows(
+    rows: _Rows, bases: Sequence[BaseState], source: Done, target: Done, *, receiver: Done | None
+) -> None:
+    """``Ungraftable`` if both sides have done something to one row that is not the same, or may have."""
+    twice = other_rows(rows.base, rows.of_source, rows.of_target)
+    for base, of_base in zip(bases, rows.of_bases, strict=True):
+        # Both sides have it from a common state that such a row is gone.
+        gone = other_rows(twice, of_base)
+        twice = other_rows(twice, {file: gone[file] for file in gone if mark_of(file) in base.removed})
+    if not twice:
+        pass
+    elif source.trace is None or target.trace is None:
+        if source.has_replaced or target.has_replaced:
+            raise Ungraftable(
+                "had rows of the same data files updated, compacted or deleted on both sides, and which rows"
+                " these were is not known",
+                twice,
+            )
+    else:
+        deleted = receiver.trace.deleted if receiver is not None and receiver.trace is not None else ()
+        if receiver is not None and any(mark_of(file) not in deleted for file in twice):
+            raise Ungraftable("does not have rows that the commit removes, or has them updated", twice)
+        one, other = source.trace, target.trace
+        replaced = all_rows((_replaced(rows, one, other), _replaced(rows, other, one)))
+        if clashes := shared_rows(twice, replaced):
+            raise Ungraftable("had the same rows updated or deleted on both sides", clashes)
+    if not source.taken and not target.taken:
+        return  # a row is on both sides by a common state, or on one of them alone
+    if source.trace is None or target.trace is None:
         raise Ungraftable(
-            "has fragments that came to one side by a repeated commit, and were deleted or rewritten there"
-            " since, so that their rows would be there twice or come back",
-            again,
+            "got commits on one side by repeating them there, and where the rows of these commits went since"
+            " is not known, so that rows might be there twice"
         )
-    moving = _Moving(source, target)
-    kept = [moving.onto(there[name], after[name]) if name in changed else there[name].message
-            for name in there if name not in gone]  # fmt: skip
-    first = target.manifest.max_fragment_id + 1
-    new = [moving.as_number(one, first + place) for place, one in enumerate(added)]
-    manifest = target.manifest.with_parts(
-        fragments=[*kept, *new],
-        bases=moving.bases if added or changed else None,
-        max_fragment_id=first + len(new) - 1,
-    )
-    numbers = {there[name].number for name in changed}
-    updated = [one for one in kept if (one.number(FRAGMENT_ID) or 0) in numbers]
-    removed = packed_numbers(sorted(there[name].number for name in gone))
-    return Grafted(manifest, *_said(new, updated, removed), tuple(moving.copies))
+    removed = rows.lineage.marked({*target.trace.updated, *target.trace.deleted})
+    left = other_rows(rows.of_target, rows.of_source, rows.base)
+    again = [file for file in rows.added if mark_of(file) in removed]
+    again += shared_rows(left, all_rows(rows.lineage.replaced(*one) for one in source.trace.updates))
+    if again:
+        raise Ungraftable(
+            "has rows that came to one side by a repeated commit, and were deleted or updated on the other"
+            " one, so that they would be there twice or come back",
+            again,
+            way_out="transplant the commits that are missing",
+        )
 
 
-def marks_between(before: Side | None, after: Side) -> list[bytes]:
-    """Marks of the fragments that one version has and another has not. Raises as ``graft``."""
-    known = _located(before) if before is not None else {}
-    return [mark_of(name) for name in _located(after) if name not in known]
+def _replaced(rows: _Rows, done: Trace, other: Trace) -> RowSet:
+    """The rows that updates of one side replaced which the other side does not have, by whatever way."""
+    own = [one for one in done.updates if one not in other.updates]
+    return all_rows(rows.lineage.replaced(*one) for one in own)
 
 
-def mark_of(file: str) -> bytes:
-    """By which a fragment is remembered: a hash of where its first data file lies."""
-    return digest("lance fragment", file.encode())[:MARK_BYTES]
+def _check_inserts(source: Done, target: Done) -> None:
+    """A merge insert that comes on top of other rows has not looked whether its keys are among them."""
+    if source.has_inserts and target.has_added:
+        raise Ungraftable(
+            "got rows on both sides, on one of them by a merge insert, which may have inserted what the other"
+            " side has too"
+        )
 
 
-class _Moving:
-    """Fragments of one side on their way to the other."""
+def _check_columns(base: Manifest, source: Manifest, target: Manifest, done: Done) -> None:
+    """``Ungraftable`` if rows that were written on one side do not fit the columns of the other."""
+    if not source.has_settings_of(base) and not source.has_settings_of(target):
+        raise Ungraftable("was changed on both sides, and its settings were on the other one")
+    if source.has_schema_of(target):
+        return
+    if not source.has_schema_of(base):
+        if not target.has_schema_of(base):
+            raise Ungraftable("was changed on both sides, and so were its columns")
+        raise Ungraftable(
+            "was changed on both sides, and its columns on the one whose changes would come on top of the"
+            " other's",
+            way_out="merge the other way first, and then this way",
+        )
+    if (why := why_not_read(source, target)) is not None:
+        raise Ungraftable(f"was changed on both sides, and {why} on one of them")
+    if Operation.UPDATE in done.operations and has_more_columns(target, source):
+        raise Ungraftable(
+            "got a column on one side, and had rows updated on the other, which would lose their values of"
+            " that column"
+        )
 
-    def __init__(self, source: Side, target: Side) -> None:
-        self.bases, self._moved = rebased(
+
+def _check_files(rows: _Rows) -> None:
+    """``Ungraftable`` if the source has other values in rows that are where they were."""
+    known = {one.files for fragments in rows.bases for one in fragments} | {one.files for one in rows.target}
+    first = {files[0] for files in known}
+    if others := [one.file for one in rows.source if one.file in first and one.files not in known]:
+        raise Ungraftable("was changed on both sides, and had columns written anew on one of them", others)
+
+
+class _Grafting:
+    """The target while fragments and deletions of the source come to it."""
+
+    def __init__(self, source: Side, target: Side, rows: _Rows, target_done: Done) -> None:
+        self._source, self._target, self._rows = source, target, rows
+        self._lineage = rows.lineage
+        self._has_updates = Operation.UPDATE in target_done.operations
+        self._bases, self._moved = rebased(
             source.manifest.bases, source.folder, target.folder, target.manifest.bases
         )
         is_renumbered = any(old not in (None, new) for old, new in self._moved.items())
         if is_renumbered and any(_BLOBS in field for field in source.manifest.schema[0]):
             raise Ungraftable("was changed on both sides, and its blobs name places by other numbers on each")
-        self._places = _places(source.manifest.bases, source.folder)
-        self.copies: list[Copy] = []
+        self._copies: list[Copy] = []
+        self._written: list[NewDeletions] = []
 
-    def as_number(self, fragment: _Fragment, number: int) -> Message:
-        """A fragment as a new one of the target."""
-        moved = move_fragment(fragment.message, self._moved).having(FRAGMENT_ID, number)
-        deletion = self._deletion(fragment, number)
-        return moved.having(DELETION_FILE, *(() if deletion is None else (deletion,)))
+    def grafted(self) -> Grafted:
+        target = self._target.manifest
+        kept: dict[int, Message] = {one.number: one.message for one in self._rows.kept}
+        updated: list[Message] = []
+        removed: list[int] = []
+        for fragment in self._rows.target:
+            found = self._after_removal(fragment)
+            if found is None:
+                removed.append(fragment.number)
+                continue
+            kept[fragment.number] = found
+            if found is not fragment.message:
+                updated.append(found)
+        first = target.max_fragment_id + 1
+        new = [
+            self._as_number(one, wanted, first + place) for place, (one, wanted) in enumerate(self._coming())
+        ]
+        ordered = [
+            kept[number] for one in target.fragments if (number := one.number(FRAGMENT_ID) or 0) in kept
+        ]
+        manifest = target.with_parts(
+            fragments=[*ordered, *new],
+            bases=self._bases if new or updated else None,
+            max_fragment_id=first + len(new) - 1,
+        )
+        said = _said(new, updated, packed_numbers(sorted(removed)))
+        marks = frozenset(map(mark_of, self._rows.added))
+        is_changed = bool(new or updated or removed)
+        return Grafted(manifest, *said, tuple(self._copies), tuple(self._written), marks, is_changed)
 
-    def onto(self, there: _Fragment, fragment: _Fragment) -> Message:
-        """A fragment of the target with the rows deleted that were deleted on the other side."""
-        deletion = self._deletion(fragment, there.number)
-        return there.message.having(DELETION_FILE, *(() if deletion is None else (deletion,)))
-
-    def _deletion(self, fragment: _Fragment, number: int) -> bytes | None:
-        """The file of a fragment's deleted rows for the target, whose number of the fragment is given."""
-        found = fragment.message.message(DELETION_FILE)
-        if found is None:
+    def _after_removal(self, fragment: Fragment) -> Message | None:
+        """A fragment of the target without the rows that have to go; ``None`` if it has no others."""
+        layout = self._lineage.layout(fragment)
+        gone = places_of(layout, self._rows.removed)
+        if not gone:
+            return fragment.message
+        if self._has_updates and fragment.files not in {
+            one.files for fragments in self._rows.bases for one in fragments if one.file == fragment.file
+        } | {(fragment.file,)}:
+            raise Ungraftable(
+                "was changed on both sides, and had columns written anew on one of them, in fragments of"
+                " which rows were deleted or updated on the other",
+                [fragment.file],
+            )
+        places = union(self._lineage.deletions(fragment), gone)
+        if count(places) == fragment.physical_rows:
             return None
+        for one in self._rows.source:
+            if one.file == fragment.file and self._lineage.deletions(one) == places:
+                return self._having(fragment.message, self._deletion(one, fragment.number))
+        return self._having(fragment.message, self._write(fragment.number, places))
+
+    def _coming(self) -> list[tuple[Fragment, Ranges]]:
+        """Fragments of the source that have rows which have to come, and the places of these."""
+        found = ((one, self._wanted(one)) for one in self._rows.source)
+        return [(one, wanted) for one, wanted in found if wanted]
+
+    def _wanted(self, fragment: Fragment) -> Ranges:
+        places = places_of(self._lineage.layout(fragment), self._rows.added)
+        return difference(places, self._lineage.deletions(fragment))
+
+    def _as_number(self, fragment: Fragment, wanted: Ranges, number: int) -> Message:
+        """A fragment of the source as a new one of the target, with the rows that have to come."""
+        moved = move_fragment(fragment.message, self._moved).having(FRAGMENT_ID, number)
+        places = difference(((0, fragment.physical_rows),), wanted)
+        if not places:
+            return self._having(moved, None)
+        if places == self._lineage.deletions(fragment):
+            return self._having(moved, self._deletion(fragment, number))
+        return self._having(moved, self._write(number, places))
+
+    @staticmethod
+    def _having(fragment: Message, deletion: bytes | None) -> Message:
+        return fragment.having(DELETION_FILE, *(() if deletion is None else (deletion,)))
+
+    def _deletion(self, fragment: Fragment, number: int) -> bytes:
+        """The file of a fragment's deleted rows for the target, whose number of the fragment is given.
+
+        It is named by the number of its fragment: where that becomes another one, the file is copied.
+        """
+        found = fragment.message.message(DELETION_FILE)
+        assert found is not None
+        assert fragment.deletion_file is not None
         if number == fragment.number:
             return move_fragment(fragment.message, self._moved).all(DELETION_FILE)[-1]
-        suffix = _SUFFIXES.get(found.number(1) or 0)
-        if suffix is None:
-            raise Immovable("lists deleted rows in a way that this version of Penstock does not know")
-        named = f"{found.number(2) or 0}-{found.number(3) or 0}.{suffix}"
-        folder = self._places[found.number(BASE_OF_FILE)].path
-        chance = (found.number(3) or 0) & ~_FRESH | secrets.randbits(_FRESH.bit_length())
-        name = f"_deletions/{number}-{found.number(2) or 0}-{chance}.{suffix}"
-        self.copies.append(Copy(f"{folder}/_deletions/{fragment.number}-{named}", name))
+        chance = (found.number(3) or 0) & ~FRESH | secrets.randbits(FRESH.bit_length())
+        suffix = SUFFIXES[found.number(1) or 0]
+        self._copies.append(
+            Copy(fragment.deletion_file, f"_deletions/{number}-{found.number(2) or 0}-{chance}.{suffix}")
+        )
         return found.having(BASE_OF_FILE).having(3, chance).pack()
+
+    def _write(self, number: int, places: Ranges) -> bytes:
+        """A new file of deleted rows for a fragment of the target."""
+        version, chance = self._target.manifest.version, secrets.randbits(64)
+        name = f"_deletions/{number}-{version}-{chance}.{SUFFIXES[_BITMAP]}"
+        self._written.append(NewDeletions(name, places))
+        return Message.of((1, _BITMAP), (2, version), (3, chance), (4, count(places))).pack()
+
+
+def marks_between(before: Side | None, after: Side) -> list[bytes]:
+    """Marks of the data files that one version has and another has not. Raises as ``graft``."""
+    known = {one.file for one in fragments_of(before)} if before is not None else set()
+    return [mark_of(one.file) for one in fragments_of(after) if one.file not in known]
 
 
 def _said(new: list[Message], updated: list[Message], removed: bytes) -> tuple[Operation, Message]:
@@ -247,35 +422,6 @@ def _said(new: list[Message], updated: list[Message], removed: bytes) -> tuple[O
     return Operation.UPDATE, Message.of(
         *gone, *((2, one.pack()) for one in updated), *((3, one.pack()) for one in new)
     )
-
-
-def _check_alike(base: Manifest, source: Manifest, target: Manifest) -> None:
-    if not base.schema == source.schema == target.schema:
-        raise Ungraftable("was changed on both sides, and its columns are others on one of them")
-    if source.settings != base.settings:
-        raise Ungraftable("was changed on both sides, and its settings were on the other one")
-
-
-def _places(bases: Iterable[Base], folder: str) -> Mapping[int | None, Base]:
-    return {None: Base(-1, folder), **{one.id: one for one in bases}}
-
-
-def _located(side: Side) -> _Fragments:
-    places = _places(side.manifest.bases, side.folder)
-    found: _Fragments = {}
-    for fragment in side.manifest.fragments:
-        files = []
-        for file in map(Message.read, fragment.all(FILES)):
-            base = places.get(file.number(BASE_OF_FILE))
-            if base is None:
-                raise Immovable(f"names the base {file.number(BASE_OF_FILE)}, which it does not have")
-            files.append(
-                f"{base.path}/data/{file.text(1)}" if base.is_root else f"{base.path}/{file.text(1)}"
-            )
-        if not files or files[0] in found:
-            raise Ungraftable("has fragments that cannot be told apart by their data files")
-        found[files[0]] = _Fragment(fragment, tuple(files))
-    return found
 
 
 def _told(operations: Iterable[Operation]) -> list[str]:

@@ -6,23 +6,26 @@ properties. What only one side changed is taken, and what both changed is grafte
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from penstock.formats.lance.grafting import Ungraftable, can_be_grafted, check_operations
+from penstock.formats.lance.grafting import OF_ROWS, PLAIN, Done, Ungraftable, check_operations
 from penstock.formats.lance.landing import WAY_OUT, Landing, refusal
+from penstock.formats.lance.lineage import Lineage, rewrites_in
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MAIN
 from penstock.formats.lance.sides import (
+    History,
     Numbered,
     TableSide,
     beside,
+    history_since,
     includes,
     is_same,
-    operations_since,
+    laid_out_since,
     parted_at,
-    taken_since,
 )
 from penstock.formats.lance.standing import Chain
 from penstock.formats.lance.state import (
@@ -30,6 +33,7 @@ from penstock.formats.lance.state import (
     Changes,
     OwnBranch,
     OwnTag,
+    Trace,
     Version,
     branch_key,
     branch_of,
@@ -42,6 +46,9 @@ from penstock.formats.lance.state import (
 )
 from penstock.kernel.format import Applied, PathClash, Refused
 from penstock.kernel.objects import Objects
+
+_ABOUT_TABLES: Final = frozenset((Operation.CREATE_INDEX, Operation.PROJECT, Operation.CONFIG))
+"""What Lance lets through whatever was done to rows meanwhile."""
 
 
 class Joining:
@@ -107,38 +114,74 @@ class Joining:
             return
         if includes(self._here, source, wanted, branch):
             return
-        done = operations_since(source, base, branch)
-        arrived = Arrived(operations=tuple(sorted(set(done))), taken=taken_since(source, base, branch))
-        if not self._is_part:
-            arrived = msgspec.structs.replace(arrived, number=wanted.number, id=wanted.id)
+        if is_same(now, was) and self._take(source, now, branch):
+            return
+        done = history_since(source, base, branch)
         if is_same(now, was):
-            if not self._take(source, now, branch):
-                parted = parted_at(source, base, branch)
-                self._add(self._landing.whole(wanted, now, arrived, branch, parted), branch)
+            lineage = self._landing.lineage(rewrites_in(done.versions) or (), branch)
+            arrived = self._arrived(done, lineage.trace(done), wanted)
+            parted = parted_at(source, base, branch)
+            self._add(self._landing.whole(wanted, now, arrived, branch, parted), branch)
             return
         if was is None or now is None:
             raise Refused(f"got its first version on both sides; {WAY_OUT}")
-        bases = [was, *beside(base, self._here, source, branch)]
-        for one in (other.newest(branch) for other in self._others):
-            if one is not None and one not in bases:
-                bases.append(one)
-        mine, taken = operations_since(self._here, base, branch), taken_since(self._here, base, branch)
+        if (landed := self._graft(base, source, done, branch)) is not None:
+            self._add(landed, branch)
+
+    def _graft(self, base: TableSide, source: TableSide, done: History, branch: str) -> Numbered | None:
+        """What was done on the other side and what was done here, together."""
+        was, wanted, now = (side.newest(branch) for side in (base, source, self._here))
+        assert was is not None
+        assert wanted is not None
+        assert now is not None
+        mine = history_since(self._here, base, branch)
         try:
-            _check_repeated(arrived.taken, mine)
-            _check_repeated(taken, done)
-            if self._chain.owner and not source.state.owner and not can_be_grafted(done):
-                # A branch that takes in the default one puts its own changes on top of that, whatever it was.
-                check_operations(mine, done)
-                landed = self._landing.grafted(bases, now, wanted, now, arrived, branch, arrived.taken)
-            else:
-                check_operations(done, mine)
-                is_plain = can_be_grafted(mine)
-                landed = self._landing.grafted(
-                    bases, wanted, now, now, arrived, branch, taken, only_grafted=is_plain
-                )
+            is_below = self._goes_below(done, mine, source)
+            check_operations(*(one.operations for one in ((mine, done) if is_below else (done, mine))))
         except Ungraftable as problem:
             raise refusal(problem, self._here.content.location) from None
-        self._add(landed, branch)
+        states = [base, *self._others]
+        sides = [*states, self._here, source]
+        pairs = [(one, other) for one in sides for other in sides if one is not other]
+        rewrites = rewrites_in(each for pair in pairs for each in laid_out_since(*pair, branch))
+        lineage = self._landing.lineage(rewrites or (), branch)
+        here, there = (
+            Done(
+                frozenset(one.operations),
+                None if rewrites is None else lineage.trace(one),
+                frozenset(one.taken),
+            )
+            for one in (mine, done)
+        )
+        arrived = self._arrived(done, there.trace, wanted)
+        bases = [(one, _removed(lineage, state, states, branch)) for state, one in _newest(states, branch)]
+        known = [one for one, _ in bases]
+        bases += [(one, frozenset()) for one in beside(base, self._here, source, branch) if one not in known]
+        if is_below:
+            return self._landing.grafted(bases, (now, here), (wanted, there), now, lineage, arrived, branch)
+        return self._landing.grafted(bases, (wanted, there), (now, here), now, lineage, arrived, branch)
+
+    def _goes_below(self, done: History, mine: History, source: TableSide) -> bool:
+        """Whether what was done here is put on top of the other side's newest version.
+
+        So a branch takes in the default one, whatever was done there: it becomes what that is, with its own
+        changes. And so what was done on the other side comes that is not about rows.
+        """
+        ours, theirs = {*mine.operations}, {*done.operations}
+        if not OF_ROWS.issuperset(ours):
+            return False
+        if self._chain.owner and not source.state.owner:
+            return not (OF_ROWS if self._is_part else PLAIN).issuperset(theirs)
+        others = theirs - OF_ROWS
+        may_go = bool(others) and _ABOUT_TABLES.issuperset(others) and not self._is_part
+        return may_go and Operation.REWRITE not in ours  # it would be undone
+
+    def _arrived(self, done: History, trace: Trace | None, wanted: Numbered) -> Arrived:
+        """What comes with the newest version of the other side."""
+        found = Arrived(operations=tuple(sorted(set(done.operations))), taken=done.taken, trace=trace)
+        if self._is_part:
+            return found
+        return msgspec.structs.replace(found, number=wanted.number, id=wanted.id)
 
     def _take(self, source: TableSide, now: Numbered | None, branch: str) -> bool:
         """Take the versions of the other side as they are, if they were written for this chain."""
@@ -301,17 +344,25 @@ def has_same_names(one: TableSide, other: TableSide) -> bool:
     )
 
 
-def _check_repeated(taken: Collection[bytes], others: Iterable[Operation]) -> None:
-    """``Ungraftable`` if one side repeated commits and the other rewrote fragments since they parted.
+def _newest(states: Sequence[TableSide], branch: str) -> Iterator[tuple[TableSide, Numbered]]:
+    """The newest version of each of some states, those that are the same once."""
+    known: list[Numbered] = []
+    for state in states:
+        one = state.newest(branch)
+        if one is not None and one not in known:
+            known.append(one)
+            yield state, one
 
-    What was rewritten may be rows of those very commits, which nothing tells any more: they would be there
-    twice.
-    """
-    if taken and not can_be_grafted(others):
-        raise Ungraftable(
-            "got commits on one side by repeating them there, and had fragments rewritten on the other, so"
-            " that rows might be there twice"
-        )
+
+def _removed(
+    lineage: Lineage, state: TableSide, others: Sequence[TableSide], branch: str
+) -> frozenset[bytes]:
+    """Marks of data files from which a state has removed rows that another one has."""
+    found: set[bytes] = set()
+    for other in others:
+        trace = None if other is state else lineage.trace(history_since(state, other, branch))
+        found |= {*trace.updated, *trace.deleted} if trace is not None else set()
+    return frozenset(found)
 
 
 def _branches_of(keys: list[bytes]) -> list[str]:

@@ -8,7 +8,7 @@ for in the new place by the number of a fragment, or would write to as if it wer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -16,7 +16,10 @@ import msgspec
 
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.formats.lance.dating import dated
-from penstock.formats.lance.grafting import Copy, Side, Ungraftable, graft, marks_between
+from penstock.formats.lance.deletions import pack_deletions, read_deletions
+from penstock.formats.lance.fragments import Side
+from penstock.formats.lance.grafting import BaseState, Copy, Done, Ungraftable, graft, marks_between
+from penstock.formats.lance.lineage import Lineage, Sources
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import LINES, MAIN, staged_name
 from penstock.formats.lance.pinning import pin
@@ -32,9 +35,10 @@ from penstock.formats.lance.rehoming import (
     rehome,
     without_idle,
 )
+from penstock.formats.lance.rows import Ranges
 from penstock.formats.lance.sides import Numbered
 from penstock.formats.lance.standing import Chain
-from penstock.formats.lance.state import Arrived, Version, folder_at
+from penstock.formats.lance.state import Arrived, Version, VersionAt, folder_at
 from penstock.formats.lance.wire import Message
 from penstock.kernel.format import Refused
 from penstock.storage.places import Place, Places
@@ -98,41 +102,59 @@ class Landing:
         self._pin(source, branch)
         return self._stage(manifest, newest, branch, said, arrived, source.state)
 
+    def lineage(self, rewrites: Iterable[VersionAt], branch: str = MAIN) -> Lineage:
+        """Where rows are, as far as some versions moved them. ``Refused`` if one of these cannot be read."""
+        try:
+            return Lineage(Sources(lambda one: self._at(one, branch), self._deletions), rewrites)
+        except Immovable as problem:
+            raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
+
     def grafted(
         self,
-        bases: Sequence[Numbered],
-        source: Numbered,
-        onto: Numbered,
+        bases: Sequence[tuple[Numbered, frozenset[bytes]]],
+        source: tuple[Numbered, Done],
+        onto: tuple[Numbered, Done],
         newest: Numbered,
+        lineage: Lineage,
         arrived: Arrived,
         branch: str = MAIN,
-        taken: Collection[bytes] = (),
-        *,
-        only_grafted: bool = False,
-    ) -> Numbered:
+    ) -> Numbered | None:
         """What became of versions that both have on one side, on top of the other, as the next version here.
 
         That is the newest one here, or it is the other side's: then what was done here comes on top of that.
-        ``taken`` are marks of fragments that came there by repeated commits. ``Refused`` if it cannot be.
+        Of each base the marks of files are given from which it has removed rows of another one. ``Refused``
+        if it cannot be, ``None`` if a commit is repeated that is here already.
         """
         folder = folder_at(self._location, self._chain.folder, branch)
-        ground = self._side(onto, branch)
+        ground = self._side(onto[0], branch)
         try:
             ground = Side(rehome(ground.manifest, ground.folder, folder), folder)
-            parted = [self._base(one, branch) for one in bases]
-            found = graft(parted, self._side(source, branch), ground, taken, only_grafted=only_grafted)
+            parted = [BaseState(self._base(one, branch), removed) for one, removed in bases]
+            receiver = None if arrived.id else onto[1] if onto[0] is newest else source[1]
+            found = graft(
+                parted, self._side(source[0], branch), ground, lineage, source[1], onto[1], receiver=receiver
+            )
+            manifest = found.manifest
+            if onto[0] is not newest and not self._chain.folder and branch == MAIN:
+                manifest = self._with_indexes(manifest, self._side(newest, branch).manifest)
         except Immovable as problem:
             raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
         except Ungraftable as problem:
             raise refusal(problem, self._location) from None
-        for one in (source, onto):
+        if not arrived.id and onto[0] is newest and not found.is_changed:
+            return None
+        for one in (source[0], onto[0]):
             self._pin(one, branch)
         self._copy(found.copies, folder)
-        manifest, operation, what = found.manifest, found.operation, found.what
-        if onto is not newest:
+        for name, places in () if self._is_dry else found.deletions:
+            _create(self._place, self._inside(f"{folder}/{name}"), pack_deletions(places))
+        operation, what = found.operation, found.what
+        if onto[0] is not newest:
             manifest = manifest.numbered_after(self._side(newest, branch).manifest)
             operation, what = Operation.RESTORE, Message.of((1, newest.number))
         said = transaction(operation, newest.number, str(uuid4()), what, {})
+        if not arrived.id:
+            arrived = _with_marks(arrived, found.added)
         return self._stage(manifest, newest, branch, said, arrived, b"")
 
     def _pin(self, one: Numbered, branch: str) -> None:
@@ -143,6 +165,24 @@ class Landing:
     def _side(self, one: Numbered, branch: str) -> Side:
         manifest = self._manifests.manifest(self._location, branch, one.number, one.version)
         return Side(manifest, folder_at(self._location, one.version.chain, branch))
+
+    def _at(self, one: VersionAt, branch: str) -> Side:
+        version = Version(
+            chain=one.chain, staged=one.staged, size=one.size, sha256=one.sha256, is_v1=one.is_v1
+        )
+        try:
+            return self._side(Numbered(one.number, version), branch)
+        except Damaged as problem:
+            raise Immovable(problem.message) from None
+
+    def _deletions(self, path: str) -> Ranges:
+        (data,) = self._place.read([self._inside(path)])
+        if data is None:
+            raise Immovable(f"{path} is gone, which lists deleted rows")
+        try:
+            return read_deletions(path, data)
+        except ValueError as problem:
+            raise Immovable(f"{path}, which lists deleted rows, cannot be read: {problem}") from None
 
     def _base(self, one: Numbered, branch: str) -> Side:
         """Where the sides parted. Who let Lance clean up old versions may have lost it."""
@@ -199,7 +239,7 @@ class Landing:
             marks = marks_between(before, after)
         except (Immovable, Ungraftable):
             return arrived  # nothing will ever be grafted onto it
-        return msgspec.structs.replace(arrived, taken=tuple(dict.fromkeys((*arrived.taken, *marks))))
+        return _with_marks(arrived, marks)
 
     # -- copies --------------------------------------------------------------------------------------------
 
@@ -288,7 +328,12 @@ def refusal(problem: Ungraftable, location: str) -> Refused:
     names = [name.removeprefix(f"{location}/") for name in sorted(problem.clashes)]
     told = ", ".join(names[:TOLD_MAX])
     more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
-    return Refused(f"{problem.why}{f' ({told}{more})' if names else ''}; {WAY_OUT}")
+    way_out = f"{problem.way_out}, or {WAY_OUT}" if problem.way_out else WAY_OUT
+    return Refused(f"{problem.why}{f' ({told}{more})' if names else ''}; {way_out}")
+
+
+def _with_marks(arrived: Arrived, marks: Iterable[bytes]) -> Arrived:
+    return msgspec.structs.replace(arrived, taken=tuple(dict.fromkeys((*arrived.taken, *sorted(marks)))))
 
 
 def _create(place: Place, name: str, data: bytes) -> None:

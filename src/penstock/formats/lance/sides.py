@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.state import LanceState, OwnBranch, Version, Versions, state_of
+from penstock.formats.lance.state import Arrived, LanceState, OwnBranch, Version, Versions, state_of
 from penstock.kernel.objects import Objects
 from penstock.model.content import LanceTable
 
@@ -90,38 +90,88 @@ def beside(base: TableSide, one: TableSide, other: TableSide, branch: str = MAIN
     return found
 
 
-def operations_since(side: TableSide, base: TableSide, branch: str = MAIN) -> list[Operation]:
+class OwnChange(NamedTuple):
+    """A version that was made on a side itself, and the one before it."""
+
+    before: Numbered | None
+    """``None`` if it was the first one."""
+    after: Numbered
+
+
+class History(NamedTuple):
     """What was done on a side that is no part of a base, newest first."""
-    found: list[Operation] = []
+
+    operations: tuple[Operation, ...]
+    own: tuple[OwnChange, ...]
+    """The changes that were made there."""
+    arrived: tuple[Arrived, ...]
+    """What merges brought there."""
+    versions: tuple[Numbered, ...]
+    """All of these."""
+
+    @property
+    def taken(self) -> tuple[bytes, ...]:
+        """Marks of the fragments that came by repeated commits."""
+        return tuple(dict.fromkeys(mark for one in self.arrived for mark in one.taken))
+
+
+def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> History:
+    """What was done on a side that is no part of a base."""
     known, since = _arrived(base, side, branch), _since(side, base, branch)
-    if not since.is_whole:
-        found.append(Operation.OTHER)
-    for one in since.versions:
+    operations: list[Operation] = [] if since.is_whole else [Operation.OTHER]
+    own: list[OwnChange] = []
+    arrivals: list[Arrived] = []
+    versions: list[Numbered] = []
+    for place, one in enumerate(since.versions):
         arrived = one.version.arrived
         if arrived is None:
-            found.append(one.version.operation)
+            operations.append(one.version.operation)
+            before = since.versions[place + 1] if place + 1 < len(since.versions) else since.before
+            own.append(OwnChange(before, one))
+            versions.append(one)
         elif not _is_part(base, arrived.number, arrived.id, branch, known):
-            found += arrived.operations
+            operations += arrived.operations
+            arrivals.append(arrived)
+            versions.append(one)
+    return History(tuple(operations), tuple(own), tuple(arrivals), tuple(versions))
+
+
+def laid_out_since(side: TableSide, other: TableSide, branch: str = MAIN) -> list[Numbered]:
+    """The versions of a side since its fragments were those of another side, newest first.
+
+    That is further back than what was done there since: what came by a merge came on top of the fragments of
+    the side that it came to, however the other one had compacted its own.
+    """
+    taken_as_they_are = {
+        (arrived.number, arrived.id)
+        for one in other.all(branch)
+        if one.version.operation is Operation.RESTORE and (arrived := one.version.arrived) is not None
+    }
+    found: list[Numbered] = []
+    for one in side.all(branch):
+        if other.has(one, branch) or (one.number, one.id) in taken_as_they_are:
+            break
+        found.append(one)
+        arrived = one.version.arrived
+        if one.version.operation is Operation.RESTORE and arrived is not None and arrived.id:
+            there = other.versions.get(branch, arrived.number)
+            if there is not None and there.id(arrived.number) == arrived.id:
+                break
     return found
-
-
-def taken_since(side: TableSide, base: TableSide, branch: str = MAIN) -> tuple[bytes, ...]:
-    """Marks of the fragments that came to a side by repeated commits and are no part of a base."""
-    arrived = (one.version.arrived for one in _since(side, base, branch).versions)
-    return tuple(dict.fromkeys(mark for one in arrived if one is not None for mark in one.taken))
 
 
 def parted_at(side: TableSide, base: TableSide, branch: str = MAIN) -> int:
     """The number of the newest version of a side that is part of a base; 0 if none is."""
-    return _since(side, base, branch).start
+    before = _since(side, base, branch).before
+    return 0 if before is None else before.number
 
 
 class _Since(NamedTuple):
     """The versions of a side that are no part of a base, newest first."""
 
     versions: list[Numbered]
-    start: int
-    """The number of the one before them, which is part of it; 0 if none is."""
+    before: Numbered | None
+    """The one before them, which is part of it, if any is."""
     is_whole: bool
     """Whether none of them was deleted since: what that one did is not known then."""
 
@@ -132,11 +182,11 @@ def _since(side: TableSide, base: TableSide, branch: str) -> _Since:
     for one in side.all(branch):
         is_next = not found or found[-1].number == one.number + 1
         if base.has(one, branch) or (one.number, one.id) in known or is_same(one, start):
-            return _Since(found, one.number, is_next)
+            return _Since(found, one, is_next)
         if not is_next:
-            return _Since(found, 0, is_whole=False)
+            return _Since(found, None, is_whole=False)
         found.append(one)
-    return _Since(found, 0, is_whole=start is None)
+    return _Since(found, None, is_whole=start is None)
 
 
 def _arrived(side: TableSide, other: TableSide, branch: str) -> set[tuple[int, bytes]]:

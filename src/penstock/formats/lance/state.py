@@ -38,6 +38,32 @@ _BRANCHES: Final = b"b"
 _TAGS: Final = b"t"
 
 
+class VersionAt(msgspec.Struct, frozen=True, array_like=True):
+    """A version that another one refers to, and by which its manifest is found."""
+
+    number: int
+    chain: str
+    staged: str
+    size: int
+    sha256: bytes
+    is_v1: bool = False
+
+
+class Trace(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """Where the rows went that were removed or rewritten by what a merge brought."""
+
+    rewrites: tuple[VersionAt, ...] = ()
+    """The versions that compacted fragments: their transactions tell which rows are where."""
+    updates: tuple[tuple[VersionAt, VersionAt], ...] = ()
+    """The versions that updated rows, each after the one before it."""
+    updated: tuple[bytes, ...] = ()
+    """Marks of the data files that updates took rows from."""
+    deleted: tuple[bytes, ...] = ()
+    """Marks of the data files that deletions took rows from."""
+    has_inserts: bool = False
+    """Whether a merge insert has inserted rows, or may have."""
+
+
 class Arrived(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What came with a version that was made by a merge."""
 
@@ -49,7 +75,9 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What had been done there."""
     taken: tuple[bytes, ...] = ()
     """Fragments that came by commits which were repeated on their own, here or there, by marks of their data
-    files: nothing else tells of them once they are rewritten."""
+    files."""
+    trace: Trace | None = None
+    """``None`` if it is not known: the merge was made by an earlier Penstock, or it brought too much."""
 
 
 Mark: TypeAlias = tuple[str, bytes]
@@ -91,6 +119,9 @@ class Version(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=Tr
     def id(self, version: int) -> ObjectId:
         """By which it is told from every other version of the table."""
         return head_id(self.staged, self.sha256, version)
+
+    def at(self, version: int) -> VersionAt:
+        return VersionAt(version, self.chain, self.staged, self.size, self.sha256, self.is_v1)
 
     def state(self, version: int) -> bytes:
         """What two versions have in common whose rows, columns and indexes are the same."""

@@ -1,0 +1,163 @@
+"""Fragments: the parts of a version of a table, as versions in different folders can compare them.
+
+Each side of a merge numbers fragments by itself. So a fragment is known by where its data files lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from penstock.formats.lance.manifests import Base, Manifest, Operation
+from penstock.formats.lance.rehoming import BASE_OF_FILE, DELETION_FILE, FILES, FRAGMENT_ID, Immovable
+from penstock.formats.lance.wire import Message
+from penstock.model.encoding import digest
+
+MARK_BYTES: Final = 12
+"""Long enough that no two files of a table ever have the same mark by chance."""
+FRESH: Final = 2**24 - 1
+"""What is drawn anew of the number by which a file of deleted rows is named when it is copied: what another
+attempt has left may be about to be swept. The rest tells what it is a copy of."""
+SUFFIXES: Final = {0: "arrow", 1: "bin"}
+"""How files of deleted rows end, by their kind."""
+_PHYSICAL_ROWS: Final = 4
+_REWRITE: Final = 104
+_GROUPS: Final = 3
+_REWRITE_FIELDS: Final = frozenset((_GROUPS, 4))
+_GROUP_FIELDS: Final = frozenset((1, 2))
+
+
+class Side(NamedTuple):
+    """A version of a table, and the folder that it is at."""
+
+    manifest: Manifest
+    folder: str
+
+
+class DeletionKey(NamedTuple):
+    """By which a file of deleted rows is told from others, wherever it was copied to."""
+
+    kind: int
+    read_version: int
+    id: int
+    rows: int
+
+
+class Fragment(NamedTuple):
+    """A fragment, as two sides can compare it."""
+
+    message: Message
+    files: tuple[str, ...]
+    """The whole paths of its data files."""
+    deletion_file: str | None
+    """The whole path of the file of its deleted rows."""
+
+    @property
+    def number(self) -> int:
+        return self.message.number(FRAGMENT_ID) or 0
+
+    @property
+    def file(self) -> str:
+        """The data file by which its rows are named."""
+        return self.files[0]
+
+    @property
+    def physical_rows(self) -> int:
+        """How many rows its data files have, deleted ones too."""
+        found = self.message.number(_PHYSICAL_ROWS)
+        if found is None:
+            raise Immovable("has a fragment that does not say how many rows it has")
+        return found
+
+    @property
+    def deletions(self) -> DeletionKey | None:
+        found = self.message.message(DELETION_FILE)
+        if found is None:
+            return None
+        kind, read_version, number, rows = (found.number(field) or 0 for field in (1, 2, 3, 4))
+        return DeletionKey(kind, read_version, number & ~FRESH, rows)
+
+    @property
+    def live_rows(self) -> int:
+        deletions = self.deletions
+        return self.physical_rows - (0 if deletions is None else deletions.rows)
+
+    @property
+    def key(self) -> tuple[tuple[str, ...], DeletionKey | None]:
+        """Equal for fragments with the same rows and columns."""
+        return self.files, self.deletions
+
+
+class RewriteGroup(NamedTuple):
+    """Fragments whose rows compaction has written to others, in their order."""
+
+    before: tuple[Fragment, ...]
+    after: tuple[Fragment, ...]
+
+
+def places_of_bases(bases: Iterable[Base], folder: str) -> Mapping[int | None, Base]:
+    return {None: Base(-1, folder), **{one.id: one for one in bases}}
+
+
+def fragments_of(side: Side) -> list[Fragment]:
+    """The fragments of a version. ``Immovable`` if it names a file in a way that is not known."""
+    places = places_of_bases(side.manifest.bases, side.folder)
+    return [_located(one, places) for one in side.manifest.fragments]
+
+
+def rewritten_in(side: Side) -> list[RewriteGroup]:
+    """What the transaction of a version says that was compacted. ``Immovable`` if that is not known."""
+    said = side.manifest.transaction
+    found = None if said is None else said.message(_REWRITE)
+    if found is None or side.manifest.operation is not Operation.REWRITE:
+        raise Immovable(f"does not say what was compacted in version {side.manifest.version}")
+    _check_fields(found, _REWRITE_FIELDS)
+    places = places_of_bases(side.manifest.bases, side.folder)
+    groups: list[RewriteGroup] = []
+    for group in map(Message.read, found.all(_GROUPS)):
+        _check_fields(group, _GROUP_FIELDS)
+        before, after = (
+            tuple(_located(Message.read(one), places) for one in group.all(field)) for field in (1, 2)
+        )
+        groups.append(RewriteGroup(before, after))
+    return groups
+
+
+def mark_of(file: str) -> bytes:
+    """By which a data file is remembered: a hash of where it lies."""
+    return digest("lance fragment", file.encode())[:MARK_BYTES]
+
+
+def _check_fields(message: Message, known: frozenset[int]) -> None:
+    """A Rewrite of a later Lance may say that rows are in another order."""
+    if unknown := {field.number for field in message} - known:
+        raise Immovable(
+            f"was compacted in a way that Penstock does not understand (fields {sorted(unknown)})"
+        )
+
+
+def _located(fragment: Message, places: Mapping[int | None, Base]) -> Fragment:
+    def at(base: int | None) -> Base:
+        if base not in places:
+            raise Immovable(f"names the base {base}, which it does not have")
+        return places[base]
+
+    files = []
+    for file in map(Message.read, fragment.all(FILES)):
+        base = at(file.number(BASE_OF_FILE))
+        files.append(f"{base.path}/data/{file.text(1)}" if base.is_root else f"{base.path}/{file.text(1)}")
+    if not files:
+        raise Immovable("has a fragment without data files")
+    return Fragment(fragment, tuple(files), _deletion_file(fragment, at))
+
+
+def _deletion_file(fragment: Message, at: Callable[[int | None], Base]) -> str | None:
+    found = fragment.message(DELETION_FILE)
+    if found is None:
+        return None
+    suffix = SUFFIXES.get(found.number(1) or 0)
+    if suffix is None:
+        raise Immovable("lists deleted rows in a way that this version of Penstock does not know")
+    number = fragment.number(FRAGMENT_ID) or 0
+    name = f"{number}-{found.number(2) or 0}-{found.number(3) or 0}.{suffix}"
+    return f"{at(found.number(BASE_OF_FILE)).path}/_deletions/{name}"

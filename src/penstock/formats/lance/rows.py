@@ -1,0 +1,175 @@
+"""Sets of rows, by where each row was first written: a data file and a place in it.
+
+A row keeps that name for life. Compaction writes rows to other files, in their order; a *layout* tells of
+each place in such a file which row is there. So two versions of a table can be compared row by row, whatever
+was compacted in between. An update gives a row another name: it deletes one and appends another.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Sets of numbers: sorted and disjoint ranges, each without its end."""
+RowSet: TypeAlias = Mapping[str, Ranges]
+"""By the whole paths of data files. No file has an empty set."""
+
+
+class Span(NamedTuple):
+    """Some rows that follow one another, as they were first written."""
+
+    file: str
+    start: int
+    rows: int
+
+
+Layout: TypeAlias = tuple[Span, ...]
+"""The rows in a data file, one span after the other."""
+
+
+def ranges_of(numbers: Iterable[int]) -> Ranges:
+    """A set of numbers that come in any order."""
+    return _joined((number, number + 1) for number in sorted(numbers))
+
+
+def numbers_in(ranges: Ranges) -> Iterator[int]:
+    return (number for start, end in ranges for number in range(start, end))
+
+
+def count(ranges: Ranges) -> int:
+    return sum(end - start for start, end in ranges)
+
+
+def union(one: Ranges, other: Ranges) -> Ranges:
+    return _joined(sorted((*one, *other))) if one and other else one or other
+
+
+def intersection(one: Ranges, other: Ranges) -> Ranges:
+    found: list[tuple[int, int]] = []
+    at = place = 0
+    while at < len(one) and place < len(other):
+        start, end = max(one[at][0], other[place][0]), min(one[at][1], other[place][1])
+        if start < end:
+            found.append((start, end))
+        if one[at][1] < other[place][1]:
+            at += 1
+        else:
+            place += 1
+    return tuple(found)
+
+
+def difference(one: Ranges, other: Ranges) -> Ranges:
+    if not one or not other:
+        return one
+    return intersection(one, _complement(other, one[0][0], one[-1][1]))
+
+
+def _complement(ranges: Ranges, start: int, end: int) -> Ranges:
+    """What lies between the ranges, from a number on and up to another one."""
+    edges = [start, *(edge for each in ranges for edge in each), end]
+    return tuple((low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high)
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Ranges that come in the order of their starts, without overlaps and gaps of nothing."""
+    found: list[tuple[int, int]] = []
+    for start, end in ranges:
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return tuple(found)
+
+
+# -- rows of several files ---------------------------------------------------------------------------------
+
+
+def all_rows(sets: Iterable[RowSet]) -> RowSet:
+    """The rows that any of the sets has."""
+    found: dict[str, Ranges] = {}
+    for rows in sets:
+        for file, ranges in rows.items():
+            found[file] = union(found.get(file, ()), ranges)
+    return found
+
+
+def shared_rows(one: RowSet, other: RowSet) -> RowSet:
+    found = ((file, intersection(ranges, other.get(file, ()))) for file, ranges in one.items())
+    return {file: ranges for file, ranges in found if ranges}
+
+
+def other_rows(one: RowSet, *others: RowSet) -> RowSet:
+    """The rows of a set that none of the others has."""
+    found = dict(one)
+    for rows in others:
+        for file in found.keys() & rows.keys():
+            found[file] = difference(found[file], rows[file])
+    return {file: ranges for file, ranges in found.items() if ranges}
+
+
+# -- layouts -----------------------------------------------------------------------------------------------
+
+
+def rows_of(layout: Layout) -> RowSet:
+    """The rows that a layout has."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for span in layout:
+        found.setdefault(span.file, []).append((span.start, span.start + span.rows))
+    return {file: _joined(sorted(ranges)) for file, ranges in found.items()}
+
+
+def without_places(layout: Layout, places: Ranges) -> Layout:
+    """A layout without the rows at some places of it."""
+    kept: list[Span] = []
+    at = 0
+    for span in layout:
+        for start, end in _complement(_within(places, at, at + span.rows), at, at + span.rows):
+            kept.append(Span(span.file, span.start + start - at, end - start))
+        at += span.rows
+    return tuple(kept)
+
+
+def places_of(layout: Layout, rows: RowSet) -> Ranges:
+    """The places of a layout at which some rows are."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    for span in layout:
+        end = span.start + span.rows
+        for start, stop in _within(rows.get(span.file, ()), span.start, end):
+            found.append((at + start - span.start, at + stop - span.start))
+        at += span.rows
+    return _joined(found)
+
+
+def split(layout: Layout, counts: Iterable[int]) -> list[Layout]:
+    """A layout in pieces of so many rows each."""
+    found: list[Layout] = []
+    rest = list(layout[::-1])
+    for wanted in counts:
+        piece: list[Span] = []
+        while wanted and rest:
+            span = rest.pop()
+            taken = min(wanted, span.rows)
+            piece.append(span._replace(rows=taken))
+            if taken < span.rows:
+                rest.append(Span(span.file, span.start + taken, span.rows - taken))
+            wanted -= taken
+        found.append(tuple(piece))
+    return found
+
+
+def size(layout: Layout) -> int:
+    return sum(span.rows for span in layout)
+
+
+def _within(ranges: Ranges, start: int, end: int) -> Ranges:
+    """The part of a set between two numbers. Sets are long, and looked into often."""
+    first = bisect_right(ranges, start, key=lambda one: one[1])
+    found: list[tuple[int, int]] = []
+    for low, high in ranges[first:] if first else ranges:
+        if low >= end:
+            break
+        found.append((max(low, start), min(high, end)))
+    return tuple(found)
