@@ -171,6 +171,7 @@ def graft(
     _check_inserts(source_done, target_done)
     rows = _Rows([fragments_of(side) for side in (*states, source, target)], lineage)
     _check_files(rows)
+    _check_known(rows, bases, source_done, target_done, receiver)
     _check_rows(rows, bases, source_done, target_done, receiver=receiver)
     return _Grafting(source, target, rows, target_done).grafted()
 
@@ -197,6 +198,23 @@ class _Rows:
         return all_rows(map(self.lineage.rows, fragments))
 
 
+def _check_known(
+    rows: _Rows, bases: Sequence[BaseState], source: Done, target: Done, receiver: Done | None
+) -> None:
+    """``Ungraftable`` if rows are gone of which nothing says that they were removed.
+
+    They would be there still, as others: it is not known then how the rows of both sides are to be compared.
+    """
+    for done, present in ((source, rows.of_source), (target, rows.of_target)):
+        if done.trace is None or done is receiver:
+            continue
+        removed = {*done.trace.updated, *done.trace.deleted}.union(*(one.removed for one in bases))
+        removed = rows.lineage.marked(removed)
+        gone = other_rows(rows.base, present)
+        if lost := [file for file in gone if mark_of(file) not in removed]:
+            raise Ungraftable("has rows on both sides that cannot be compared", lost)
+
+
 def _check_rows(
     rows: _Rows, bases: Sequence[BaseState], source: Done, target: Done, *, receiver: Done | None
 ) -> None:
@@ -206,16 +224,14 @@ def _check_rows(
         # Both sides have it from a common state that such a row is gone.
         gone = other_rows(twice, of_base)
         twice = other_rows(twice, {file: gone[file] for file in gone if mark_of(file) in base.removed})
-    if not twice:
-        pass
-    elif source.trace is None or target.trace is None:
-        if source.has_replaced or target.has_replaced:
+    if source.trace is None or target.trace is None:
+        if twice and (source.has_replaced or target.has_replaced or not rows.lineage.is_whole):
             raise Ungraftable(
                 "had rows of the same data files updated, compacted or deleted on both sides, and which rows"
                 " these were is not known",
                 twice,
             )
-    else:
+    elif twice:
         deleted = receiver.trace.deleted if receiver is not None and receiver.trace is not None else ()
         if receiver is not None and any(mark_of(file) not in deleted for file in twice):
             raise Ungraftable("does not have rows that the commit removes, or has them updated", twice)

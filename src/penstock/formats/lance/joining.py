@@ -7,6 +7,7 @@ properties. What only one side changed is taken, and what both changed is grafte
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, permutations
 from typing import Final
 
 import msgspec
@@ -24,8 +25,8 @@ from penstock.formats.lance.sides import (
     history_since,
     includes,
     is_same,
-    laid_out_since,
     parted_at,
+    versions_apart,
 )
 from penstock.formats.lance.standing import Chain
 from penstock.formats.lance.state import (
@@ -118,8 +119,9 @@ class Joining:
             return
         done = history_since(source, base, branch)
         if is_same(now, was):
-            lineage = self._landing.lineage(rewrites_in(done.versions) or (), branch)
-            arrived = self._arrived(done, lineage.trace(done), wanted)
+            apart = chain(*(versions_apart(*pair, branch) for pair in permutations((self._here, source), 2)))
+            trace = self._landing.trace_of_whole(wanted, now, done, apart, branch)
+            arrived = self._arrived(done, trace, wanted)
             parted = parted_at(source, base, branch)
             self._add(self._landing.whole(wanted, now, arrived, branch, parted), branch)
             return
@@ -142,24 +144,25 @@ class Joining:
             raise refusal(problem, self._here.content.location) from None
         states = [base, *self._others]
         sides = [*states, self._here, source]
-        pairs = [(one, other) for one in sides for other in sides if one is not other]
-        rewrites = rewrites_in(each for pair in pairs for each in laid_out_since(*pair, branch))
-        lineage = self._landing.lineage(rewrites or (), branch)
+        apart = chain(*(versions_apart(*pair, branch) for pair in permutations(sides, 2)))
+        rewrites = rewrites_in(apart)
+        lineage = self._landing.lineage(rewrites, branch)
         here, there = (
             Done(
                 frozenset(one.operations),
-                None if rewrites is None else lineage.trace(one),
+                lineage.trace(one),
                 frozenset(one.taken),
             )
             for one in (mine, done)
         )
-        arrived = self._arrived(done, there.trace, wanted)
+        arrived = self._arrived(done, None, wanted)
         bases = [(one, _removed(lineage, state, states, branch)) for state, one in _newest(states, branch)]
         known = [one for one, _ in bases]
         bases += [(one, frozenset()) for one in beside(base, self._here, source, branch) if one not in known]
+        mover, ground = (wanted, there), (now, here)
         if is_below:
-            return self._landing.grafted(bases, (now, here), (wanted, there), now, lineage, arrived, branch)
-        return self._landing.grafted(bases, (wanted, there), (now, here), now, lineage, arrived, branch)
+            mover, ground = ground, mover
+        return self._landing.grafted(bases, mover, ground, now, lineage, arrived, done, branch)
 
     def _goes_below(self, done: History, mine: History, source: TableSide) -> bool:
         """Whether what was done here is put on top of the other side's newest version.

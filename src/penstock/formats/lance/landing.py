@@ -19,7 +19,7 @@ from penstock.formats.lance.dating import dated
 from penstock.formats.lance.deletions import pack_deletions, read_deletions
 from penstock.formats.lance.fragments import Side
 from penstock.formats.lance.grafting import BaseState, Copy, Done, Ungraftable, graft, marks_between
-from penstock.formats.lance.lineage import Lineage, Sources
+from penstock.formats.lance.lineage import Lineage, Sources, rewrites_in
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import LINES, MAIN, staged_name
 from penstock.formats.lance.pinning import pin
@@ -36,9 +36,9 @@ from penstock.formats.lance.rehoming import (
     without_idle,
 )
 from penstock.formats.lance.rows import Ranges
-from penstock.formats.lance.sides import Numbered
+from penstock.formats.lance.sides import History, Numbered
 from penstock.formats.lance.standing import Chain
-from penstock.formats.lance.state import Arrived, Version, VersionAt, folder_at
+from penstock.formats.lance.state import Arrived, Trace, Version, VersionAt, folder_at
 from penstock.formats.lance.wire import Message
 from penstock.kernel.format import Refused
 from penstock.storage.places import Place, Places
@@ -102,12 +102,30 @@ class Landing:
         self._pin(source, branch)
         return self._stage(manifest, newest, branch, said, arrived, source.state)
 
-    def lineage(self, rewrites: Iterable[VersionAt], branch: str = MAIN) -> Lineage:
+    def lineage(self, rewrites: Iterable[VersionAt] | None, branch: str = MAIN) -> Lineage:
         """Where rows are, as far as some versions moved them. ``Refused`` if one of these cannot be read."""
         try:
-            return Lineage(Sources(lambda one: self._at(one, branch), self._deletions), rewrites)
+            return self._lineage(rewrites, branch)
         except Immovable as problem:
             raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
+
+    def _lineage(self, rewrites: Iterable[VersionAt] | None, branch: str) -> Lineage:
+        return Lineage(Sources(lambda one: self._at(one, branch), self._deletions), rewrites)
+
+    def trace_of_whole(
+        self, source: Numbered, newest: Numbered | None, done: History, apart: Iterable[Numbered], branch: str
+    ) -> Trace | None:
+        """Where rows went by what comes with another version as it is; ``None`` if that is not known.
+
+        ``apart`` are the versions that only one of both sides has.
+        """
+        try:
+            lineage = self._lineage(rewrites_in(apart), branch)
+            if newest is not None:
+                lineage.compare(self._side(source, branch), self._side(newest, branch))
+            return lineage.trace(done)
+        except (Immovable, Refused, Damaged):
+            return None
 
     def grafted(
         self,
@@ -117,13 +135,15 @@ class Landing:
         newest: Numbered,
         lineage: Lineage,
         arrived: Arrived,
+        done: History,
         branch: str = MAIN,
     ) -> Numbered | None:
         """What became of versions that both have on one side, on top of the other, as the next version here.
 
         That is the newest one here, or it is the other side's: then what was done here comes on top of that.
-        Of each base the marks of files are given from which it has removed rows of another one. ``Refused``
-        if it cannot be, ``None`` if a commit is repeated that is here already.
+        ``done`` is what was done on the other side. Of each base the marks of files are given from which it
+        has removed rows of another one. ``Refused`` if it cannot be, ``None`` if a commit is repeated that is
+        here already.
         """
         folder = folder_at(self._location, self._chain.folder, branch)
         ground = self._side(onto[0], branch)
@@ -153,6 +173,7 @@ class Landing:
             manifest = manifest.numbered_after(self._side(newest, branch).manifest)
             operation, what = Operation.RESTORE, Message.of((1, newest.number))
         said = transaction(operation, newest.number, str(uuid4()), what, {})
+        arrived = msgspec.structs.replace(arrived, trace=lineage.trace(done))
         if not arrived.id:
             arrived = _with_marks(arrived, found.added)
         return self._stage(manifest, newest, branch, said, arrived, b"")

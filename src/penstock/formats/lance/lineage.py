@@ -36,8 +36,10 @@ from penstock.formats.lance.sides import History, Numbered
 from penstock.formats.lance.state import Arrived, Trace, VersionAt
 
 TRACED_MAX: Final = 128
-"""Of so many versions that compacted, updated or deleted rows what they did is looked up, and remembered by a
-version that a merge makes."""
+"""Of so many versions that compacted, updated or deleted rows what they did is remembered by a version that a
+merge makes."""
+REWRITES_MAX: Final = 1024
+"""So many versions that compacted fragments are looked up for a merge."""
 MARKS_MAX: Final = 4096
 """So many data files are remembered from which rows were taken."""
 _TRACELESS: Final = frozenset(
@@ -64,36 +66,63 @@ class Sources(NamedTuple):
 class Lineage:
     """Knows where rows are, as far as compaction in some versions moved them."""
 
-    def __init__(self, sources: Sources, rewrites: Iterable[VersionAt] = ()) -> None:
-        """``Immovable`` if a version that compacted fragments is gone, or is not understood."""
+    def __init__(self, sources: Sources, rewrites: Iterable[VersionAt] | None) -> None:
+        """``Immovable`` if a version that compacted fragments is gone, or is not understood.
+
+        ``rewrites`` are ``None`` if not all of them are known.
+        """
+        self.is_whole = rewrites is not None
         self._sources = sources
         self._groups: dict[str, RewriteGroup] = {}
-        for version in dict.fromkeys(rewrites):
+        self._made_by: dict[str, VersionAt] = {}
+        self._used: dict[VersionAt, None] = {}
+        for version in dict.fromkeys(rewrites or ()):
             for group in rewritten_in(sources.side(version)):
                 self._groups |= {fragment.file: group for fragment in group.after}
-        self._read: list[RewriteGroup] = []
+                self._made_by |= {fragment.file: version for fragment in group.after}
         self._layouts: dict[str, Layout] = {}
         self._deletions: dict[str, Ranges] = {}
         self._replaced: dict[tuple[VersionAt, VersionAt], RowSet] = {}
 
     def layout(self, fragment: Fragment) -> Layout:
         """Which rows are where in a fragment, deleted ones too."""
-        file = fragment.file
-        if (known := self._layouts.get(file)) is not None:
-            return known
-        group = self._groups.pop(file, None)  # so that what leads back to itself ends
-        self._read += () if group is None else (group,)
-        found: Layout = (Span(file, 0, fragment.physical_rows),)
-        if group is not None:
-            moved = tuple(span for one in group.before for span in self.live(one))
-            counts = [one.physical_rows for one in group.after]
-            if size(moved) != sum(counts):
-                raise Immovable("was compacted to another number of rows")
-            for one, piece in zip(group.after, split(moved, counts), strict=True):
-                self._layouts[one.file] = piece
-            found = self._layouts[file]
-        self._layouts[file] = found
-        return found
+        waiting, begun = [fragment], set[str]()
+        while waiting:
+            one = waiting[-1]
+            group = self._groups.get(one.file)
+            before = () if group is None else group.before
+            further = [each for each in before if each.file not in self._layouts]
+            if one.file in self._layouts or one.file in begun or not further:
+                waiting.pop()
+                if one.file not in self._layouts:
+                    self._lay_out(one, group)
+                continue
+            begun.add(one.file)
+            waiting += further
+        return self._layouts[fragment.file]
+
+    def _lay_out(self, fragment: Fragment, group: RewriteGroup | None) -> None:
+        """Find the rows of a fragment, and of those that were written together with it."""
+        if group is None:
+            self._layouts[fragment.file] = (Span(fragment.file, 0, fragment.physical_rows),)
+            return
+        self._used[self._made_by[fragment.file]] = None
+        if any(one.file not in self._layouts for one in group.before):
+            raise Immovable("was compacted in a circle")
+        moved = tuple(span for one in group.before for span in self.live(one))
+        counts = [one.physical_rows for one in group.after]
+        if size(moved) != sum(counts):
+            raise Immovable("was compacted to another number of rows")
+        for one, piece in zip(group.after, split(moved, counts), strict=True):
+            self._layouts[one.file] = piece
+
+    def compare(self, one: Side, other: Side) -> None:
+        """Find the rows of all fragments that only one of two versions has."""
+        mine, others = fragments_of(one), fragments_of(other)
+        both = {each.file for each in mine} & {each.file for each in others}
+        for fragment in (*mine, *others):
+            if fragment.file not in both:
+                self.layout(fragment)
 
     def deletions(self, fragment: Fragment) -> Ranges:
         """At which places of a fragment rows are deleted."""
@@ -130,19 +159,24 @@ class Lineage:
         Marks are remembered, and rows may have been followed less far then.
         """
         found = set(marks)
-        for group in (*self._groups.values(), *self._read):
-            for one in group.after:
-                if mark_of(one.file) in found:
-                    found |= {mark_of(span.file) for span in self.layout(one)}
+        for one in (one for group in self._groups.values() for one in group.after):
+            if mark_of(one.file) in marks:
+                found |= {mark_of(span.file) for span in self.layout(one)}
         return found
 
     def trace(self, history: History) -> Trace | None:
-        """Where rows went by what was done on a side; ``None`` if that is not known, or is too much."""
+        """Where rows went by what was done on a side; ``None`` if that is not known, or is too much.
+
+        It has all versions that compacted what was looked at so far: who comes later finds here how the
+        fragments of both sides belong together.
+        """
+        if not self.is_whole:
+            return None
         if any(arrived_trace(one) is None for one in history.arrived):
             return None
         changes = [one for one in history.own if one.after.version.operation not in _TRACELESS]
-        rewrites = rewrites_in(history.versions)
-        if rewrites is None or len(changes) > TRACED_MAX:
+        own = rewrites_in(history.versions)
+        if own is None or len(changes) > TRACED_MAX:
             return None
         updated, deleted = dict[bytes, None](), dict[bytes, None]()
         updates: dict[tuple[VersionAt, VersionAt], None] = {}
@@ -169,7 +203,9 @@ class Lineage:
                 has_inserts = has_inserts or rows != 0
             else:
                 deleted |= dict.fromkeys(gone)
-        if len(updated) + len(deleted) > MARKS_MAX or len(updates) > TRACED_MAX:
+        rewrites = tuple(dict.fromkeys((*own, *self._used)))
+        is_long = len(updated) + len(deleted) > MARKS_MAX or max(len(updates), len(rewrites)) > TRACED_MAX
+        if is_long:
             return None
         return Trace(
             rewrites=rewrites,
@@ -210,4 +246,4 @@ def rewrites_in(versions: Iterable[Numbered]) -> tuple[VersionAt, ...] | None:
         if trace is None and Operation.REWRITE in arrived.operations:
             return None
         found |= dict.fromkeys(() if trace is None else trace.rewrites)
-    return tuple(found) if len(found) <= TRACED_MAX else None
+    return tuple(found) if len(found) <= REWRITES_MAX else None

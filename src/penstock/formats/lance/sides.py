@@ -7,6 +7,7 @@ one has under another number: those that a merge has brought, and those that are
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 from penstock.formats.lance.manifests import Operation
@@ -136,28 +137,13 @@ def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> Histo
     return History(tuple(operations), tuple(own), tuple(arrivals), tuple(versions))
 
 
-def laid_out_since(side: TableSide, other: TableSide, branch: str = MAIN) -> list[Numbered]:
-    """The versions of a side since its fragments were those of another side, newest first.
+def versions_apart(side: TableSide, other: TableSide, branch: str = MAIN) -> Iterator[Numbered]:
+    """The versions of a side that another one does not have under the same number, newest first.
 
-    That is further back than what was done there since: what came by a merge came on top of the fragments of
-    the side that it came to, however the other one had compacted its own.
+    That is further back than what was done there since they met: a merge brings rows, and each side keeps
+    them in fragments as it had compacted its own.
     """
-    taken_as_they_are = {
-        (arrived.number, arrived.id)
-        for one in other.all(branch)
-        if one.version.operation is Operation.RESTORE and (arrived := one.version.arrived) is not None
-    }
-    found: list[Numbered] = []
-    for one in side.all(branch):
-        if other.has(one, branch) or (one.number, one.id) in taken_as_they_are:
-            break
-        found.append(one)
-        arrived = one.version.arrived
-        if one.version.operation is Operation.RESTORE and arrived is not None and arrived.id:
-            there = other.versions.get(branch, arrived.number)
-            if there is not None and there.id(arrived.number) == arrived.id:
-                break
-    return found
+    return takewhile(lambda one: not other.has(one, branch), side.all(branch))
 
 
 def parted_at(side: TableSide, base: TableSide, branch: str = MAIN) -> int:
