@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from penstock import Lake
+from penstock.formats.lance.pinning import WHY
 from tests.formats.lance.tables import keys_of, keys_seen, opened, write
 
 START = [1, 2, 3, 4, 5]
@@ -68,10 +69,7 @@ def test_a_pin_says_why_it_is_there(lines: Lake) -> None:
 
     dataset = lance.dataset(opened(lines, "dev").uri)
     (pin,) = dataset.tags.list().values()
-    assert (pin["version"], pin["metadata"]) == (
-        3,
-        {"penstock": "another branch of the lake has this version, and reads its files here"},
-    )
+    assert (pin["version"], pin["metadata"]) == (3, {"penstock": WHY})
 
 
 def test_a_dry_run_pins_nothing(forked: Lake) -> None:

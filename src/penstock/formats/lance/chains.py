@@ -16,6 +16,7 @@ from uuid import UUID
 from penstock.errors import ForeignCommit, OutcomeUnknown, Unavailable
 from penstock.formats.lance.backlog import Told
 from penstock.formats.lance.names import MAIN, MANIFEST, staged_name
+from penstock.formats.lance.pinning import pin, predecessor
 from penstock.formats.lance.reading import Manifests, is_of
 from penstock.formats.lance.state import Version, Versions
 from penstock.kernel.objects import Objects
@@ -54,6 +55,8 @@ class Chains:
     def __init__(self, places: Places, manifests: Manifests, objects: Objects) -> None:
         self._places, self._manifests, self._objects = places, manifests, objects
         self._known: OrderedDict[tuple[UUID, str, str], tuple[int, ObjectId]] = OrderedDict()
+        self._pinned: OrderedDict[tuple[str, str, bytes], None] = OrderedDict()
+        """Versions that are pinned, by location, Lance's own branch and id."""
         self._lock = Lock()
 
     def branches(self, told: Told) -> tuple[str, ...]:
@@ -146,6 +149,7 @@ class Chains:
         location = told.content.location
         place, name = self._places.at(location), one.version.place(one.branch, one.number)
         data = self._manifests.read(location, one.branch, one.number, one.version)
+        self.pin_before(told.content, self._versions(told), one)
         is_new = False
         with suppress(OutcomeUnknown):  # what is there tells
             is_new = place.create(name, data)
@@ -157,6 +161,22 @@ class Chains:
                 raise _foreign(told, one, name)
         self._note(told, one)
         return is_new
+
+    def pin_before(self, content: LanceTable, versions: Versions, one: Waiting) -> None:
+        """Keep the version before another one from being cleaned up, before somebody sees that one."""
+        place = self._places.at(content.location)
+        if (found := predecessor(place, versions, one.branch, one.number)) is None:
+            return
+        branch, before = found
+        key = content.location, branch, before.id
+        with self._lock:
+            if key in self._pinned:
+                return
+        pin(place, before, branch, one.version.time_us)
+        with self._lock:
+            self._pinned[key] = None
+            if len(self._pinned) > KNOWN_MAX:
+                self._pinned.popitem(last=False)
 
     def apart(self, content: LanceTable, one: Waiting) -> str:
         """Where a version is for who reads it though it cannot be promoted, below the table's folder.

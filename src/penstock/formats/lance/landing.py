@@ -179,8 +179,8 @@ class Landing:
         return self._stage(manifest, newest, branch, said, arrived, b"")
 
     def _pin(self, one: Numbered, branch: str) -> None:
-        """See that the files of a line which the new version names are not cleaned up there."""
-        if one.version.chain and one.version.chain != self._chain.folder and not self._is_dry:
+        """See that files of another chain which the new version names are not cleaned up there."""
+        if one.version.chain != self._chain.folder and not self._is_dry:
             pin(self._place, one, branch, self._now_us)
 
     def _side(self, one: Numbered, branch: str) -> Side:

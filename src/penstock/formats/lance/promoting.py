@@ -126,6 +126,14 @@ class Promoter:
             return True
         return self._backlog.do(told, until_s) is None and self._ownership.owns(content)
 
+    def pin_before(self, content: LanceTable, versions: Versions, one: Waiting) -> None:
+        """Pin the version before one that somebody is about to see, though it is not promoted.
+
+        Raises as storage does. A copy of a lake has the same tables, and they are not its own.
+        """
+        if not state_of(content).is_private and self._ownership.owns(content):
+            self._chains.pin_before(content, versions, one)
+
     def apart(self, content: LanceTable, one: Waiting) -> str:
         """Where a version is for who reads it though it cannot be promoted. See ``Chains.apart``."""
         return self._chains.apart(content, one)

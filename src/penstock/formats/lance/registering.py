@@ -24,6 +24,7 @@ from penstock.formats.lance.names import (
     VERSIONS,
     folder_of,
 )
+from penstock.formats.lance.pinning import is_pin
 from penstock.formats.lance.state import (
     Entry,
     OwnBranch,
@@ -61,6 +62,8 @@ def look_at(place: Place, key: Key) -> Found:
             metadata=_metadata(said),
         )
     for name, said in _said(place, REFS_OF_TAGS):
+        if is_pin(name, said):
+            continue  # of a lake that the table was in before
         branch, version = _text(said, "branch"), _number(place, name, said, "version")
         if version_key(branch, version) in entries:
             entries[tag_key(name)] = OwnTag(

@@ -7,7 +7,7 @@ one table may name files of another, which it was cloned from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -74,6 +74,10 @@ class KnownTable:
         """Chains that a branch goes on in, or would: the table's own folder is always one."""
         self.numbers: dict[tuple[str, str], set[int]] = {}
         """Of versions, by chain and by Lance's own branch."""
+        self.history: dict[tuple[str, str], dict[int, Version]] = {}
+        """The versions that kept commits are at, by the same."""
+        self.heads: dict[tuple[str, str], dict[int, Version]] = {}
+        """What commits need of them that a branch, a tag or a transaction of the lake is at now."""
         self.problem: str = ""
         """Why it cannot be said what is named, if so."""
         self.waiting: dict[tuple[str, ObjectId], Numbered] = {}
@@ -116,7 +120,11 @@ class KeptLance:
         self.neighbours = Neighbours(LanceTable)
         self._nodes: set[tuple[str, ObjectId]] = set()
         self._branches: set[tuple[bytes, ObjectId]] = set()
+        self._heads: dict[ObjectId, list[tuple[str, list[Numbered]]]] = {}
+        """Of commits that references are at: the versions of each table there, by its location."""
         self._names: set[bytes] = set()
+        self._named_in: dict[str, set[bytes]] = {}
+        """The same by the folder of the chain whose manifests name it."""
         self._manifests = ManifestNames()
         self.tables: dict[str, KnownTable] = {}
         """By location."""
@@ -126,6 +134,7 @@ class KeptLance:
         for key, content in self._history.news():
             self._take(key, content)
         self._look_at_branches()
+        self._look_at_heads()
         for table in self.tables.values():
             self._read_waiting(table)
 
@@ -148,7 +157,20 @@ class KeptLance:
             manifest = Manifest.read(data)
         except Malformed as problem:
             raise Unclear(f"cannot be read: {problem}") from None
-        self.name(self._manifests.of(manifest, f"{table.location}/{folder}".rstrip("/")))
+        where = f"{table.location}/{folder}".rstrip("/")
+        named = {name_hash(one) for one in self._manifests.of(manifest, where)}
+        self._names |= named
+        self._named_in.setdefault(where, set()).update(named)
+
+    def lent(self, where: str, data: Sequence[bytes]) -> list[frozenset[bytes]]:
+        """What each of some manifests in the chain at a folder names that a kept manifest of another chain
+        names too, by hashes. ``Unclear`` if that cannot be said."""
+        others = set[bytes]().union(*(found for folder, found in self._named_in.items() if folder != where))
+        try:
+            named = [[*ManifestNames().of(Manifest.read(one), where)] for one in data]
+        except Malformed as problem:
+            raise Unclear(f"cannot be read: {problem}") from None
+        return [frozenset(map(name_hash, one)) & others for one in named]
 
     # -- what commits tell ---------------------------------------------------------------------------------
 
@@ -177,6 +199,8 @@ class KeptLance:
             table.take(one)
         for recent in state.recent:
             table.take(Numbered(recent.branch, recent.number, recent.version))
+        for one in _newest(Versions(self._kernel.objects, state)):
+            _note(table.history, one)
         return table
 
     def _in_tree(self, location: str, root: ObjectId) -> Iterator[Numbered]:
@@ -213,6 +237,28 @@ class KeptLance:
                 if (newest := versions.newest()) is not None:
                     table.newest.add(Numbered(MAIN, *newest).id)
             self._branches.add((branch.incarnation, branch.head))
+
+    def _look_at_heads(self) -> None:
+        """Which versions branches, tags and transactions are at now."""
+        kinds = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)
+        commits = {one.head for kind in kinds for one in self._kernel.references.all(kind)} - {NO_COMMIT}
+        self._heads = {one: self._heads.get(one) or [*self._versions_at(one)] for one in commits}
+        for table in self.tables.values():
+            table.heads = {}
+        for location, versions in (each for found in self._heads.values() for each in found):
+            if (known := self.tables.get(location)) is not None:
+                for one in versions:
+                    _note(known.heads, one)
+
+    def _versions_at(self, commit: ObjectId) -> Iterator[tuple[str, list[Numbered]]]:
+        """What a commit needs of each table: its newest version, and what Lance's own branches and tags lead
+        to."""
+        for _, content in self._tables_at(commit):
+            versions = Versions(self._kernel.objects, state_of(content))
+            named = [(one.parent, one.version) for one in versions.branches().values()]
+            named += [(one.branch, one.version) for one in versions.tags().values()]
+            found = [Numbered(*one, there) for one in named if (there := versions.get(*one)) is not None]
+            yield normalise(content.location), [*_newest(versions), *found]
 
     def _tables_at(self, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
         """The Lance tables of a commit, by the ledger."""
@@ -269,6 +315,17 @@ class KeptLance:
         except Unclear as problem:
             table.problem = f"version {one.number} of the Lance table '{table.key}' {problem}"
         self._progress("manifests", len(table.read))
+
+
+def _newest(versions: Versions) -> Iterator[Numbered]:
+    """The newest version of each of Lance's own branches."""
+    for branch in (MAIN, *versions.branches()):
+        if (newest := versions.newest(branch)) is not None:
+            yield Numbered(branch, *newest)
+
+
+def _note(known: dict[tuple[str, str], dict[int, Version]], one: Numbered) -> None:
+    known.setdefault((one.version.chain, one.branch), {})[one.number] = one.version
 
 
 def _own(content: AnyContent | None) -> LanceTable | None:

@@ -180,8 +180,9 @@ class Opening:
         self._promote_current(opened, branch, number, version)
         if self._is_there(opened.content, canonical, number, version):
             return Placed(canonical, version.size)
-        apart = self._parts.promoter.apart(opened.content, Waiting(branch, number, version))
-        return Placed(apart, version.size)
+        waiting = Waiting(branch, number, version)
+        self._parts.promoter.pin_before(opened.content, opened.versions, waiting)
+        return Placed(self._parts.promoter.apart(opened.content, waiting), version.size)
 
     def landed(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
         """The same for a version that was just committed.
@@ -190,7 +191,10 @@ class Opening:
         """
         canonical, waiting = version.place(branch, number), Waiting(branch, number, version)
         promoter = self._parts.promoter
-        if not version.staged or promoter.is_promoted(opened.content, waiting):
+        if promoter.is_promoted(opened.content, waiting):
+            return Placed(canonical, version.size)
+        promoter.pin_before(opened.content, opened.versions, waiting)
+        if not version.staged:
             return Placed(canonical, version.size)
         is_awaited = self._kernel.settings.promote_wait_s > 0
         if not is_awaited and (linked := promoter.linked(opened.content, waiting)) is not None:
@@ -291,8 +295,8 @@ class Opening:
     def _copy(self, opened: Opened, branch: str, number: int, version: Version, uuid: str) -> bytes:
         """The manifest of a version of another chain for the folder that the table is opened in.
 
-        It names files of the other chain, so that the version is pinned there, if that is a line. What a
-        transaction reads need not last.
+        It names files of the other chain, so that the version is pinned there. What a transaction reads need
+        not last.
         """
         content = opened.content
         manifest = self._parts.manifests.manifest(content.location, branch, number, version)
@@ -303,7 +307,7 @@ class Opening:
             raise UnsupportedFeature(
                 f"version {number} of '{opened.key}' {problem}, so that no other branch can go on from it"
             ) from None
-        if version.chain and not (opened.via or "").startswith(PREFIX):
+        if not (opened.via or "").startswith(PREFIX):
             place = self._parts.places.at(content.location)
             pin(place, Numbered(number, version), branch, self._kernel.clock())
         said = transaction(

@@ -48,6 +48,7 @@ from penstock.lake.lance.kept import KeptLance, KnownTable
 from penstock.lake.lance.leftovers import Fate, Found, Needs, is_data, judge, manifest_at
 from penstock.lake.lance.named import Unclear
 from penstock.lake.lance.notes import Stays, owner_of, stays
+from penstock.lake.lance.pins import Pins
 from penstock.model.keys import Key
 from penstock.storage.buckets import Entry
 from penstock.storage.locations import own_place
@@ -134,6 +135,7 @@ class LanceSweep:
                 doomed = []
         self._remove(table, place, foreign, needs, doomed, tally)
         if not self._call.dry_run:
+            Pins(self._kept, table, place).sweep(self._pinned_us(), self._before_us)
             place.tidy(self._before_us)
 
     def _is_swept(self, table: KnownTable, place: Place) -> bool:
