@@ -36,7 +36,7 @@ from penstock.kernel.description import (
     read_description,
     require_unmoved,
 )
-from penstock.kernel.fsck import Checked, fsck
+from penstock.kernel.fsck import Checked, Damage, fsck
 from penstock.kernel.jobs import job_rows
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER
@@ -282,10 +282,14 @@ class Embedded:
             return False
 
     def _fsck(self, progress: Progress) -> Checked:
+        from penstock.lake.lance.readability import LanceReadability
         from penstock.lake.lance.soundness import LanceCheck
 
         files, lance = FilesCheck(self.kernel.objects), LanceCheck(self.kernel.objects)
-        return fsck(self.kernel, progress, lambda key, one: (*files.flaws(key, one), *lance.flaws(key, one)))
+        found = fsck(self.kernel, progress, lambda key, one: (*files.flaws(key, one), *lance.flaws(key, one)))
+        readability = LanceReadability(self.kernel, self.places, with_files=True)
+        gone = [Damage(one.where, str(one)) for one in readability.unreadable()]
+        return msgspec.structs.replace(found, damages=(*found.damages, *gone))
 
     def catch_up(self) -> None:
         """Have published, in the background, what earlier processes ratified, if formats manage tables.

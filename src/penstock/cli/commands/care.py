@@ -32,7 +32,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def fsck(call: Call) -> None:
     """Check every object that a branch, a tag or a log leads to: its hash, its order and its shape.
 
-    Says what is damaged, and ends with exit status 1 if anything is. Commits may go on meanwhile.
+    Also checks that Lance tables can be read at every branch and tag: that no file of them is gone. Says what
+    is damaged, and ends with exit status 1 if anything is. Commits may go on meanwhile.
     """
     lake = call.open(create=False)
     with Progress(call.json) as progress:
@@ -54,8 +55,8 @@ def _checked(screen: Screen, checked: Checked) -> Iterator[str]:
         return
     yield from columns(screen, [[Cell(one.object, "id"), one.what] for one in checked.damages], indent="  ")
     yield screen.paint(f"{counted(len(checked.damages), 'thing')} wrong", "bad")
-    yield "  What is not named here can still be read."
-    yield f"  {RESTORE[0].upper()}{RESTORE[1:]}."
+    yield "  What is not named here can still be read. Unless a line says otherwise:"
+    yield f"  {RESTORE}."
 
 
 def _number(name: str, metavar: str, kind: type[float], lowest: int, text: str) -> Callable[[F], F]:

@@ -26,8 +26,10 @@ from penstock.cli.via import commit_of
 from penstock.errors import Denied, InvalidRequest, PenstockError
 from penstock.kernel.format import blob
 from penstock.lake.delta_calls import GetTableStatus
+from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind
 
 DISK_LOW_BYTES = 1024**3
@@ -52,9 +54,10 @@ def doctor(call: Call) -> None:
     """Check the lake and its surroundings, and say in one line each what is wrong and what to do.
 
     Looks at the versions, the store (readable, writable, sound), the disk, the clock, the default branch,
-    and whether the places for tables are there and keep a file that is there from being replaced. Behind a
-    server, only at what can be seen from here. Where Spark is installed, also at it and at the Java that it
-    would run on. 'penstock fsck' checks the lake's objects one by one. Exit status 1 if something failed.
+    whether the places for tables are there and keep a file that is there from being replaced, and whether
+    branches and tags have the manifests of their Lance tables. Behind a server, only at what can be seen from
+    here. Where Spark is installed, also at it and at the Java that it would run on. 'penstock fsck' checks
+    the lake's objects one by one. Exit status 1 if something failed.
     """
     checks = list(_examine(call))
     healthy = all(one.state != "failed" for one in checks)
@@ -165,6 +168,7 @@ def _looks(lake: Lake) -> list[tuple[str, Look]]:
     delta: list[tuple[str, Look]] = [("Delta tables", _delta)] if _may_have_delta(lake) else []
     if not lake.is_embedded:
         return [("server", _server), ("clock", _clock), ("default branch", _default_branch), *delta]
+    lance: list[tuple[str, Look]] = [("Lance tables", _lance_tables)] if _has_lance(lake) else []
     roots = [("warehouse" if root == lake.warehouse else "root", partial(_root, root)) for root in lake.roots]
     return [
         ("store", _store),
@@ -174,6 +178,7 @@ def _looks(lake: Lake) -> list[tuple[str, Look]]:
         ("default branch", _default_branch),
         *roots,
         *delta,
+        *lance,
     ]
 
 
@@ -243,6 +248,33 @@ def _delta(lake: Lake) -> Finding:
             "a server publishes them by itself; so does 'penstock delta publish'",
         )
     return Finding("ok", f"{count}, all published")
+
+
+def _has_lance(lake: Lake) -> bool:
+    """Whether there is a Lance table to look at, at any reference."""
+    from penstock.lake.lance.kept import tables_at
+
+    heads = {one.head for kind in (Kind.BRANCH, Kind.TAG) for one in lake.kernel.references.all(kind)}
+    try:
+        return any(True for head in heads - {NO_COMMIT} for _ in tables_at(lake.kernel, head))
+    except PenstockError:
+        return False  # what is damaged is told by 'penstock fsck'
+
+
+def _lance_tables(lake: Lake) -> Finding:
+    """Whether Lance tables can be read at every reference, as far as their manifests tell."""
+    from penstock.lake.lance.readability import LanceReadability
+
+    assert isinstance(lake.catalogue, Embedded)
+    readability = LanceReadability(lake.kernel, lake.catalogue.places, with_files=False)
+    gone = list(readability.unreadable())
+    if gone:
+        more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
+        return Finding(
+            "failed", f"at {gone[0].where} {gone[0]}{more}", "'penstock fsck' tells of all of them"
+        )
+    count = counted(len(readability.tables), "table")
+    return Finding("ok", f"{count}, with the manifests of all versions that branches and tags are at")
 
 
 def _root(root: str, lake: Lake) -> Finding:

@@ -45,6 +45,20 @@ from penstock.storage.places import Places
 BLOCK: Final = 500
 
 
+def tables_at(kernel: Kernel, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
+    """The Lance tables of a commit whose versions the lake decides, by the ledger."""
+    look = partial(_content_at, kernel, commit)
+    for stored, _ in kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
+        key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
+        content = None if key is None else _own(look(key.encode()))
+        if key is not None and content is not None:
+            yield key, content
+
+
+def _content_at(kernel: Kernel, commit: ObjectId, stored: bytes) -> AnyContent | None:
+    return content_of(kernel.objects, kernel.state(commit).get(stored))
+
+
 class Numbered(NamedTuple):
     """A version of one of Lance's own branches."""
 
@@ -145,7 +159,7 @@ class KeptLance:
     def was_had(self, table: UUID) -> bool:
         """Whether a branch has a table, or had it before it was dropped there."""
         heads = {one.head for one in self._kernel.references.all(Kind.BRANCH)} - {NO_COMMIT}
-        return any(whereabouts(partial(self._content_at, one), table) is not None for one in heads)
+        return any(whereabouts(partial(_content_at, self._kernel, one), table) is not None for one in heads)
 
     def name(self, paths: Iterable[str]) -> None:
         """Count files as named."""
@@ -229,7 +243,7 @@ class KeptLance:
         for branch in self._kernel.references.all(Kind.BRANCH):
             if branch.head == NO_COMMIT or (branch.incarnation, branch.head) in self._branches:
                 continue
-            for key, content in self._tables_at(branch.head):
+            for key, content in tables_at(self._kernel, branch.head):
                 versions = Versions(self._kernel.objects, state_of(content))
                 table = self._take(key, content)
                 table.is_there = True
@@ -253,24 +267,12 @@ class KeptLance:
     def _versions_at(self, commit: ObjectId) -> Iterator[tuple[str, list[Numbered]]]:
         """What a commit needs of each table: its newest version, and what Lance's own branches and tags lead
         to."""
-        for _, content in self._tables_at(commit):
+        for _, content in tables_at(self._kernel, commit):
             versions = Versions(self._kernel.objects, state_of(content))
             named = [(one.parent, one.version) for one in versions.branches().values()]
             named += [(one.branch, one.version) for one in versions.tags().values()]
             found = [Numbered(*one, there) for one in named if (there := versions.get(*one)) is not None]
             yield normalise(content.location), [*_newest(versions), *found]
-
-    def _tables_at(self, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
-        """The Lance tables of a commit, by the ledger."""
-        look = partial(self._content_at, commit)
-        for stored, _ in self._kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
-            key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
-            content = None if key is None else _own(look(key.encode()))
-            if key is not None and content is not None:
-                yield key, content
-
-    def _content_at(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
-        return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
 
     # -- what manifests tell -------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Whether Lance tables are sound: entries of their trees can be read, and lead to others that are there.
 
 That the nodes of trees are there, and fit together, is checked by whoever checks objects. Whether manifests
-are where versions say is not looked at: that is for whoever reads the table.
+and files are where versions say is looked at by ``readability``.
 """
 
 from __future__ import annotations
