@@ -9,7 +9,7 @@ INTEROP := build/interop/.up-to-date
 # machine: make test WORKERS=8.
 WORKERS := 3
 TYPED := $(wildcard hatch_build.py src tests benchmarks docs/*.py)
-JVM := hatch_build.py $(shell find jvm -name '*.java' 2>/dev/null)
+JVM := hatch_build.py $(shell find jvm -type f 2>/dev/null)
 
 .PHONY: help setup servers interop check format quick test verify verify-only reliability mutants bench demo docs lock clean
 

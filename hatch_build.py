@@ -28,6 +28,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 JAR = "src/penstock/spark/jars/penstock-spark.jar"
 SOURCES = "jvm/src/main/java"
+RESOURCES = "../resources"  # beside the sources: files that go into the jar as they are
 RELEASE = "17"
 QUICKLY = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")  # the compiler runs for a second only
 OLDEST_SPARK = (4, 1)
@@ -110,30 +111,39 @@ def compile_jar(javac: str, spark: Path, sources: Path, jar: Path, lenient: bool
             )
         jar.parent.mkdir(parents=True, exist_ok=True)
         unfinished = jar.with_suffix(f".{os.getpid()}.tmp")
-        write_jar(unfinished, classes, wanted)
+        write_jar(unfinished, [classes, sources / RESOURCES], wanted)
         unfinished.replace(jar)
 
 
-def write_jar(jar: Path, classes: Path, wanted: str) -> None:
-    """The same bytes for the same classes: sorted, undated and not compressed."""
+def write_jar(jar: Path, folders: list[Path], wanted: str) -> None:
+    """The same bytes for the same files: sorted, undated and not compressed."""
     manifest = f"Manifest-Version: 1.0\r\n{DIGEST}: {wanted}\r\n\r\n"
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", EARLIEST), manifest)
-        for file in sorted(classes.rglob("*.class")):
-            name = file.relative_to(classes).as_posix()
-            archive.writestr(zipfile.ZipInfo(name, EARLIEST), file.read_bytes())
+        for folder in folders:
+            for file in files_in(folder):
+                name = file.relative_to(folder).as_posix()
+                archive.writestr(zipfile.ZipInfo(name, EARLIEST), file.read_bytes())
 
 
 def java_files(sources: Path) -> list[Path]:
     return sorted(sources.rglob("*.java"))
 
 
+def files_in(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file())
+
+
 def digest(sources: Path) -> str:
     """What tells these sources from others. Short, since a line of a manifest is."""
     whole = hashlib.sha256()
-    for file in java_files(sources):
-        content = hashlib.sha256(file.read_bytes()).hexdigest()
-        whole.update(f"{file.relative_to(sources).as_posix()} {content}\n".encode())
+    for folder, files in (
+        (sources, java_files(sources)),
+        (sources / RESOURCES, files_in(sources / RESOURCES)),
+    ):
+        for file in files:
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            whole.update(f"{file.relative_to(folder).as_posix()} {content}\n".encode())
     return whole.hexdigest()[:32]
 
 

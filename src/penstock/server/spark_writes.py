@@ -1,4 +1,4 @@
-"""Writes of Spark drivers that have no Python: their JVM asks here what becomes of them.
+"""Reads and writes of Spark drivers that have no Python: their JVM asks here what becomes of them.
 
 What the driver's Python process would decide is decided in this one, with the rights of the caller: the steps
 ask the lake by the same calls as anybody, and those are checked.
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.lake.files.session_reads import READ, FilesToRead, SessionRead, read_files
 from penstock.lake.files.sessions import STEPS, Begun, Checked, Deciding, Ended, SessionWrite
 from penstock.server.routes import Ask, Route
 
 PATH: Final = "/spark-writes/"
+READS: Final = "/spark-reads/"
 _ANSWERS: Final[dict[str, Any]] = {"check": Checked, "begin": Begun, "commit": Ended, "abort": Ended}
 _SUMMARIES: Final = {
     "check": "Whether a write of Spark's is to a table of the lake",
@@ -29,16 +31,34 @@ def _handler(step: str) -> Callable[[Ask], Any]:
     return handle
 
 
-ROUTES: Final = tuple(
+def _read(ask: Ask) -> FilesToRead:
+    return read_files(Deciding(ask.catalogue.do), ask.body)
+
+
+_DESCRIPTION: Final = "For Penstock's class in a Spark driver without Python. It may be asked again."
+_WRITES: Final = tuple(
     Route(
         method="POST",
         path=PATH + step,
         handle=_handler(step),
         summary=_SUMMARIES[step],
-        description="For Penstock's class in a Spark driver without Python. It may be asked again.",
+        description=_DESCRIPTION,
         body=SessionWrite,
         answer=answer,
         is_write=step != "check",
     )
     for step, answer in _ANSWERS.items()
+)
+ROUTES: Final = (
+    *_WRITES,
+    Route(
+        method="POST",
+        path=READS + READ,
+        handle=_read,
+        summary="The files of a table that a path of Spark's stands for",
+        description=_DESCRIPTION,
+        body=SessionRead,
+        answer=FilesToRead,
+        is_write=False,
+    ),
 )

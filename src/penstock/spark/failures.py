@@ -52,9 +52,9 @@ def telling() -> Iterator[None]:
         raise told from None
 
 
-def as_text(error: PenstockError) -> str:
-    """What an error says, and below it the line that ``unwrap`` reads."""
-    return f"{error.message}\n{MARK}{_line(error)}"
+def as_line(error: PenstockError) -> str:
+    """The line that ``unwrap`` reads, for an error of the JVM that says the message by itself."""
+    return MARK + _line(error)
 
 
 def _line(error: PenstockError) -> str:

@@ -51,9 +51,14 @@ def lack_of_session(spark: SparkSession) -> Lack:
     """Why writes of a session do not go through Penstock's protocol."""
     if not is_classic(spark):
         return LACK_OVER_CONNECT
-    if is_in(spark._jvm):
-        return lack_of_protocol(spark.conf.get(COMMIT_PROTOCOL_SETTING) or "")
-    return lack_of_start()
+    if not is_in(spark._jvm):
+        return lack_of_start()
+    if not has_reads(spark):
+        return Lack(
+            "Spark was started before Penstock's jar was there, so that reads do not ask the lake",
+            f"start Spark with --jars {path() or NAME}",
+        )
+    return lack_of_protocol(spark.conf.get(COMMIT_PROTOCOL_SETTING) or "")
 
 
 def lack_of_protocol(chosen: str) -> Lack:
@@ -80,6 +85,17 @@ def is_loaded(spark: SparkSession) -> bool:
     They do when its JVM has Penstock's classes and its commit protocol is ours.
     """
     return has_classes(spark) and spark.conf.get(COMMIT_PROTOCOL_SETTING) == COMMIT_PROTOCOL
+
+
+def has_reads(spark: SparkSession) -> bool:
+    """Whether what a session reads at paths that stand for tables is asked of the lake.
+
+    It is if Spark was started with the jar: only then it takes in what the jar adds to sessions.
+    """
+    if not has_classes(spark):
+        return False
+    rules: Any = spark._jvm.io.penstock.spark.SessionRules  # type: ignore[union-attr]
+    return bool(rules.areIn(spark._jsparkSession))
 
 
 def has_classes(spark: SparkSession) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet, WeakValueDictionary
 
 from penstock.errors import InvalidRequest, LakeNotFound, PenstockError, TryAgainError
+from penstock.lake.files.facts import check_settings
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.spark import jar, settings
@@ -48,13 +49,15 @@ def session(
     Starts Spark in this process and on all of its cores, or on the cluster that ``master`` names, with a Java
     that is found (see ``find_java``), this Python for its workers, and little in the log. ``conf`` holds
     further settings of Spark; they win over Penstock's. ``tables`` names tables of files by paths: what is
-    written to such a path, or below it, by code that knows nothing of Penstock, is committed to the table.
+    written to such a path, or below it, by code that knows nothing of Penstock, is committed to the table,
+    and what such code reads there are the table's rows.
 
     If Spark runs already in this process, that Spark is used, as it was started: settings that can no longer
     be made are named in a warning. The session is the running one, or a new one beside it if that one works
     with another lake. ``InvalidRequest`` if pyspark or Java is missing, or the lake was closed.
     """
     wanted = {name: settings.as_text(value) for name, value in (conf or {}).items()}
+    check_settings(wanted)
     if master is not None:
         wanted["spark.master"] = master
     builder = _spark_session().builder.config(map={"spark.app.name": app, **wanted})
@@ -90,6 +93,7 @@ def configure(
     opened = _opened(lake)
     of_lake = _of_lake(opened) | settings.of_tables(tables or {})
     told: dict[str, Any] = dict(builder._options)
+    check_settings(told)
     address = _connect_address(told)
     if address is None or address.startswith("local"):
         _prepare_environment()
@@ -222,7 +226,7 @@ def _join(
     for name, value in settings.of_writes({}, jar.is_in(spark._jvm)).items():
         if not chosen.contains(name):
             spark.conf.set(name, value)
-    if of_tables and not jar.is_loaded(spark):
+    if of_tables and not (jar.is_loaded(spark) and jar.has_reads(spark)):
         raise _passed_over(jar.lack_of_session(spark))
     if spark is not running and not of_tables:
         of_tables = {settings.TABLES: ""}  # not those of the lake that Spark was started for
@@ -248,7 +252,7 @@ def _handing_on(spark: SparkSession) -> SparkSession:
 
     def new_session() -> SparkSession:
         made = type(spark).newSession(spark)
-        for name in (*settings.WRITES, jar.COMMIT_PROTOCOL_SETTING, *settings.OF_LAKES):
+        for name in (*settings.WRITES, *settings.PROTOCOLS, *settings.OF_LAKES):
             if (value := spark.conf.get(name, None)) is not None:
                 made.conf.set(name, value)
         return _handing_on(made)
@@ -260,8 +264,8 @@ def _handing_on(spark: SparkSession) -> SparkSession:
 def _passed_over(lack: jar.Lack) -> InvalidRequest:
     """What is raised rather than have writes go to their paths without a word."""
     return InvalidRequest(
-        f"'tables' would mean nothing: writes of this session do not go through Penstock, since {lack.reason}"
-        f"\n  {lack.remedy[0].upper()}{lack.remedy[1:]}, or leave out 'tables' and write by "
+        "'tables' would mean nothing: this session does not read and write through Penstock, since "
+        f"{lack.reason}\n  {lack.remedy[0].upper()}{lack.remedy[1:]}, or leave out 'tables' and write by "
         "penstock.spark.write."
     )
 

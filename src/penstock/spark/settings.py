@@ -26,7 +26,7 @@ LAKE_ID: Final = "spark.penstock.lake.id"
 """The lake's own id, by which the process that made the session finds the lake it has open."""
 TABLES: Final = "spark.penstock.tables"
 """Paths and the tables that writes there are for, as a JSON object."""
-OF_LAKES: Final = (LAKE, LAKE_ID, TABLES, STREAM_PROTOCOL_SETTING)
+OF_LAKES: Final = (LAKE, LAKE_ID, TABLES)
 
 WRITES: Final = {
     # Spark's default is a type of 96 bits that has no usable statistics and that Parquet has given up.
@@ -34,6 +34,8 @@ WRITES: Final = {
     "spark.sql.parquet.compression.codec": "zstd",
 }
 """How Parquet files are written. May be set at any time, by and over Spark Connect too."""
+PROTOCOLS: Final = {COMMIT_PROTOCOL_SETTING: COMMIT_PROTOCOL, STREAM_PROTOCOL_SETTING: STREAM_PROTOCOL}
+"""By which writes ask the lake. Spark could not write at all with a protocol that it does not find."""
 
 STARTS: Final = {
     "spark.ui.showConsoleProgress": "false",
@@ -48,11 +50,8 @@ _LOG_FILE: Final = "log4j2.configurationFile"
 
 
 def of_writes(given: Mapping[str, str], has_classes: bool) -> dict[str, str]:
-    """What a session's writes need beyond what is given; our protocol only where its classes are to be had.
-
-    Spark could not write at all with a protocol that it does not find.
-    """
-    wanted = WRITES | ({COMMIT_PROTOCOL_SETTING: COMMIT_PROTOCOL} if has_classes else {})
+    """What a session's writes need beyond what is given; our protocols only where the classes are."""
+    wanted = WRITES | (PROTOCOLS if has_classes else {})
     return {name: value for name, value in wanted.items() if name not in given}
 
 
@@ -87,7 +86,7 @@ def of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str, str]:
         return {}
     text = json.dumps(found, sort_keys=True)
     tables_of(text)
-    return {TABLES: text, STREAM_PROTOCOL_SETTING: STREAM_PROTOCOL}
+    return {TABLES: text}
 
 
 def as_text(value: Any) -> str:

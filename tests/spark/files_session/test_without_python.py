@@ -32,7 +32,7 @@ def test_its_jobs_commit_once_are_refused_and_survive_lost_answers(tmp_path: Pat
     with (
         serving(str(lake)) as server,
         # Of each step one answer does not come: that it was done is not known to the driver.
-        losing(server.uri, {"check", "begin", "commit"}) as way,
+        losing(server.uri, {"check", "begin", "commit", "read"}) as way,
     ):
         told = run(
             [*program, way.uri, str(tmp_path / "nowhere")],
@@ -45,7 +45,7 @@ def test_its_jobs_commit_once_are_refused_and_survive_lost_answers(tmp_path: Pat
     assert told[2].startswith(
         "append,error,two: JobRefused cannot commit: 1 conflict|  'raw.events' has files"
     )
-    assert told[3] == "errorifexists,ignore,three: done"
+    assert told[3:] == ["errorifexists,ignore,three: done", "read: 3"]
     with penstock.open(lake) as opened:
         assert ids(opened, "raw.events") == [0, 1, 2]
         assert len(in_pool(opened)) == 1
@@ -77,9 +77,9 @@ def compiled(directory: Path) -> list[str]:
 
 
 def run(command: list[str], writes: list[str], directory: Path) -> list[str]:
-    """What the program prints of each write."""
+    """What the program prints of each write, and of the read after them."""
     ended = subprocess.run(
         [*command, *writes], capture_output=True, text=True, cwd=directory, timeout=RUN_MAX_S, check=False
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
-    return [line for line in ended.stdout.splitlines() if line.partition(": ")[0] in writes]
+    return [line for line in ended.stdout.splitlines() if line.partition(": ")[0] in (*writes, "read")]

@@ -198,3 +198,27 @@ def test_columns_in_the_path_are_partition_columns_of_the_table() -> None:
     job = job_of(facts("file:/data/raw/events/day=1", partition_by=("hour",), schema="{}", format="csv"))
     assert job is not None
     assert (job.layout.partition_by, job.layout.schema) == (("day", "hour"), "{}")
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"options": {"penstock.tabel": "raw.x"}}, "no option 'penstock.tabel' of a write"),
+        ({"options": {"penstock.branch": "dev"}}, "and no table: the path stands for none"),
+        (
+            {"settings": ("spark.penstock.lake", "spark.penstock.tabels")},
+            "no setting 'spark.penstock.tabels'",
+        ),
+    ],
+)
+def test_names_that_there_are_not_are_refused_also_where_no_table_is_named(
+    more: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        job_of(facts("file:/elsewhere", **more))
+
+
+def test_a_session_that_would_not_read_what_it_writes_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="would not be read at file:/data/raw/events"):
+        job_of(facts(has_reads=False))
+    assert job_of(facts("file:/elsewhere", has_reads=False)) is None

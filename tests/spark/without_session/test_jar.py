@@ -213,7 +213,7 @@ def test_spark_is_fetched_for_a_build_that_lacks_nothing_else(
         assert wanted_by(bare) == []
     jar = bare / hatch_build.JAR
     jar.parent.mkdir()
-    hatch_build.write_jar(jar, tmp_path / "no classes", hatch_build.digest(bare / hatch_build.SOURCES))
+    hatch_build.write_jar(jar, [tmp_path / "no classes"], hatch_build.digest(bare / hatch_build.SOURCES))
     assert wanted_by(bare) == []
 
 

@@ -52,7 +52,8 @@ def test_a_protocol_is_named_only_where_its_classes_are() -> None:
 
 
 def test_the_users_own_protocol_and_codec_stay() -> None:
-    given = {COMMIT_PROTOCOL_SETTING: "org.example.Own", "spark.sql.parquet.compression.codec": "snappy"}
+    own = dict.fromkeys(settings.PROTOCOLS, "org.example.Own")
+    given = {**own, "spark.sql.parquet.compression.codec": "snappy"}
     assert settings.of_writes(given, True) == {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 
 

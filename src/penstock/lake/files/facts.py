@@ -7,7 +7,7 @@ others are decided by a look at a path where the table has no files.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -25,6 +25,9 @@ OPTIONS: Final = (
     *("table", "mode", "partition_overwrite", "branch", "message", "author"),
     *("job_id", "job_branch", "success_file", "timeout_s"),
 )
+SETTING: Final = "spark.penstock."
+"""How the names of a session's settings begin that are for the lake."""
+SETTINGS: Final = ("lake", "lake.id", "tables")
 
 _MODES: Final = {"Append": SaveMode.APPEND, "Overwrite": SaveMode.OVERWRITE}
 _CREATES_TABLE: Final = re.compile("TableAsSelect|SaveAs.*Table")
@@ -63,6 +66,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What its rows come from: each table as `key@commit`, as far as that can be told."""
     application: str = ""
     application_name: str = ""
+    settings: tuple[str, ...] = ()
+    """The names of all settings of the session that are for the lake."""
+    has_reads: bool = True
+    """Whether reads of the session ask the lake, too."""
 
 
 def job_of(facts: Facts) -> FilesJob | None:
@@ -70,18 +77,19 @@ def job_of(facts: Facts) -> FilesJob | None:
 
     ``InvalidRequest`` if it is to one, and Spark cannot be trusted with it.
     """
-    options = {
-        name.removeprefix(OPTION): value for name, value in facts.options.items() if name.startswith(OPTION)
-    }
+    check_settings(facts.settings)
+    options = lake_options(facts.options, "write")
     found = _table(facts, options.get("table"))
     if found is None:
+        check_table_named(options)
         return None
     key, folder = found
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        names = ", ".join(OPTION + one for one in OPTIONS)
+    if not facts.has_reads:
         raise InvalidRequest(
-            f"there is no option '{OPTION}{unknown[0]}' of a write to a table; there are {names}"
+            f"what is written to '{key}' would not be read at {facts.path} by this session: its Spark was "
+            "started before Penstock's jar was there\n"
+            "  Start Spark with the jar, as penstock.spark.session() does, or by --jars.",
+            table=str(key),
         )
     mode = _mode(facts, key, options.get("mode"))
     return FilesJob(
@@ -101,6 +109,43 @@ def job_of(facts: Facts) -> FilesJob | None:
         author=options.get("author"),
         read=facts.read,
     )
+
+
+def lake_options(options: Mapping[str, str], verb: str, *more: str) -> dict[str, str]:
+    """Of the options of a read or write those for the lake, by their names without the prefix.
+
+    ``InvalidRequest`` for one that there is not: with a letter wrong, a write would pass the lake by.
+    """
+    found = {
+        name.lower().removeprefix(OPTION): value
+        for name, value in options.items()
+        if name.lower().startswith(OPTION)
+    }
+    if unknown := sorted(set(found).difference(OPTIONS, more)):
+        names = ", ".join(OPTION + one for one in (*OPTIONS, *more))
+        raise InvalidRequest(
+            f"there is no option '{OPTION}{unknown[0]}' of a {verb} of a table; there are {names}"
+        )
+    return found
+
+
+def check_table_named(options: Mapping[str, str]) -> None:
+    """``InvalidRequest`` if there are options for the lake where neither they nor a path name a table."""
+    if options:
+        raise InvalidRequest(
+            f"the option '{OPTION}{min(options)}' is given, and no table: the path stands for none\n"
+            f"  Name it by the option '{OPTION}table', or map the path: session(lake, tables={{path: key}})."
+        )
+
+
+def check_settings(names: Iterable[str]) -> None:
+    """``InvalidRequest`` for a setting of a session that looks like the lake's, and that there is not."""
+    known = {SETTING + one for one in SETTINGS}
+    if unknown := sorted(name for name in names if name.startswith(SETTING) and name not in known):
+        raise InvalidRequest(
+            f"there is no setting '{unknown[0]}'; there are {', '.join(sorted(known))}\n"
+            "  Unset it, or spell it as one of these."
+        )
 
 
 def _mode(facts: Facts, key: Key, given: str | None) -> SaveMode:
@@ -178,14 +223,17 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _table(facts: Facts, named: str | None) -> tuple[Key, str] | None:
-    """The table that a write is to, and the folder of it; the longest path that fits counts."""
+    """The table that a write is to, and the folder of it."""
     if named is not None:
         return Key.parse(named), ""
-    path = hadoop_path(facts.path, facts.home)
+    return table_at(facts.path, tables_of(facts.tables, facts.home), facts.home)
+
+
+def table_at(path: str, tables: Mapping[HadoopPath, Key], home: str = "") -> tuple[Key, str] | None:
+    """The table that a path stands for, and the folder of it; the longest path that fits counts."""
+    place = hadoop_path(path, home)
     found = [
-        (len(top.names), key, below)
-        for top, key in tables_of(facts.tables, facts.home).items()
-        if (below := path.below(top)) is not None
+        (len(top.names), key, below) for top, key in tables.items() if (below := place.below(top)) is not None
     ]
     _, key, folder = max(found, default=(0, None, ""), key=lambda one: one[0])
     return None if key is None else (key, folder)

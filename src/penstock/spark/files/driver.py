@@ -1,7 +1,8 @@
-"""The driver's side of writes by code that knows only its session: Spark's JVM asks, this process decides.
+"""The driver's side of reads and writes by code that knows only its session: Spark's JVM asks, this process
+decides.
 
-Penstock's class in the JVM is handed a callback for each lake. It calls back from the thread that writes, and
-waits. If this process is gone, nobody answers, the job fails, and nothing of it lands.
+Penstock's class in the JVM is handed a callback for each lake. It calls back from the thread that reads or
+writes, and waits. If this process is gone, nobody answers, the query fails, and nothing of a job lands.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.lake.files.session_reads import READ, SessionRead, read_files
 from penstock.lake.files.sessions import STEPS, Begun, Deciding, SessionWrite, abort
 from penstock.spark import failures, jar
 from penstock.spark.files.attempts import JobsMeet, tell_of_others
@@ -29,6 +31,7 @@ STACK: Final = 1
 """The code that writes cannot be found from here: Spark is in between."""
 _LOG: Final = logging.getLogger("penstock.spark")
 _REQUEST: Final = msgspec.json.Decoder(SessionWrite)
+_READ: Final = msgspec.json.Decoder(SessionRead)
 
 
 class Driver:
@@ -43,24 +46,31 @@ class Driver:
         self._lake_id, self._lake_of_id = lake_id, lake_of_id
 
     def answer(self, step: str, request: str) -> str:
-        """The answer to a step of a write, as JSON. An error is told by its text: it goes through a JVM."""
+        """The answer to a read, or to a step of a write, as JSON. An error is told by its text, since it goes
+        through a JVM."""
+        told: Any
         try:
             lake = self._lake_of_id(self._lake_id)
             if lake is None:
                 raise InvalidRequest("the lake that this session works with is not open in this process")
-            by = Deciding(lake.do, lake.places, lake.author)
-            asked = _REQUEST.decode(request)
-            told: Any = STEPS[step](by, asked)
-            if isinstance(told, Begun):
-                told = _warned(by, asked, told)
+            told = _answer(Deciding(lake.do, lake.places, lake.author), step, request)
         except PenstockError as problem:
-            told = {"error": failures.as_text(problem)}
+            told = {"error": problem.message, "details": failures.as_line(problem)}
         except JobsMeet as meant:
             told = {"error": str(meant)}
         except Exception as problem:  # noqa: BLE001 - told in a sentence, where a trace would be shown
-            _LOG.exception("a write of Spark's cannot be answered (%s)", step)
-            told = {"error": f"Penstock failed at this write ({step}): {type(problem).__name__}: {problem}"}
+            what = "read" if step == READ else "write"
+            _LOG.exception("a %s of Spark's cannot be answered (%s)", what, step)
+            told = {"error": f"Penstock failed at this {what} ({step}): {type(problem).__name__}: {problem}"}
         return msgspec.json.encode(told).decode()
+
+
+def _answer(by: Deciding, step: str, request: str) -> Any:
+    if step == READ:
+        return read_files(by, _READ.decode(request))
+    asked = _REQUEST.decode(request)
+    told = STEPS[step](by, asked)
+    return _warned(by, asked, told) if isinstance(told, Begun) else told
 
 
 def _warned(by: Deciding, asked: SessionWrite, begun: Begun) -> Begun:

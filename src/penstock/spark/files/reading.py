@@ -11,25 +11,20 @@ into the files for them, as it does for a directory; then partition columns come
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.files import POOL
 from penstock.lake.files.answers import FileEntry, FilesAbout
 from penstock.lake.files.calls import GetFilesTable, ListFiles
-from penstock.lake.files.data_files import is_data, is_hidden
+from penstock.lake.files.data_files import is_data
+from penstock.lake.files.partition_columns import PartitionColumns, Rules, partition_columns
 from penstock.lake.files.paths import as_folder
-from penstock.lake.files.pool import pool_of
+from penstock.lake.files.scan import scan_files, scan_layout
 from penstock.spark import jar
-from penstock.spark.files.partition_columns import (
-    PartitionColumns,
-    Rules,
-    partition_columns,
-)
 from penstock.spark.scan.columns import quoted
-from penstock.spark.scan.scans import How, ScanFile, frame
+from penstock.spark.scan.scans import How, frame
 from penstock.spark.settings import as_text
 
 if TYPE_CHECKING:
@@ -37,21 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.lake.table import Table
-
-_OF_LISTINGS: Final = frozenset(
-    {
-        "path",
-        "basepath",
-        "recursivefilelookup",
-        "pathglobfilter",
-        "modifiedbefore",
-        "modifiedafter",
-        "ignoredpathsegmentregex",
-    }
-)
-"""Options by which Spark would choose files. Which files there are is the lake's to say."""
-_LOOKING: Final = ("mergeschema", "inferschema")
-"""Options by which columns are to be those of the files, whatever the last job said."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,29 +93,10 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _layout(about: FilesAbout, wanted: Wanted) -> _Layout:
-    chosen = wanted.format or about.layout.format
-    if not chosen:
-        raise InvalidRequest(
-            f"nobody has said which format the files of '{about.key}' have: give it, as in format='parquet'",
-            table=str(about.key),
-        )
     given = {name: as_text(value) for name, value in wanted.options.items()}
-    refused = sorted(name for name in given if name.lower() in _OF_LISTINGS)
-    if refused:
-        raise InvalidRequest(
-            f"which files '{about.key}' has is the lake's to say, so {', '.join(refused)} cannot be chosen; "
-            "'folder' reads a part of it",
-            table=str(about.key),
-        )
-    # Of another format than the last job's, what it said is not about these files.
-    is_said = chosen.lower() == about.layout.format.lower()
-    before = about.layout.options if is_said else {}
-    names = {name.lower() for name in given} | _OF_LISTINGS
-    options = {name: value for name, value in before.items() if name.lower() not in names} | given
-    looks = any(value == "true" for name, value in given.items() if name.lower() in _LOOKING)
-    kept = about.layout.schema if is_said and not looks else ""
-    schema = wanted.schema if wanted.schema is not None else _parsed(kept)
-    return _Layout(format=chosen, options=options, schema=schema, has_order=wanted.schema is None)
+    found = scan_layout(about, wanted.format, given)
+    schema = wanted.schema if wanted.schema is not None else _parsed(found.schema)
+    return _Layout(format=found.format, options=found.options, schema=schema, has_order=wanted.schema is None)
 
 
 def _parsed(schema: str) -> StructType | None:
@@ -166,9 +127,12 @@ class _Scan:
                 f"'{self._table.key}' has no rows, and it is not known which columns: give them as 'schema'",
                 table=str(self._table.key),
             )
-        place = self._table.lake.places.at(self._table.lake.warehouse)
+        lake = self._table.lake
+        place = lake.places.at(lake.warehouse)
+        files = ((one.path, one) for one in self._files)
+        scanned = scan_files(self._table.key, lake.warehouse, files, partitions)
         try:
-            found = frame(self._spark, place, self._scanned(partitions), inside, constants, self._how())
+            found = frame(self._spark, place, scanned, inside, constants, self._how())
         except _errors(self._spark) as problem:
             raise InvalidRequest(
                 f"'{self._table.key}' cannot be read as {self._layout.format}: {_first_line(problem)}",
@@ -203,21 +167,6 @@ class _Scan:
         zones = [value for name, value in options.items() if name.lower() == "timezone"]
         zone = zones[0] if zones else str(self._spark.conf.get("spark.sql.session.timeZone"))
         return How(format=self._layout.format, options=options, zone=zone, origin=origin_of(self._table))
-
-    def _scanned(self, partitions: PartitionColumns) -> list[ScanFile]:
-        pool = pool_of(self._table.lake.warehouse)
-        found = []
-        for one in self._files:
-            name = one.address.removeprefix(pool)
-            if is_hidden(name.rpartition("/")[2]):
-                raise InvalidRequest(
-                    f"the file at '{one.path}' of '{self._table.key}' lies in storage as {name!r}, a name "
-                    "that Spark reads no files of: write it again under its path",
-                    table=str(self._table.key),
-                )
-            modified_ms = 0 if one.modified is None else int(one.modified.timestamp() * 1000)
-            found.append(ScanFile(POOL + name, one.size, modified_ms, partitions.of(one.path)))
-        return found
 
 
 def _types(schema: StructType | None) -> dict[str, str]:

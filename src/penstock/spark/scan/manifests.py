@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
-    from penstock.spark.scan.scans import How, ScanFile
+    from penstock.lake.scan_files import ScanFile
+    from penstock.spark.scan.scans import How
 
 FOLDER: Final = f"{SCRATCH}/reads"
 """Below the table's root, or the warehouse's. Cleaning up removes what is older than a day."""

@@ -7,8 +7,7 @@ they lie in storage.
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
 from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.lake.delta_snapshot import TableSnapshot
+from penstock.lake.scan_files import STRICT, ScanFile, pack_scan_files
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.scan.columns import Columns, quoted, spark_schema
@@ -35,27 +35,9 @@ FILE: Final = "__penstock_file"
 ROW: Final = "__penstock_row"
 """The number of the row in its file."""
 
-STRICT: Final = {
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
-    "ignoredPathSegmentRegex": "^[._]",
-}
-"""A session may be told to read on without a file, or to pass over more names than Spark does by itself. A
-table that lacks rows is none."""
 _HIDDEN: Final = ("_", ".")
 """Spark reads no files with such names, and does not say so."""
 _FILE: Final = Field(name=FILE, type="integer", nullable=True)
-
-
-class ScanFile(msgspec.Struct, frozen=True):
-    """A file to be read."""
-
-    name: str
-    """Below the root of the place, decoded."""
-    size: int
-    modified_ms: int
-    values: tuple[str | None, ...] = ()
-    """Of the columns that are not in the file, as texts."""
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +111,7 @@ def _with_jar(
 ) -> DataFrame:
     from pyspark.sql import DataFrame
 
-    packed = gzip.compress(b"\n".join(_lines(spark_address(place.url), files)), compresslevel=1)
+    packed = pack_scan_files(spark_address(place.url), files)
     told = replace(how, options={**STRICT, **how.options}, zone=how.zone or "UTC")
     schema = None if columns is None else columns.json()
     rows = spark._jvm.io.penstock.spark.TableFiles.rows(  # type: ignore[union-attr]
@@ -272,22 +254,3 @@ class _Reader:
         """The names of the columns of its rows, as Spark's SQL takes them."""
         others = (one.name for one in (*self._beside, *self._constants))
         return [quoted(one) for one in (*self._columns.names, *others, *((FILE, ROW) if numbered else ()))]
-
-
-def _lines(root: str, files: Iterable[ScanFile]) -> Iterator[bytes]:
-    """The files as the index takes them: see ``TableFiles``."""
-    partitions: dict[tuple[str | None, ...], int] = {}
-    lines = [
-        msgspec.json.encode(
-            (
-                partitions.setdefault(one.values, len(partitions)),
-                f"{root}/{one.name}",
-                one.size,
-                one.modified_ms,
-            )
-        )
-        for one in files
-    ]
-    yield msgspec.json.encode(root)
-    yield msgspec.json.encode(list(partitions))
-    yield from lines

@@ -43,6 +43,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * Spark's own protocol does it.
  */
 public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
+  /** How the names of all options begin that are for a lake. */
+  private static final String OPTION = "penstock.";
   /** The id of an attempt of a job, under which its files are kept until they are taken. */
   public static final String ATTEMPT = "penstock.attempt";
   /** The table of the lake that a write is for, whatever its path. */
@@ -81,6 +83,11 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     super(jobId, path, dynamicPartitionOverwrite);
     root = path;
     session = SessionJob.of(jobId, path);
+  }
+
+  /** Whether an option is for a lake. */
+  static boolean isOption(String name) {
+    return name.regionMatches(true, 0, OPTION, 0, OPTION.length());
   }
 
   /**

@@ -12,7 +12,28 @@ public final class JobRefused extends IllegalArgumentException {
     super(message);
   }
 
+  /**
+   * With what code may want to know of it, and users need not read.
+   *
+   * @param details a line of text, found again among the suppressed errors
+   */
+  JobRefused(String message, String details) {
+    super(message);
+    if (!details.isEmpty()) {
+      addSuppressed(new Details(details));
+    }
+  }
+
   JobRefused(String message, Throwable cause) {
     super(message, cause);
+  }
+
+  /** Not raised by anything: it only says something. */
+  private static final class Details extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    Details(String text) {
+      super(text, null, false, false);
+    }
   }
 }

@@ -20,7 +20,8 @@ import java.util.zip.GZIPOutputStream;
  * asked for. So an answer that did not come is asked for again.
  */
 final class ServerDriver implements JobDriver {
-  private static final String PREFIX = "/api/penstock/v1/spark-writes/";
+  private static final String WRITES = "/api/penstock/v1/spark-writes/";
+  private static final String READS = "/api/penstock/v1/spark-reads/";
   private static final int TRIES = 6;
   private static final Duration FIRST_PAUSE = Duration.ofMillis(250);
   private static final Duration ANSWER_TIMEOUT = Duration.ofMinutes(2);
@@ -42,7 +43,7 @@ final class ServerDriver implements JobDriver {
   @Override
   public String answer(String step, String request) {
     HttpRequest.Builder built =
-        HttpRequest.newBuilder(URI.create(address + PREFIX + step))
+        HttpRequest.newBuilder(URI.create(address + (step.equals("read") ? READS : WRITES) + step))
             .timeout(ANSWER_TIMEOUT)
             .header("content-type", "application/json")
             .header("content-encoding", "gzip")

@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -43,7 +44,9 @@ final class SessionJob {
   static SessionJob of(String jobId, String path) {
     WriteFacts found = WriteFacts.of(path);
     Map<String, String> options = found.options();
-    boolean isAsked = options.containsKey(CommitProtocol.TABLE) || !WriteFacts.tables().isEmpty();
+    boolean isAsked =
+        options.keySet().stream().anyMatch(CommitProtocol::isOption)
+            || !WriteFacts.areUsual(WriteFacts.settings(SQLConf.get()));
     if (!isAsked || options.containsKey(CommitProtocol.ATTEMPT)) {
       return null;
     }
@@ -124,20 +127,7 @@ final class SessionJob {
     Map<String, Object> all = new HashMap<>(told);
     all.put("facts", facts);
     all.put("begun", begun);
-    JsonNode answer;
-    try {
-      String request = JSON.writeValueAsString(all);
-      answer = JSON.readTree(driver.answer(step, request));
-    } catch (IOException | RuntimeException problem) {
-      if (problem instanceof JobRefused refused) {
-        throw refused;
-      }
-      throw new JobRefused("nobody answered who decides on this write (" + step + "): " + problem.getMessage(), problem);
-    }
-    if (answer.has("error")) {
-      throw new JobRefused(answer.get("error").asText());
-    }
-    return answer;
+    return JobDrivers.ask(driver, step, all);
   }
 
   /** Where tasks write: a folder, and a subdirectory of it that all of their files go into. */

@@ -5,6 +5,9 @@ import com.fasterxml.jackson.databind.MappingIterator;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -56,6 +59,8 @@ public final class TableFiles extends PartitioningAwareFileIndex {
 
   private final Path root;
   private final String origin;
+  /** Of what was given. Two with the same one, of the same commit, are of the same files. */
+  private final ByteBuffer digest;
   private final PartitionSpec partitions;
   private final Seq<FileStatus> all;
   private final scala.collection.mutable.LinkedHashMap<Path, FileStatus> files =
@@ -66,6 +71,7 @@ public final class TableFiles extends PartitioningAwareFileIndex {
       throws IOException {
     super(session, AS_GIVEN, Option.empty(), NoopCache$.MODULE$);
     origin = how.get("origin").asText();
+    digest = digest(packed);
     String zone = how.get("zone").asText();
     List<FileStatus> given = new ArrayList<>();
     List<PartitionPath> found = new ArrayList<>();
@@ -106,22 +112,24 @@ public final class TableFiles extends PartitioningAwareFileIndex {
    *     times among the values, and what is to be told of where the rows come from
    */
   public static Dataset<Row> rows(
-      SparkSession session, byte[] files, String schema, String partitionSchema, String how)
-      throws IOException, ReflectiveOperationException {
-    JsonNode told = JSON.readTree(how);
+      SparkSession session, byte[] files, String schema, String partitionSchema, String how) throws IOException {
+    return session.baseRelationToDataFrame(relation(session, files, schema, partitionSchema, JSON.readTree(how)));
+  }
+
+  /** The same, as what a plan reads. */
+  static HadoopFsRelation relation(
+      SparkSession session, byte[] files, String schema, String partitionSchema, JsonNode how) throws IOException {
     List<Tuple2<String, String>> chosen = new ArrayList<>();
-    told.get("options").properties().forEach(one -> chosen.add(new Tuple2<>(one.getKey(), one.getValue().asText())));
+    how.get("options").properties().forEach(one -> chosen.add(new Tuple2<>(one.getKey(), one.getValue().asText())));
     scala.collection.immutable.Map<String, String> options =
         scala.collection.immutable.Map$.MODULE$.from(immutable(chosen));
     StructType partitionColumns = (StructType) DataType.fromJson(partitionSchema);
-    TableFiles index = new TableFiles(session, partitionColumns, files, told);
-    FileFormat format = format(session, told.get("format").asText());
+    TableFiles index = new TableFiles(session, partitionColumns, files, how);
+    FileFormat format = format(session, how.get("format").asText());
     StructType columns =
         schema == null ? index.inferred(session, format, options) : (StructType) DataType.fromJson(schema);
-    HadoopFsRelation relation =
-        HadoopFsRelation.apply(
-            index, partitionColumns, columns.asNullable(), Option.empty(), format, options, session);
-    return session.baseRelationToDataFrame(relation);
+    return HadoopFsRelation.apply(
+        index, partitionColumns, columns.asNullable(), Option.empty(), format, options, session);
   }
 
   /** What was told of where the rows of a plan come from, by those of its relations that were made here. */
@@ -142,17 +150,26 @@ public final class TableFiles extends PartitioningAwareFileIndex {
     CollectionConverters.asJava(plan.subqueries()).forEach(one -> collect(one, found));
   }
 
+  /** The name by which Spark knows a format of files; any other one as it is given. */
+  static String shortName(SparkSession session, String name) {
+    try {
+      return WriteFacts.name(format(session, name));
+    } catch (IllegalArgumentException notOfFiles) {
+      return name;
+    }
+  }
+
   /** A format by its name, in the form that reads from an index of files. */
-  private static FileFormat format(SparkSession session, String name) throws ReflectiveOperationException {
+  private static FileFormat format(SparkSession session, String name) {
     Object made;
     try {
       var settings = ((org.apache.spark.sql.classic.SparkSession) session).sessionState().conf();
       made = DataSource.lookupDataSource(name, settings).getConstructor().newInstance();
-    } catch (ReflectiveOperationException absent) {
+      if (made instanceof FileDataSourceV2 newer) {
+        made = newer.fallbackFileFormat().getConstructor().newInstance();
+      }
+    } catch (Exception absent) { // Scala's methods do not say which
       throw new IllegalArgumentException("Spark has no format '" + name + "'", absent);
-    }
-    if (made instanceof FileDataSourceV2 newer) {
-      made = newer.fallbackFileFormat().getConstructor().newInstance();
     }
     if (made instanceof FileFormat format) {
       return format;
@@ -169,6 +186,25 @@ public final class TableFiles extends PartitioningAwareFileIndex {
       throw new IllegalArgumentException("no columns can be told from the files");
     }
     return found.get();
+  }
+
+  private static ByteBuffer digest(byte[] packed) {
+    try {
+      return ByteBuffer.wrap(MessageDigest.getInstance("SHA-256").digest(packed));
+    } catch (NoSuchAlgorithmException impossible) {
+      throw new IllegalStateException(impossible);
+    }
+  }
+
+  /** So that Spark finds again what it has cached of a table, as long as that is as it was. */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof TableFiles one && origin.equals(one.origin) && digest.equals(one.digest);
+  }
+
+  @Override
+  public int hashCode() {
+    return digest.hashCode();
   }
 
   @Override

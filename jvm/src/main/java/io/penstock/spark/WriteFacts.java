@@ -7,18 +7,22 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
+import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSourceV1;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.types.StructField;
@@ -34,6 +38,8 @@ final class WriteFacts {
   /** Paths and the tables that writes there are for, as a JSON object. */
   static final String TABLES = "spark.penstock.tables";
 
+  private static final String SETTING = "spark.penstock.";
+  private static final Set<String> USUAL = Set.of(JobDrivers.LAKE, JobDrivers.LAKE_ID, TABLES);
   private static final String EXECUTION = "spark.sql.execution.id";
   private static final String ROOT_EXECUTION = "spark.sql.execution.root.id";
 
@@ -57,11 +63,36 @@ final class WriteFacts {
   /** The options of the write, by names in lower case. */
   Map<String, String> options() {
     Map<String, String> found = new HashMap<>();
-    if (command != null) {
-      CollectionConverters.asJava(command.options())
-          .forEach((name, value) -> found.put(name.toLowerCase(Locale.ROOT), value));
-    }
+    CollectionConverters.asJava(given()).forEach((name, value) -> found.put(name.toLowerCase(Locale.ROOT), value));
     return found;
+  }
+
+  private scala.collection.immutable.Map<String, String> given() {
+    if (command != null) {
+      return command.options();
+    }
+    return running(EXECUTION) instanceof WriteToMicroBatchDataSourceV1 batch
+        ? batch.writeOptions()
+        : scala.collection.immutable.Map$.MODULE$.<String, String>empty();
+  }
+
+  /** Options as they were spelled. */
+  static Map<String, String> originals(scala.collection.immutable.Map<String, String> options) {
+    return new HashMap<>(
+        CollectionConverters.asJava(options instanceof CaseInsensitiveMap<String> any ? any.originalMap() : options));
+  }
+
+  /** The names of all settings of a session that are for a lake. */
+  static List<String> settings(SQLConf session) {
+    return CollectionConverters.asJava(session.getAllConfs()).keySet().stream()
+        .filter(one -> one.startsWith(SETTING))
+        .sorted()
+        .toList();
+  }
+
+  /** Whether there are only those that say which lake a session works with: no paths stand for tables. */
+  static boolean areUsual(List<String> settings) {
+    return tables().isEmpty() && USUAL.containsAll(settings);
   }
 
   static String tables() {
@@ -76,6 +107,8 @@ final class WriteFacts {
     facts.put("path", path);
     facts.put("home", FileSystem.getDefaultUri(configuration).toString());
     facts.put("tables", tables());
+    facts.put("settings", settings(SQLConf.get()));
+    facts.put("has_reads", SessionRules.areIn(SparkSession.active()));
     facts.put("options", options());
     facts.put("application", context.applicationId());
     facts.put("application_name", context.appName());
@@ -138,7 +171,7 @@ final class WriteFacts {
     return names;
   }
 
-  private static String name(FileFormat format) {
+  static String name(FileFormat format) {
     return format instanceof DataSourceRegister named ? named.shortName() : format.getClass().getName();
   }
 

@@ -1,0 +1,31 @@
+package io.penstock.spark;
+
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.SparkSessionExtensionsProvider;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.BoxedUnit;
+
+/**
+ * What Penstock adds to every session of a Spark that is started with its jar. Spark finds this class by itself, and
+ * the user's own extensions stay as they are.
+ */
+public final class SessionRules implements SparkSessionExtensionsProvider {
+  /** Made by Spark. */
+  public SessionRules() {}
+
+  @Override
+  public BoxedUnit apply(SparkSessionExtensions extensions) {
+    // Before Spark looks whether there is anything at a path, which it does as soon as it knows the format; and after
+    // it has looked up the tables of its catalogue.
+    extensions.injectHintResolutionRule(MappedReads::new);
+    extensions.injectResolutionRule(MappedReads::new);
+    return BoxedUnit.UNIT;
+  }
+
+  /** Whether a session has them: it has not if its Spark was started before the jar was there. */
+  public static boolean areIn(SparkSession session) {
+    var analyzer = ((org.apache.spark.sql.classic.SparkSession) session).sessionState().analyzer();
+    return CollectionConverters.asJava(analyzer.extendedResolutionRules()).stream().anyMatch(MappedReads.class::isInstance);
+  }
+}
