@@ -196,4 +196,7 @@ def _table(content: AnyContent) -> FilesTable:
 def _own(content: AnyContent | None) -> FilesTable | None:
     if content is None or (isinstance(content, FilesTable) and is_managed(content)):
         return content
-    raise Refused("is something else, and no table whose files the lake keeps")
+    raise Refused(
+        "is something else, and no table whose files the lake keeps; rename one of the two, or leave the"
+        " target's with the mode 'drop'"
+    )

@@ -76,7 +76,8 @@ def merge(
     """
     if target is not None and source.id != target.id and not table.is_strange:
         raise Refused(
-            "is another table here than on the other side; rename one of them, or drop one's change"
+            "is another table here than on the other side; rename one of them, or take one side's with the"
+            " mode 'force' or 'drop'"
         )
     here = with_state(source, FilesState()) if target is None else target
     sides = Sides(FilesState() if base is None else state_of(base), state_of(source), state_of(here))
