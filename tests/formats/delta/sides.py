@@ -20,6 +20,7 @@ from penstock.formats.delta.protocol.actions import (
     Add,
     Cdc,
     CommitInfo,
+    DomainMetadata,
     Protocol,
     Remove,
     Txn,
@@ -89,6 +90,11 @@ class Side:
     def __init__(self, lake: Lake, branch: str) -> None:
         self.lake, self.branch = lake, branch
         self.table = lake.table(KEY, branch)
+        self.seen: TableSnapshot | None = None
+        """What it looked at a while ago, if it does not look again."""
+
+    def now(self) -> TableSnapshot:
+        return self.seen or self.table.snapshot()
 
     def ids(self) -> list[int]:
         found: list[int] = sorted(self.table.to_arrow().column("id").to_pylist())
@@ -108,7 +114,7 @@ class Side:
     def delete(self, *ids: int, where_day: str | None = None, feed: bool = False) -> Ratified:
         """Write the files anew that hold some rows, without these. They are all that was read, or else every
         file of a day was looked at."""
-        now = self.table.snapshot()
+        now = self.now()
         touched, live = self._holding(now, ids), self.ids()
         day = touched[0].partition_values["day"] or ""
         kept = [one for add in touched for one in self._in(now, add) if one in live and one not in ids]
@@ -121,7 +127,7 @@ class Side:
 
     def mask(self, *ids: int) -> Ratified:
         """Delete rows of one file by a deletion vector."""
-        now = self.table.snapshot()
+        now = self.now()
         (add,) = self._holding(now, ids)
         known, live = self._in(now, add), self.ids()
         gone = [at for at, one in enumerate(known) if one in ids or one not in live]
@@ -135,7 +141,7 @@ class Side:
 
     def compact(self, day: str) -> Ratified:
         """Write a day's files anew as one, with the same rows."""
-        now = self.table.snapshot()
+        now = self.now()
         old = [add for add in now.files() if add.partition_values["day"] == day]
         ids = [one for add in old for one in self._in(now, add)]
         new = write_files(now.place, now.metadata, rows(*ids, day=day))
@@ -143,25 +149,45 @@ class Side:
         told = [msgspec.structs.replace(one, data_change=False) for one in files]
         return self._commit(now, "OPTIMIZE", told, Looked(files=_paths(old)))
 
+    def add_rows(self, *ids: int, whole_table: bool = False) -> Ratified:
+        """Add rows by a commit that tells what was looked at."""
+        now = self.now()
+        adds = write_files(now.place, now.metadata, rows(*ids))
+        return self._commit(now, "WRITE", adds, Looked(whole_table=whole_table))
+
+    def remove_unread(self, *ids: int) -> Ratified:
+        """Remove the files that hold some rows, without having looked at anything."""
+        now = self.now()
+        return self._commit(now, "DELETE", [*map(_removal, self._holding(now, ids))], Looked())
+
+    def bring_feature(self, name: str) -> Ratified:
+        now = self.now()
+        more = Protocol(min_reader_version=1, min_writer_version=7, writer_features=(name,))
+        return self._commit(now, "UPGRADE PROTOCOL", [union(now.protocol, more)], Looked())
+
+    def write_domain(self, name: str, text: str) -> Ratified:
+        domain = DomainMetadata(domain=name, configuration=text)
+        return self._commit(self.now(), "WRITE DOMAIN", [domain], Looked())
+
     def batch(self, application: str, number: int, *ids: int) -> Ratified:
         """What a stream does: rows, and which batch of it they are."""
-        now = self.table.snapshot()
+        now = self.now()
         adds = write_files(now.place, now.metadata, rows(*ids))
         told: list[Action] = [Txn(app_id=application, version=number), *adds]
         return self._commit(now, "STREAMING UPDATE", told, Looked(applications=(application,)))
 
     def set_property(self, name: str, value: str) -> Ratified:
-        now = self.table.snapshot()
+        now = self.now()
         told = {**now.metadata.configuration, name: value}
         metadata = msgspec.structs.replace(now.metadata, configuration=told)
         return self._commit(now, "SET TBLPROPERTIES", [metadata], Looked())
 
     def add_column(self, name: str, kind: str = "string") -> Ratified:
-        now = self.table.snapshot()
+        now = self.now()
         wider = StructType((*now.schema.fields, Field(name=name, type=kind, nullable=True)))
         metadata = msgspec.structs.replace(now.metadata, schema_string=write_schema(wider))
         protocol = union(now.protocol, TIMES) if kind == "timestamp_ntz" else now.protocol
-        told = [protocol, metadata] if protocol != now.protocol else [metadata]
+        told: list[Action] = [metadata] if protocol == now.protocol else [protocol, metadata]
         return self._commit(now, "ADD COLUMNS", told, Looked())
 
     def _commit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def foreign_values(lake: Lake, column: str) -> dict[int, Any]:
 def test_a_branch_lands_after_the_target_got_a_column(lake: Lake, how: str, work: str) -> None:
     main = create(lake)
     dev = Side(lake, "dev")
-    works = {
+    works: dict[str, Callable[[], object]] = {
         "append": lambda: dev.append(7),
         "delete": lambda: dev.delete(1),
         "overwrite": lambda: dev.overwrite(8, day="tue"),

@@ -170,7 +170,8 @@ class DeltaFormat(Format):
         source: AnyContent | None,
         intents: Sequence[bytes] | None,  # noqa: ARG002
     ) -> Applied:
-        sides = _own(base), _own(source)
+        # What the lake did not own is no past that an owned table could share.
+        sides = base if isinstance(base, DeltaTable) and base.state else None, _own(source)
         return merging.merge(table, self.commits, *sides, self._now_ms(), self._extend)
 
     def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
@@ -283,7 +284,7 @@ def _replaced() -> Refused:
 def _own(content: AnyContent | None) -> DeltaTable | None:
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
-    raise Refused("is not owned by the lake on both sides")
+    raise Refused("is not owned by the lake on both sides; keep the target's with the mode 'drop'")
 
 
 def _short(intent: Commit) -> bytes:

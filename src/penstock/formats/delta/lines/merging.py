@@ -31,7 +31,14 @@ from penstock.formats.delta.lines.line import (
 )
 from penstock.formats.delta.lines.net import RESTORE, Net, Step, fold, fold_all, told_by
 from penstock.formats.delta.lines.news import but_replacements_of, files_of_known, news
-from penstock.formats.delta.lines.next_versions import WAY_OUT, Extend, NextVersions, seeing_blobs, stamp
+from penstock.formats.delta.lines.next_versions import (
+    REDO,
+    WAY_OUT,
+    Extend,
+    NextVersions,
+    seeing_blobs,
+    stamp,
+)
 from penstock.formats.delta.lines.ratifying import Known, known
 from penstock.formats.delta.lines.standing import (
     Standing,
@@ -86,7 +93,10 @@ def merge(
             return _Merging(table, commits, base, target, source, now_ms, extend).result()
     except VersionNotFound as problem:
         table.notes[lost] = problem.message  # at the turn nobody may look for it again
-    raise Refused(f"was changed on both sides, and {table.notes[lost]}; {WAY_OUT}")
+    raise Refused(
+        f"was changed on both sides, and {table.notes[lost]}; to take the target's, merge the table with the"
+        f" mode 'drop'; {REDO}"
+    )
 
 
 def restore(
@@ -468,7 +478,10 @@ def _managed(table: Table) -> DeltaTable | None:
     content = table.content
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
-    raise Refused("is something else here than on the other side, where the lake owns it; rename one of them")
+    raise Refused(
+        "is something else here than on the other side, where the lake owns it; rename one of them, or keep"
+        " this one with the mode 'drop'"
+    )
 
 
 def _check_same(target: DeltaTable, source: DeltaTable) -> None:

@@ -33,10 +33,12 @@ from penstock.kernel.format import Applied, Refused, Table, reading
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 
-WAY_OUT: Final = (
-    "to take one side, merge the table with the mode 'force' (the source's) or 'drop' (the target's);"
-    " to redo the work, rebase the source onto the target without the table (mode 'drop'), then run the job"
+REDO: Final = (
+    "to redo the work, rebase the source onto the target without the table (mode 'drop'), then run the job"
     " again"
+)
+WAY_OUT: Final = (
+    f"to take one side, merge the table with the mode 'force' (the source's) or 'drop' (the target's); {REDO}"
 )
 
 
