@@ -79,7 +79,8 @@ def carry_out(
 ) -> Expected:
     """What a commit of some operations must come to, with what its writer read. New ids are not told."""
     expected = Expected(dict(now), set(), set())
-    held, deleted, freed = expected.held, set(), set()
+    held, deleted = expected.held, set()
+    freed: dict[UUID | None, AnyContent] = {}
     for operation in operations:
         if isinstance(operation, Delete) and _as_read(expected, operation.key, base, now):
             gone = held.pop(operation.key, None)
@@ -87,7 +88,7 @@ def carry_out(
                 expected.conflicts.add((ConflictKind.KEY_DOES_NOT_EXIST, operation.key))
             else:
                 deleted.add(operation.key)
-                freed.add(gone.id)
+                freed[gone.id] = gone
     for operation in operations:
         if isinstance(operation, Unchanged):
             _as_read(expected, operation.key, base, now)
@@ -106,7 +107,9 @@ def _as_read(expected: Expected, key: Key, base: State | None, now: State) -> bo
     return False
 
 
-def _put(expected: Expected, put: Put, freed: set[UUID | None], create_namespaces: bool) -> None:
+def _put(
+    expected: Expected, put: Put, freed: Mapping[UUID | None, AnyContent], create_namespaces: bool
+) -> None:
     key, content, current = put.key, put.content, expected.held.get(put.key)
     if current is None and content.id is not None and content.id not in freed:
         expected.conflicts.add((ConflictKind.KEY_DOES_NOT_EXIST, key))
@@ -114,6 +117,8 @@ def _put(expected: Expected, put: Put, freed: set[UUID | None], create_namespace
         expected.conflicts.add((ConflictKind.PAYLOAD_DIFFERS, key))
     elif current is not None and content.id not in (None, current.id):
         expected.conflicts.add((ConflictKind.CONTENT_ID_DIFFERS, key))
+    elif content.id is not None and content.id in freed and freed[content.id].type != content.type:
+        expected.conflicts.add((ConflictKind.PAYLOAD_DIFFERS, key))
     else:
         for parent in key.parents if create_namespaces else ():
             if parent not in expected.held:

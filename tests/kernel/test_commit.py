@@ -14,7 +14,7 @@ from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import DeltaTable, Namespace
+from penstock.model.content import AnyContent, DeltaTable, IcebergView, Namespace
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put, Unchanged
@@ -263,6 +263,16 @@ def test_a_content_of_another_type_needs_a_re_creation() -> None:
     commit(kernel, "main", [Put(T, DeltaTable()), Delete(T)])
     assert state(kernel)[T].type == "DELTA_LAKE_TABLE"
     assert state(kernel)[T].id not in (None, before)
+
+
+@pytest.mark.parametrize("name", ["t", "renamed"])
+@pytest.mark.parametrize("other", [DeltaTable(), IcebergView(metadata_location="v"), Namespace()])
+def test_a_content_keeps_its_type_also_where_it_is_deleted_and_put(name: str, other: AnyContent) -> None:
+    kernel = new_kernel()
+    commit(kernel, "main", puts(t=1))
+    moved = msgspec.structs.replace(other, id=state(kernel)[T].id)
+    (conflict,) = _refused(kernel, [Delete(T), Put(Key(name), moved)])
+    assert (conflict.kind, conflict.key) == (ConflictKind.PAYLOAD_DIFFERS, Key(name))
 
 
 def test_tables_can_change_places_in_one_commit() -> None:

@@ -152,6 +152,17 @@ def test_a_given_content_settles_a_conflict_under_the_targets_id(given: IcebergT
     assert "d" in places(kernel)
 
 
+def test_a_given_content_of_another_type_is_another_content() -> None:
+    kernel = _parted()
+    target = state(kernel)[T].id
+    given = DeltaTable(metadata_location_history=("x",))
+    (conflict,) = _refused(kernel, {T: KeyMerge(content=msgspec.structs.replace(given, id=target))})
+    assert (conflict.kind, conflict.key) == (ConflictKind.PAYLOAD_DIFFERS, T)
+    _merge(kernel, {T: KeyMerge(content=given)})
+    assert state(kernel)[T].type == "DELTA_LAKE_TABLE"
+    assert state(kernel)[T].id not in (None, target)
+
+
 def test_a_given_content_for_a_key_that_the_target_has_not_gets_an_id() -> None:
     kernel = _parted(main=None)
     _merge(kernel, {T: KeyMerge(content=table(9))})

@@ -250,6 +250,10 @@ class Bringing:
         """
         sides = [self._content(one) for one in (meeting.was, meeting.wanted, meeting.now)]
         self._edit.check_held(meeting.key, given, *sides)
+        for side in sides if given.id is not None else ():
+            if side is not None and given.id == side.id and given.type != side.type:
+                self._edit.conflicts.append(compare(meeting.key, given, side))
+                return
         managing = self._formats.managing(given, sides[-1])
         if managing is not None and given not in sides:
             try:
@@ -355,8 +359,9 @@ class Bringing:
         target = self._content(meeting.now)
         managing = self._formats.managing(wanted, target)
         if managing is None:
-            identity = target.id if target is not None else None
-            self._edit.put(meeting.stored, wanted, identity)
+            # A content keeps its type: one of another type without an id is another content.
+            is_same = target is not None and wanted is not None and target.type == wanted.type
+            self._edit.put(meeting.stored, wanted, target.id if is_same and target is not None else None)
             return
         try:
             applied = managing.restore(self._edit.table(meeting.key, target, wanted), wanted)

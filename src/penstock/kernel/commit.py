@@ -193,6 +193,9 @@ class CommitRequest(Request):
         if current is not None and content.id not in (None, current.id):
             edit.conflicts.append(compare(key, content, current))
             return
+        if moved and freed[content.id].type != content.type:
+            edit.conflicts.append(compare(key, content, freed[content.id]))
+            return
         if moved and self._given[content.id] > 1:
             raise InvalidRequest(
                 f"'{key}' and another key would share the content id {content.id}", key=str(key)

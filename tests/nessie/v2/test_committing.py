@@ -239,3 +239,22 @@ def test_a_header_that_is_sent_several_times_has_several_values(nessie: Talk) ->
     meta = entry["commitMeta"]
     assert (meta["message"], meta["authors"]) == ("one", ["Ada", "Grace", "Alan"])
     assert meta["allProperties"] == {"foo": ["bar", "baz, and more"]}
+
+
+@pytest.mark.parametrize("name", ["a", "renamed"])
+def test_a_content_keeps_its_type(nessie: Talk, name: str) -> None:
+    root = nessie.commit(f"main@{EMPTY}", put("a", table(1)))
+    identity = nessie.content("main", "a")["id"]
+    renamed = [delete("a")] if name != "a" else []
+    for other in (
+        {"type": "ICEBERG_VIEW", "metadataLocation": "s3://lake/v", "versionId": 1, "schemaId": 1},
+        {"type": "NAMESPACE", "elements": [name], "properties": {}},
+        {"type": "DELTA_LAKE_TABLE", "metadataLocationHistory": [], "checkpointLocationHistory": []},
+    ):
+        body = {
+            "commitMeta": {"message": "m"},
+            "operations": [*renamed, put(name, {**other, "id": identity})],
+        }
+        error = nessie.refused(400, "POST", f"/trees/main@{root}/history/commit", body)
+        assert "a content keeps its type" in error["message"]
+    assert nessie.content("main", "a")["type"] == "ICEBERG_TABLE"

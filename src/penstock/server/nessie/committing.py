@@ -21,7 +21,7 @@ from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.server.limits import Limits
 from penstock.server.nessie import shapes
 from penstock.server.nessie.commits import said
-from penstock.server.nessie.contents import identity_of, meant
+from penstock.server.nessie.contents import identity_of, meant, shown_type, type_name
 from penstock.server.nessie.keys import name_key
 from penstock.server.nessie.revisions import Place, parse_path, resolve_target
 from penstock.server.nessie.violations import bad_path, empty, null, refuse
@@ -125,6 +125,11 @@ class _Plan:
             raise InvalidRequest(
                 f"Key '{name_key(key)}' already exists with content ID {before.id}, which is different from "
                 f"the content ID {given.id} in the operation"
+            )
+        if shown_type(given) != type_name(before):
+            raise InvalidRequest(
+                f"Key '{name_key(key)}' cannot hold the content with ID {before.id} as {shown_type(given)}: "
+                f"it is of type {type_name(before)}, and a content keeps its type"
             )
         return meant(key, given, before)
 

@@ -43,6 +43,13 @@ def type_name(content: AnyContent) -> str:
     return _TYPES.get(type(content), "DELTA_LAKE_TABLE")
 
 
+def shown_type(given: shapes.AnyContent) -> str:
+    """Nessie's name for the type of a content that a client sent."""
+    tag = given.__struct_config__.tag
+    assert isinstance(tag, str)
+    return tag
+
+
 def shown(key: Key, content: AnyContent) -> shapes.AnyContent:
     """A content as Nessie's clients see it."""
     identity = str(content.id) if content.id is not None else None
