@@ -65,6 +65,24 @@ def test_a_commit_is_published_when_it_is_answered(tmp_path: Path) -> None:
         assert deltalake.DeltaTable(location(lake)).version() == 1
 
 
+def test_the_history_tells_which_versions_are_published(tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "lake") as lake:
+        orders = lake.create_table("sales.orders", data=pa.table({"id": [1]}))
+        orders.append(pa.table({"id": [2]}))
+        orders.backfill_to_version()
+        assert [(one.version, one.is_published) for one in orders.history()] == [(1, True), (0, True)]
+        lake.branch("dev").create()
+        on_branch = lake.table("sales.orders", "dev")
+        on_branch.append(pa.table({"id": [3]}))
+        on_branch.backfill_to_version()
+        told = [(one.version, one.is_published) for one in on_branch.history()]
+        assert told == [(2, False), (1, True), (0, True)]
+        orders.append(pa.table({"id": [4]}))  # another version 2, which is published
+        lake.finish_background()
+        assert [one.is_published for one in on_branch.history()] == [False, True, True]
+        assert all(one.is_published for one in orders.history())
+
+
 def test_what_could_not_be_published_is_published_by_who_opens_the_lake_next(tmp_path: Path) -> None:
     with penstock.open(tmp_path / "lake", settings=IMPATIENT) as lake:
         table = lake.create_table("t", data=ROWS)

@@ -177,7 +177,9 @@ class TableSnapshot:
         for one in commits_of(self._log, self.place, range(self.version, first - 1, -1)):
             if one.data is None:  # cleaned up, and everything before it
                 break
-            found.append(_past(one.version, one.data, one.version <= self._log.published))
+            # What the lake does not know to be published yet is named by its file in the log if it is there.
+            is_published = one.version <= self._log.published or one.name == str(CommitName(one.version))
+            found.append(_past(one.version, one.data, is_published))
         return found
 
 
