@@ -157,6 +157,7 @@ class _Writing:
     """A job of this process: rows become files of tables, and then part of them, together."""
 
     def __init__(self, lake: Lake) -> None:
+        lake.begin_write(makes_lake=False)
         self._lake, self._began = lake, Began.now(lake)
         self._refused = ExitStack()
 

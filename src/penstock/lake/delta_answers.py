@@ -51,6 +51,8 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     timestamp_ms: int
     """Its in-commit timestamp."""
+    lines: str | None = None
+    """Of what the file holds, if the table's storage can only be read, so that the file may be missing."""
 
 
 class TableVersions(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,7 +151,13 @@ class DeltaAnswers:
             latest_version=found.latest_version,
             published=found.published,
             commits=tuple(
-                TableVersion(version=one.version, name=one.name, size=one.size, timestamp_ms=one.timestamp_ms)
+                TableVersion(
+                    version=one.version,
+                    name=one.name,
+                    size=one.size,
+                    timestamp_ms=one.timestamp_ms,
+                    lines=None if one.data is None else one.data.decode(),
+                )
                 for one in found.commits
             ),
             protocol=declared.protocol.decode(),

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest, RequestError, VersionNotFound
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.files import Overlaid, PlaceFiles, TableFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot, replay
 from penstock.formats.delta.protocol.actions import (
@@ -196,7 +196,7 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
         table.note_read()  # that there is none, or another kind of table
         raise
     place = table.lake.places.at(log.location)
-    files = PlaceFiles(place)
+    files = files_of(log, place)
     if timestamp is not None:
         from penstock.formats.delta.log.times import version_at
 
@@ -257,7 +257,13 @@ def commits_of(log: TableVersions, place: Place, versions: Sequence[int]) -> Ite
         if version > log.published and version not in named:
             raise _no_version(log, version)
         names.append(str(CommitName(version)) if version <= log.published else named[version])
-    return map(CommitFile, versions, names, place.read(names))
+    return map(CommitFile, versions, names, files_of(log, place).read(names))
+
+
+def files_of(log: TableVersions, place: Place) -> TableFiles:
+    """The files of a table's log, and what the lake itself told of them."""
+    held = {one.name: one.lines.encode() for one in log.commits if one.lines is not None}
+    return Overlaid(PlaceFiles(place), held) if held else PlaceFiles(place)
 
 
 def _no_version(log: TableVersions, version: int) -> VersionNotFound:
@@ -268,7 +274,7 @@ def _no_version(log: TableVersions, version: int) -> VersionNotFound:
     )
 
 
-def _segment(files: PlaceFiles, log: TableVersions, version: int | None = None) -> LogSegment:
+def _segment(files: TableFiles, log: TableVersions, version: int | None = None) -> LogSegment:
     """The files that make up a version: published ones, then those that the lake names."""
     if version is not None and not 0 <= version <= log.latest_version:
         raise _no_version(log, version)

@@ -104,7 +104,7 @@ class DeltaTables:
             made = self._lake.do(call)
         else:
             check_fit(rows, text)
-            self._lake.make()
+            self._lake.begin_write()
             made = create_with(self._lake, call, rows)
         return self._lake.table(made.key, branch)
 
@@ -113,7 +113,7 @@ class DeltaTables:
         rows = rows_of(data)
         text = schema_text(rows)
         check_fit(rows, text)
-        self._lake.make()
+        self._lake.begin_write()
         return create_with(self._lake, self._creation(key, text, **wanted), rows)
 
     def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[Wanted]) -> TableMade:

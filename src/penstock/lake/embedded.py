@@ -297,6 +297,8 @@ class Embedded:
         A lake that is damaged, in whatever way, or has no default branch can be opened all the same: to be
         mended. ``fsck`` tells what is wrong with it.
         """
+        if self.kernel.store.is_read_only:
+            return
         try:
             if self._has_tables():
                 self.delta.catch_up()

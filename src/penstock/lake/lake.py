@@ -97,7 +97,8 @@ class Lake:
     @property
     def catalogue(self) -> Catalogue:
         """What answers the calls, for those who serve the lake: it is made if there is none yet."""
-        self.make()
+        if isinstance(self._now, EmptyPlace):
+            return self._now.open(makes=True)
         return self._now
 
     @property
@@ -112,10 +113,16 @@ class Lake:
         """How many items a list gives at once; ``None`` if a call may ask for all of them."""
         return self._now.page_max
 
-    def make(self) -> None:
-        """Make the lake if there is none yet, as a first write does: for what looks before it writes."""
-        if isinstance(catalogue := self._now, EmptyPlace):
-            catalogue.open(makes=True)
+    def begin_write(self, *, makes_lake: bool = True) -> None:
+        """For what looks, or stores files, before it commits: make the lake if there is none yet.
+
+        ``Denied`` if this process may only read the lake, before anything is stored.
+        """
+        catalogue = self._now
+        if isinstance(catalogue, EmptyPlace) and makes_lake:
+            catalogue = catalogue.open(makes=True)
+        if isinstance(catalogue, Embedded):
+            catalogue.kernel.store.require_writable()
 
     @property
     def is_made_here(self) -> bool:

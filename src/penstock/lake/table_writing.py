@@ -51,7 +51,7 @@ def write(
             "rows come as a table or a stream of Arrow, a frame of pandas or Polars, a relation of DuckDB; "
             f"and this is a {type(data).__name__}"
         )
-    table.lake.make()
+    table.lake.begin_write()
     there = _there(table)
     kind = _kind(table, there, format)
     if there is None:

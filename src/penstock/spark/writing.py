@@ -256,8 +256,7 @@ def _written_to_lance(
 def _written_once(
     df: DataFrame, lake: Lake, key: Key, branch: str | None, order: Order, *, create: bool
 ) -> Ratified | None:
-    if create:
-        lake.make()
+    lake.begin_write(makes_lake=create)
     where = branch if branch is not None else lake.default_branch
     try:
         return _written(df, lake, key, where, order, create=create)

@@ -64,6 +64,11 @@ class Bucket(ABC):
     resolution_us: int
     """How far apart two moments are, at most, that ``Entry.modified_us`` does not tell apart."""
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether this process surely has no right to change anything."""
+        return False
+
     @abstractmethod
     async def get(self, key: str) -> Content | None:
         """What a key holds now, ``None`` if there is none. ``Unavailable`` if there is no answer."""

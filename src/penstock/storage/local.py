@@ -81,6 +81,10 @@ class LocalBucket(Bucket):
                 return SECOND_US
         return TICK_US
 
+    @property
+    def is_read_only(self) -> bool:
+        return self._root.is_dir() and not os.access(self._root, os.W_OK)
+
     async def get(self, key: str) -> Content | None:
         return await self._do(self._read, key)
 

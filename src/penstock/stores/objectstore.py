@@ -131,6 +131,10 @@ class ObjectStore(Store):
         self._announcements = Announcements(self._bucket, wait_s)
         self.resolution_us = self._bucket.resolution_us
 
+    @property
+    def is_read_only(self) -> bool:
+        return self._bucket.is_read_only
+
     # Opening
 
     async def _prepare(self, create: bool, announce_wait_s: float) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
 
+from penstock.errors import Denied
 from penstock.model.encoding import ObjectId
 
 
@@ -78,6 +79,20 @@ class Store(ABC):
     """Where the store is, without secrets."""
     resolution_us: int = 1
     """How far apart two moments are, at most, that ``referenced_us`` does not tell apart."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether this process surely has no right to change anything."""
+        return False
+
+    def require_writable(self) -> None:
+        """``Denied`` if this process surely has no right to change anything."""
+        if self.is_read_only:
+            raise Denied(
+                f"the lake at {self.url} can only be read: this process has no right to write there. Nothing "
+                "was changed.",
+                url=self.url,
+            )
 
     @property
     def uncached(self) -> Store:

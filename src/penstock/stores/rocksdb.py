@@ -61,6 +61,13 @@ class RocksdbStore(Store):
             claim(self._path, create)
         except OSError as problem:
             raise Denied(f"{self._path} cannot be used: {problem.strerror}") from None
+        data = self._path / DATA_DIRECTORY
+        if data.exists() and not os.access(data, os.W_OK):
+            raise Denied(
+                f"{self._path} cannot be opened with the right to read only: RocksDB keeps a lock and a log "
+                "there. Copy the directory, while nobody writes to it, to where this process may write.",
+                path=str(self._path),
+            )
         with self._using():
             self._db = rocksdict.Rdict(str(self._path / DATA_DIRECTORY), *_options())
             self._objects, self._times, self._rows, self._kinds = self._families = [

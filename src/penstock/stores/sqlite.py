@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from penstock.errors import (
     Damaged,
@@ -28,6 +28,9 @@ from penstock.errors import (
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.sqlite_reading import ReadOnlyFile, is_read_only
+
+T = TypeVar("T")
 
 SCHEMA_VERSION: Final = 1
 APPLICATION_ID: Final = 0x50454E53  # "PENS"
@@ -89,15 +92,36 @@ class SqliteStore(Store):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as problem:
                 raise Denied(f"cannot make {self._path.parent}: {problem.strerror}") from None
+        self._file = _identity(self._path)
+        self._looked_s = time.monotonic()
+        self._frozen = ReadOnlyFile(self._path, BUSY_TIMEOUT_S) if self._is_writable_by_others() else None
         with self._explained():
+            if self._frozen is not None:
+                self._require_schema(self._frozen.read(self._check))
+                return
             self._writer = self._connect()
             try:
                 self._file = _identity(self._path)
-                self._looked_s = time.monotonic()
                 self._prepare(create)
             except BaseException:
                 self._writer.close()
                 raise
+
+    @property
+    def is_read_only(self) -> bool:
+        return self._frozen is not None
+
+    def require_writable(self) -> None:
+        if self._frozen is not None:
+            raise Denied(
+                f"the lake at {self._path.parent} can only be read: this process has no right to write to "
+                f"{self._path.name}, or to its directory. Nothing was changed.",
+                path=str(self._path),
+            )
+
+    def _is_writable_by_others(self) -> bool:
+        """Whether there is a database, and it is for others to write to."""
+        return self._file is not None and is_read_only(self._path)
 
     def _not_found(self) -> LakeNotFound:
         return LakeNotFound(f"there is no lake at {self._path.parent}", path=str(self._path))
@@ -117,18 +141,22 @@ class SqliteStore(Store):
 
     def _prepare(self, create: bool) -> None:
         """Create the schema, once, whoever comes first; refuse what is not ours or too new."""
-        version = self._check()
-        if version == 0 and not create:  # nothing was written to it yet
-            raise self._not_found()
+        version = self._check(self._writer)
+        if not create:
+            self._require_schema(version)
         self._use_write_ahead_log()
         if version == 0:
             with self._write_lock, self._transaction() as connection:
-                if self._check() == 0:
+                if self._check(connection) == 0:
                     for statement in _SCHEMA.split(";"):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
                     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
                 connection.execute("COMMIT")
+
+    def _require_schema(self, version: int) -> None:
+        if version == 0:  # nothing was written to it yet
+            raise self._not_found()
 
     def _use_write_ahead_log(self) -> None:
         """Another process that is just making the lake may be in the way, and SQLite does not wait here."""
@@ -142,13 +170,13 @@ class SqliteStore(Store):
                 time.sleep(0.01)
 
     def _pragma(self, text: str) -> Any:
-        return self._writer.execute(f"PRAGMA {text}").fetchone()[0]
+        return _pragma(self._writer, text)
 
-    def _check(self) -> int:
+    def _check(self, connection: sqlite3.Connection) -> int:
         """The schema's version, 0 of a new file; another program's database is left as it is."""
-        version: int = self._pragma("user_version")
-        (tables,) = self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if (version or tables) and self._pragma("application_id") != APPLICATION_ID:
+        version: int = _pragma(connection, "user_version")
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if (version or tables) and _pragma(connection, "application_id") != APPLICATION_ID:
             raise InvalidRequest(f"{self._path} is a SQLite database, but not a lake")
         if version > SCHEMA_VERSION:
             raise UnsupportedFormat(
@@ -201,18 +229,20 @@ class SqliteStore(Store):
                 f"{self._path} was removed or replaced while it was open; put it back, or open the lake anew"
             )
 
-    @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What ``work`` reads. It may be asked again, if this process may only read."""
         self._check_open()
         if time.monotonic() - self._looked_s > LOOK_EVERY_S:
             self._check_there()
         with self._explained():
+            if self._frozen is not None:
+                return self._frozen.read(work)
             try:
                 connection = self._readers.pop()
             except IndexError:
                 connection = self._connect()
             try:
-                yield connection
+                return work(connection)
             finally:
                 if self._closed:
                     connection.close()
@@ -224,6 +254,7 @@ class SqliteStore(Store):
         """The write lock, over threads and processes. Leaving without a commit is a rollback."""
         self._check_open()
         self._check_there()
+        self.require_writable()
         with self._explained():
             self._writer.execute("BEGIN IMMEDIATE")
         try:
@@ -235,12 +266,16 @@ class SqliteStore(Store):
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         wanted = list(ids)
-        found: dict[ObjectId, bytes] = {}
-        with self._reader() as connection:
+
+        def objects(connection: sqlite3.Connection) -> dict[ObjectId, bytes]:
+            found: dict[ObjectId, bytes] = {}
             for start in range(0, len(wanted), PARAMETERS_MAX):
                 part = wanted[start : start + PARAMETERS_MAX]
                 marks = ",".join("?" * len(part))
                 found.update(connection.execute(f"SELECT id, data FROM objects WHERE id IN ({marks})", part))
+            return found
+
+        found = self._read(objects)
         if not all(type(data) is bytes for data in found.values()):
             raise self._damaged("an object's record holds no bytes")
         return found
@@ -270,27 +305,28 @@ class SqliteStore(Store):
             yield _SqliteTurn(self, connection, name, row)
 
     def reference(self, name: str) -> Row | None:
-        with self._reader() as connection:
-            return _row(connection, name)
+        return self._read(lambda connection: _row(connection, name))
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         # One lower bound: of two, SQLite would look up one and read through what lies before the other.
         beyond = ">" if after >= prefix else ">="
-        with self._reader() as connection:
-            rows = connection.execute(
+        rows = self._read(
+            lambda connection: connection.execute(
                 f"SELECT name, kind, data FROM refs WHERE kind = ? AND name {beyond} ? AND name < ? "
                 "ORDER BY name LIMIT ?",
                 (kind, max(after, prefix), prefix + "\U0010ffff", limit),
-            )
-            return [Row(*row) for row in rows]
+            ).fetchall()
+        )
+        return [Row(*row) for row in rows]
 
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
         start = int.from_bytes(after, "big")
-        with self._reader() as connection:
-            rows = connection.execute(
+        rows = self._read(
+            lambda connection: connection.execute(
                 "SELECT seq, id, referenced_us, length(data) FROM objects WHERE seq > ? ORDER BY seq LIMIT ?",
                 (start, limit),
             ).fetchall()
+        )
         if not all(type(row[2]) is int and type(row[3]) is int for row in rows):
             raise self._damaged("an object's record holds something else than it was given")
         token = rows[-1][0].to_bytes(8, "big") if len(rows) == limit else b""
@@ -312,12 +348,16 @@ class SqliteStore(Store):
             connection.execute("COMMIT")
 
     def check(self) -> list[str]:
-        with self._reader() as connection:
-            found = [str(text) for (text,) in connection.execute("PRAGMA quick_check(20)")]
+        found = self._read(
+            lambda connection: [str(text) for (text,) in connection.execute("PRAGMA quick_check(20)")]
+        )
         return [] if found == ["ok"] else found
 
     def close(self) -> None:
         self._closed = True
+        if self._frozen is not None:
+            self._frozen.close()
+            return
         with self._write_lock, suppress(sqlite3.Error):
             while self._readers:
                 self._readers.pop().close()
@@ -363,6 +403,10 @@ class _SqliteTurn(Turn):
                 for (one,) in self._connection.execute(f"SELECT id FROM objects WHERE id IN ({marks})", part)
             )
         return frozenset(found)
+
+
+def _pragma(connection: sqlite3.Connection, text: str) -> Any:
+    return connection.execute(f"PRAGMA {text}").fetchone()[0]
 
 
 def _row(connection: sqlite3.Connection, name: str) -> Row | None:

@@ -31,6 +31,13 @@ class WrappedStore(Store):
         self.url, self.resolution_us = inner.url, inner.resolution_us
 
     @property
+    def is_read_only(self) -> bool:
+        return self.inner.is_read_only
+
+    def require_writable(self) -> None:
+        self.inner.require_writable()
+
+    @property
     def uncached(self) -> Store:
         """This store, or if there is a cache below it, the store below that cache."""
         below = self.inner.uncached

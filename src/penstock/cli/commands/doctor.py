@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
@@ -113,6 +114,8 @@ def _server(lake: Lake) -> Finding:
 
 def _store(lake: Lake) -> Finding:
     """Store an object that nothing leads to; the sweep removes it."""
+    if lake.kernel.store.is_read_only:
+        return Finding("ok", f"{lake.url} can be read, and not be written by this process")
     one, data = blob(b"the doctor was here")
     lake.kernel.store.store({one: data})
     if lake.kernel.store.fetch([one]) != {one: data}:
@@ -285,6 +288,8 @@ def _root(root: str, lake: Lake) -> Finding:
         return Finding("ok", f"{root} is not there yet; it is made for the first table")
     if not place.is_dir():
         return Finding("failed", f"{root} is not a directory", "make it, or mount what should be there")
+    if lake.kernel.store.is_read_only and not os.access(place, os.W_OK):
+        return Finding("ok", f"{place} can be read, and not be written by this process")
     return _put_if_absent(place)
 
 

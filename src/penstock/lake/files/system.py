@@ -143,7 +143,7 @@ class FilesSystem(ReadFilesSystem):
         if changes is not None and changes.target == wanted:
             return wanted  # it was asked for the first of its files
         with os_errors(place.named(place.path)):
-            self.lake.make()
+            self.lake.begin_write()
             try:
                 kind = self.lake.do(GetReference(name=wanted.branch)).kind
                 if kind in (Kind.BRANCH, Kind.TRANSACTION):

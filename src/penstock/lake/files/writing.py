@@ -103,8 +103,7 @@ def commit(table: Table, changes: Changes, said: Said, idempotency_key: str | No
     branch = _branch(table)
     if not (changes.puts or changes.removed or changes.replaced or changes.copied or changes.layout):
         raise InvalidRequest(f"there is nothing to change in '{table.key}'")
-    if changes.puts or changes.copied or changes.layout:
-        table.lake.make()
+    table.lake.begin_write(makes_lake=bool(changes.puts or changes.copied or changes.layout))
     with _Upload(table.lake) as upload:
         put = upload.put(changes.puts)
         call = WriteFiles(

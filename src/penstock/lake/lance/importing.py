@@ -85,7 +85,7 @@ def import_lance(
         )
     found.sort(key=lambda one: one.key)
     if not dry_run:
-        lake.make()
+        lake.begin_write()
     problems += _problems(lake, found)
     if problems:
         listed = "\n".join(f"  {one}" for one in problems)

@@ -49,7 +49,7 @@ class NamespaceOperations(Asking):
     def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
         mode = word(request.mode, "create", ("create", "existok", "overwrite"), "mode")
         key, properties = namespace_key(request.id), dict(request.properties or {})
-        self.lake.make()
+        self.lake.begin_write()
         if (done := self.done_before(key, request.context)) and isinstance(done.after, Namespace):
             return CreateNamespaceResponse(properties=done.after.properties)
         for _ in range(TRIES_MAX):

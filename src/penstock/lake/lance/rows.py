@@ -73,6 +73,7 @@ def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str |
         raise InvalidRequest(f"{table!r} is at a commit, which stays as it is; write to a branch")
     if idempotency_key is not None and (done := done_before(table, idempotency_key)) is not None:
         return done
+    table.lake.begin_write(makes_lake=False)
     job = Job(
         key=table.key,
         branch=table.ref,

@@ -45,8 +45,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesO
     the job can never land afterwards; only after ``OutcomeUnknown`` it may have, and asking again tells.
     """
     check(order)
-    if order.create:
-        lake.make()
+    lake.begin_write(makes_lake=order.create)
     job = _job(df.sparkSession, key, branch, order)
     attempt = Attempt(lake, job, order.job)
     if attempt.is_over:

@@ -56,8 +56,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceO
     go together with. ``OutcomeUnknown`` if it cannot be known whether it was done: asking again with the same
     ``job_id`` tells.
     """
-    if order.create:
-        lake.make()
+    lake.begin_write(makes_lake=order.create)
     where = branch if branch is not None else lake.default_branch
     given = arrow_of(df.schema)
     check_storage_version(order)

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import msgspec
 
-from penstock.errors import CommitConflict, InvalidRequest, Unavailable, VersionNotFound
+from penstock.errors import CommitConflict, Denied, InvalidRequest, Unavailable, VersionNotFound
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.intents import NAME, Commit, decode_intent
 from penstock.formats.delta.lines.line import Entry, Phase, line_of
@@ -60,12 +60,14 @@ class Ratified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GotCommit(msgspec.Struct, frozen=True):
-    """A commit by the file that holds it, which exists."""
+    """A commit by the file that holds it, which exists, or beside its bytes cannot be made."""
 
     version: int
     name: str
     size: int
     timestamp_ms: int
+    data: bytes | None = None
+    """Its bytes, where storage can only be read and may lack the file."""
 
 
 class GotCommits(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +138,7 @@ class DeltaOwner:
         """The ratified commits of a table that are not known to be published, from one version to another.
 
         ``content`` is the table at a commit of the lake, so all of this is of one moment. The files that are
-        named exist.
+        named exist, or the bytes are told as well.
         """
         if start is not None and end is not None and start > end:
             raise InvalidRequest(f"versions from {start} to {end} of '{key}' are none", key=str(key))
@@ -146,10 +148,15 @@ class DeltaOwner:
             return GotCommits(latest_version=line.latest - 1, published=line.latest - 1, commits=())
         first = max(0 if start is None else start, line.published + 1)
         last = line.latest if end is None else min(end, line.latest)
-        names = self._publisher.materialise(content, first - 1, last) if first <= last else {}
+        held: dict[int, bytes] = {}
+        try:
+            names = self._publisher.materialise(content, first - 1, last) if first <= last else {}
+        except Denied:
+            names, held = self._publisher.read_held(content, first - 1, last)
         entries = takewhile(lambda one: one[0] <= last, line.since(first - 1, self.tables.read))
         found = tuple(
-            GotCommit(version, names[version], entry.size, entry.timestamp_ms) for version, entry in entries
+            GotCommit(version, names[version], entry.size, entry.timestamp_ms, held.get(version))
+            for version, entry in entries
         )
         return GotCommits(latest_version=line.latest, published=line.published, commits=found)
 

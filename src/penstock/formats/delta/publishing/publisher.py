@@ -22,7 +22,7 @@ from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.lines.line import Line, Phase, Read, line_of
 from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of_line
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import Guard, backfill, look
+from penstock.formats.delta.publishing.backfill import Guard, backfill, bytes_of, look
 from penstock.formats.delta.publishing.backlog import UNKNOWN, Backlog, Job, Told
 from penstock.formats.delta.publishing.line_files import LineFiles
 from penstock.formats.delta.publishing.naming import check_named
@@ -221,6 +221,16 @@ class Publisher:
         in_log = [version for version, entry in entries if not entry.line and version <= published]
         names = {version: str(CommitName(version)) for version in in_log}
         return names | self._files.have(content, [one for one in entries if one[0] not in names])
+
+    def read_held(
+        self, content: DeltaTable, after: int, last: int
+    ) -> tuple[dict[int, str], dict[int, bytes]]:
+        """The names of the files of versions after one, up to another, and the bytes that they hold or would
+        hold: for readers where no file can be written. Raises ``InvalidLog`` if bytes are gone."""
+        entries = list(takewhile(lambda one: one[0] <= last, line_of(content).since(after, self._read)))
+        names = {version: entry.name(version) for version, entry in entries}
+        found = bytes_of(self._places.at(content.location), content, entries, self._read)
+        return names, {one.version: one.data for one in found}
 
     def problem(self, table_id: UUID) -> PenstockError | None:
         """Why a table is not published, as far as is known here."""
