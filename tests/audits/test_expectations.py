@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.errors import CommitVetoed, InvalidRequest, ReferenceNotFound, TransactionOver
+from penstock.errors import CommitVetoed, InvalidRequest, KeyNotFound, ReferenceNotFound, TransactionOver
 from penstock.formats.delta.rows.arrow_types import pa, pq
 from penstock.lake.audits import installed
 from penstock.lake.copy import copy_lake
 from penstock.lake.files.calls import BeginJob, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us, utc
+from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
 from penstock.model.references import Kind
@@ -112,7 +113,7 @@ def test_files_are_asked_about_whatever_their_format(lake: Lake) -> None:
 
 def test_the_commit_of_a_job_is_asked_about(lake: Lake) -> None:
     lake.branch().create_namespace("raw")
-    lake.expect("small", "select * from raw.jobs where n > 10")
+    lake.expect("small", "select * from raw.jobs where n > 10", missing_ok=True)
     for number, value in enumerate((1, 11)):
         job, fence, key = f"{number + 1:032d}", f"{number + 5:032d}", Key.parse("raw.jobs")
         lake.do(BeginJob(id=job, fence=fence, key=key))
@@ -137,7 +138,7 @@ def test_a_version_of_a_lance_table_is_asked_about_and_not_put_where_others_look
     lake.branch().create_namespace("vectors")
     where: dict[str, Any] = {"namespace_client": lake.lance(), "table_id": ["vectors", "items"]}
     lance.write_dataset(pa.table({"n": [1]}), **where)
-    lake.expect("small", "select * from vectors.items where n > 10")
+    lake.expect("small", "select * from vectors.items where n > 10", missing_ok=True)
     with pytest.raises(CommitVetoed, match="n = 11"):
         lake.table("vectors.items").append(pa.table({"n": [11]}))
     with pytest.raises(OSError, match=r"Permission denied|unknown"):
@@ -157,7 +158,7 @@ def test_a_lance_table_that_is_expected_to_be_something_is_made_by_lances_own_cl
     lake.branch().create_namespace("vectors")
     namespace = lake.lance()
     for name in ("items", "others"):
-        lake.expect(name, f"select * from vectors.{name} where n > 10")
+        lake.expect(name, f"select * from vectors.{name} where n > 10", missing_ok=True)
     namespace.declare_table(DeclareTableRequest(id=["vectors", "others"]))
     where: dict[str, Any] = {"namespace_client": namespace, "table_id": ["vectors", "items"]}
     lance.write_dataset(pa.table({"n": [1]}), **where)
@@ -169,8 +170,10 @@ def test_a_lance_table_that_is_expected_to_be_something_is_made_by_lances_own_cl
 
 
 def test_a_table_of_files_begins_with_a_marker_and_may_be_emptied(lake: Lake) -> None:
-    lake.expect("small", "select * from raw.events where n > 10")
-    lake.expect("known", "select * from raw.events where n not in (select id from sales.orders)")
+    lake.expect("small", "select * from raw.events where n > 10", missing_ok=True)
+    lake.expect(
+        "known", "select * from raw.events where n not in (select id from sales.orders)", missing_ok=True
+    )
     files = lake.table("raw.events").files
     files.put("_SUCCESS", b"")
     files.put("empty.csv", b"")
@@ -201,8 +204,24 @@ def test_only_changes_of_tables_that_a_query_names_are_asked_about(lake: Lake) -
     assert len(engine.asked) == 3
 
 
+@pytest.mark.parametrize("names", ["sales.ordres", "Sales.Orders", "sales.orders, sales.ordres"])
+def test_an_expectation_about_a_table_that_is_not_there_is_refused(lake: Lake, names: str) -> None:
+    """In this process and behind a server; it would guard nothing, and nobody would be told."""
+    lake.branch("empty").create(at=EMPTY_COMMIT_ID)
+    with serving(lake.catalogue) as served, penstock.open(served.url) as client:
+        for one in (lake, client):
+            with pytest.raises(KeyNotFound, match=r"guard nothing[\s\S]*missing_ok"):
+                one.expect("positive", f"select 1 from {names}")
+            with pytest.raises(KeyNotFound, match="guard nothing"):
+                one.expect("positive", f"select 1 from {names}", "empty")
+        assert lake.expectations() == ()
+        client.expect("positive", f"select * from {names}", missing_ok=True)
+    assert len(lake.expectations()) == 1
+
+
 def test_a_query_may_name_tables_that_are_not_there_yet(lake: Lake) -> None:
-    lake.expect("known", "select id from sales.orders where id not in (select id from sales.customers)")
+    sql = "select id from sales.orders where id not in (select id from sales.customers)"
+    lake.expect("known", sql, missing_ok=True)
     lake.table("sales.orders").append(orders(3))
     with pytest.raises(CommitVetoed, match="it finds 1 row, such as id = 3"):
         lake.create_table("sales.customers", data=orders(1, 2))

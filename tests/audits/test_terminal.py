@@ -22,7 +22,9 @@ def test_no_error_has_a_terminal_obey_what_somebody_else_wrote(tmp_path: Path) -
 def test_it_is_told_that_a_query_names_a_table_by_another_case(tmp_path: Path) -> None:
     with penstock.open(tmp_path / "lake") as lake:
         lake.create_table("sales.orders", data=orders(1))
-    added = Terminal(tmp_path / "lake")(
-        "expect", "add", "positive", "select * from Sales.Orders where id < 0"
-    )
+    add = ("expect", "add", "positive", "select * from Sales.Orders where id < 0")
+    refused = Terminal(tmp_path / "lake")(*add, status=4).err
+    assert "there is no 'Sales.Orders' on 'main'" in refused
+    assert "--missing-ok" in refused
+    added = Terminal(tmp_path / "lake")(*add, "--missing-ok")
     assert "it is not asked until there is Sales.Orders, by exactly that name" in added.err

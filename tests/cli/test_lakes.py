@@ -88,7 +88,7 @@ def test_the_environment_names_the_lake_and_the_author(
         ["namespace", "create", "sales"],
         ["root", "add", "/data"],
         ["token", "create", "etl", "--grant", "read"],
-        ["expect", "add", "few", "select * from a.t"],
+        ["expect", "add", "few", "select * from a.t", "--missing-ok"],
         ["files", "put", __file__, "raw.logs/"],
     ],
 )

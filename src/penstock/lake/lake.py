@@ -745,15 +745,20 @@ class Lake:
 
         return checks_of(self)
 
-    def expect(self, name: str, sql: str, branch: str | None = None) -> tuple[Expectation, ...]:
+    def expect(
+        self, name: str, sql: str, branch: str | None = None, *, missing_ok: bool = False
+    ) -> tuple[Expectation, ...]:
         """Have a branch expect, from now on, that a query finds nothing; returns all that it expects.
 
         It is kept in the branch's own row: every process and server asks it of whatever is about to be
         published there, if that changes a table that the query names. ``InvalidRequest`` if it is no query of
-        DuckDB's that only reads tables, ``CommitVetoed`` if it does not hold now.
+        DuckDB's that only reads tables, ``CommitVetoed`` if it does not hold now, ``KeyNotFound`` if a table
+        is not there, unless ``missing_ok``: then it is not asked until there is one of exactly that key.
         """
-        call = AddExpectation(branch=self._or_default(branch), name=name, sql=sql, who=self.author)
-        return self.do(call)
+        name_of_branch = self._or_default(branch)
+        return self.do(
+            AddExpectation(branch=name_of_branch, name=name, sql=sql, missing_ok=missing_ok, who=self.author)
+        )
 
     def expectations(self, branch: str | None = None) -> tuple[Expectation, ...]:
         """What a branch expects, in the order in which it was added."""

@@ -45,16 +45,17 @@ $ penstock expect add 'no negative amounts' 'select * from web.orders where amou
 )
 @click.argument("name", metavar="NAME")
 @click.argument("sql", metavar="SQL")
+@click.option("--missing-ok", is_flag=True, help="Add it although a table that it names is not there.")
 @branch_option
 @pass_call
-def expect_add(call: Call, name: str, sql: str, branch: str | None) -> None:
+def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | None) -> None:
     """Add an expectation by a NAME: a query, SQL as DuckDB reads it, that must find no row.
 
-    It names tables by their keys, such as sales.orders. It is refused if it does not hold now. While a table
-    that it names is not there, or has no columns yet, it is not asked.
+    It names tables by their keys, such as sales.orders. It is refused if it does not hold now, and if a table
+    is not there. With --missing-ok it is not asked until the table is there and has columns.
     """
     lake = call.open()
-    found = lake.expect(name, sql, branch)
+    found = lake.expect(name, sql, branch, missing_ok=missing_ok)
     _say(call, lake, branch, found)
     snapshot = lake.at(lake.branch(branch).name)
     tables = next(one.tables for one in found if one.name == name)

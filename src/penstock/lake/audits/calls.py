@@ -20,9 +20,9 @@ class ListExpectations(Call[tuple[Expectation, ...]], frozen=True, kw_only=True)
 class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
     """Have a branch expect that a query finds nothing there; answers all that it expects.
 
-    Asked for twice, it is added once. It is refused if it does not hold now. That a table is not there is no
-    mistake: it is not asked until there is one of exactly that key. Keys are told apart by case, unlike names
-    in SQL.
+    Asked for twice, it is added once. It is refused if it does not hold now, and if a table that it names is
+    not there: it would guard nothing. With `missing_ok` it is added all the same, and not asked until there
+    is a table of exactly that key. Keys are told apart by case, unlike names in SQL.
     """
 
     method = "POST"
@@ -35,6 +35,8 @@ class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
     """By which it is told, and removed."""
     sql: str
     """One query that must find no row, as DuckDB reads it. It names tables by their keys: `sales.orders`."""
+    missing_ok: bool = False
+    """Whether tables that it names may be missing now."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from penstock.errors import KeyNotFound
 from penstock.kernel.expectations import add_expectation, remove_expectation
 from penstock.kernel.kernel import Kernel
 from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
 from penstock.lake.audits.queries import read_query
 from penstock.lake.call import Call
+from penstock.model.encoding import NO_COMMIT
 from penstock.model.expectations import Expectation, check_expectation, expectations_of
+from penstock.model.keys import Key
+from penstock.model.references import Reference
 
 
 class ExpectationAnswers:
@@ -28,9 +32,11 @@ class ExpectationAnswers:
         return expectations_of(self._kernel.references.get(call.branch))
 
     def _add(self, call: AddExpectation) -> tuple[Expectation, ...]:
-        self._kernel.branch(call.branch)  # first, so that a branch that is none is what is told
+        branch = self._kernel.branch(call.branch)  # first, so that a branch that is none is what is told
         check_expectation(call.name, call.sql)
         query = read_query(call.sql)
+        if not call.missing_ok:
+            self._require_tables(branch, query.tables)
         expectation = Expectation(
             name=call.name,
             sql=call.sql,
@@ -39,6 +45,20 @@ class ExpectationAnswers:
             added_us=self._kernel.clock(),
         )
         return add_expectation(self._kernel, call.branch, expectation)
+
+    def _require_tables(self, branch: Reference, tables: Iterable[Key]) -> None:
+        """``KeyNotFound`` if a table is not there that an expectation would guard."""
+        state = None if branch.head == NO_COMMIT else self._kernel.state(branch.head)
+        missing = [str(key) for key in tables if state is None or state.get(key.encode()) is None]
+        if missing:
+            names = " and ".join(f"'{key}'" for key in sorted(missing))
+            raise KeyNotFound(
+                f"there is no {names} on '{branch.name}', so that the expectation would guard nothing\n"
+                "  Keys are told apart by case. To add it before the table is there, say missing_ok "
+                "(--missing-ok on the command line).",
+                key=missing[0],
+                ref=branch.name,
+            )
 
     def _remove(self, call: RemoveExpectation) -> tuple[Expectation, ...]:
         return remove_expectation(self._kernel, call.branch, call.name, call.who)
