@@ -20,6 +20,7 @@ def journals() -> JournalFormat:
 @pytest.fixture(params=["memory", "sqlite"])
 def lake(request: pytest.FixtureRequest, journals: JournalFormat, tmp_path: Path) -> Iterator[Lake]:
     place = "memory:" if request.param == "memory" else str(tmp_path / "lake")
-    with penstock.open(place, formats=[journals], settings=Settings(write_timeout_s=30)) as opened:
+    patient = Settings(write_timeout_s=30)
+    with penstock.open(place, create=True, formats=[journals], settings=patient) as opened:
         yield opened
         assert opened.fsck().damages == ()

@@ -33,7 +33,7 @@ from tests.sweep.tables import LateClock
 
 @pytest.fixture
 def lake(tmp_path: Path, later: LateClock) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
+    with penstock.open(tmp_path / "lake", create=True, author="tester", clock=later) as lake:
         yield lake
 
 
@@ -144,7 +144,7 @@ def test_what_a_branch_a_tag_or_an_older_commit_names_stays(lake: Lake, pool: Po
 
 def test_files_go_once_the_commits_that_named_them_have_expired(tmp_path: Path, later: LateClock) -> None:
     settings = Settings(grace_s=0, nobody_writes=True)
-    with penstock.open(tmp_path / "lake", settings=settings, clock=later) as lake:
+    with penstock.open(tmp_path / "lake", create=True, settings=settings, clock=later) as lake:
         pool = Pool(lake)
         old = pool.write("t", "a", "b")
         pool.write("t", "c", replaced=("",))
@@ -163,7 +163,7 @@ def test_files_of_a_dropped_table_stay_for_as_long_as_it_can_be_brought_back(
     tmp_path: Path, later: LateClock
 ) -> None:
     with penstock.open(
-        tmp_path / "lake", settings=Settings(grace_s=0, nobody_writes=True), clock=later
+        tmp_path / "lake", create=True, settings=Settings(grace_s=0, nobody_writes=True), clock=later
     ) as lake:
         pool = Pool(lake)
         pool.write("t", *(f"p={number}/part" for number in range(200)))
@@ -187,7 +187,7 @@ def test_a_deleted_branch_keeps_its_files_for_as_long_as_it_can_be_brought_back(
     tmp_path: Path, later: LateClock
 ) -> None:
     settings = Settings(grace_s=10 * 86_400.0, nobody_writes=True)
-    with penstock.open(tmp_path / "lake", settings=settings, clock=later) as lake:
+    with penstock.open(tmp_path / "lake", create=True, settings=settings, clock=later) as lake:
         pool = Pool(lake)
         pool.write("t", "a")
         lake.branch("dev").create()
@@ -203,7 +203,7 @@ def test_a_file_that_several_paths_and_tables_share_stays_while_one_of_them_name
     tmp_path: Path, later: LateClock
 ) -> None:
     with penstock.open(
-        tmp_path / "lake", settings=Settings(grace_s=0, nobody_writes=True), clock=later
+        tmp_path / "lake", create=True, settings=Settings(grace_s=0, nobody_writes=True), clock=later
     ) as lake:
         pool = Pool(lake)
         lake.keep_history(max_commits=1)
@@ -349,7 +349,7 @@ def test_a_node_that_many_commits_share_is_read_once(
 
 def test_what_went_is_counted(tmp_path: Path, later: LateClock) -> None:
     meter = Metrics()
-    with penstock.open(tmp_path / "lake", clock=later, meter=meter) as lake:
+    with penstock.open(tmp_path / "lake", create=True, clock=later, meter=meter) as lake:
         pool = Pool(lake)
         pool.put(pool.folder(), "x", "yy")
         pool.write("t", "a")

@@ -17,7 +17,7 @@ from tests.sweep.tables import LateClock
 
 @pytest.fixture
 def lake(tmp_path: Path, later: LateClock) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
+    with penstock.open(tmp_path / "lake", create=True, author="tester", clock=later) as lake:
         yield lake
 
 

@@ -31,7 +31,7 @@ def source(tmp_path: Path, later: LateClock) -> Path:
 
 def opened(place: Path, later: LateClock) -> Lake:
     return penstock.open(
-        place, author="tester", settings=Settings(grace_s=0, nobody_writes=True), clock=later
+        place, create=True, author="tester", settings=Settings(grace_s=0, nobody_writes=True), clock=later
     )
 
 

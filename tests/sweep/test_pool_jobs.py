@@ -24,7 +24,7 @@ HOUR = 1 / 24
 
 @pytest.fixture
 def lake(tmp_path: Path, later: LateClock) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", author="tester", clock=later) as lake:
+    with penstock.open(tmp_path / "lake", create=True, author="tester", clock=later) as lake:
         yield lake
 
 
@@ -51,8 +51,8 @@ def test_a_sweep_never_takes_the_files_of_a_job_that_may_yet_commit(tmp_path: Pa
     and whoever sweeps has a clock that is ahead by more than that time."""
     settings = Settings(data_grace_days=2, nobody_writes=True)
     with (
-        penstock.open(tmp_path / "lake", settings=settings, clock=later) as lake,
-        penstock.open(tmp_path / "lake", settings=settings, clock=LateClock(2.9)) as ahead,
+        penstock.open(tmp_path / "lake", create=True, settings=settings, clock=later) as lake,
+        penstock.open(tmp_path / "lake", create=True, settings=settings, clock=LateClock(2.9)) as ahead,
     ):
         pool = Pool(lake)
         begun = pool.begin("t")

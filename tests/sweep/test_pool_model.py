@@ -212,7 +212,9 @@ def test_nothing_that_is_needed_is_ever_removed_and_in_the_end_nothing_else_is_l
     settings = Settings(
         grace_s=0, data_grace_days=GRACE_DAYS, idempotency_days=GRACE_DAYS, nobody_writes=True
     )
-    with penstock.open(tmp_path / "lake", author="tester", settings=settings, clock=clock) as lake:
+    with penstock.open(
+        tmp_path / "lake", create=True, author="tester", settings=settings, clock=clock
+    ) as lake:
         story = Story(lake, clock, random.Random(seed * 100 + number))
         story.put()
         for _ in range(STEPS):

@@ -156,7 +156,9 @@ class Story:
 @pytest.mark.parametrize("number", range(3))
 def test_nothing_that_a_reference_leads_to_is_ever_removed(tmp_path: Path, seed: int, number: int) -> None:
     settings = Settings(grace_s=0, data_grace_days=0.4, publish_wait_s=0.2, nobody_writes=True)
-    with penstock.open(tmp_path / "lake", author="tester", settings=settings, clock=LateClock(0.5)) as lake:
+    with penstock.open(
+        tmp_path / "lake", create=True, author="tester", settings=settings, clock=LateClock(0.5)
+    ) as lake:
         story = Story(lake, random.Random(seed * 100 + number))
         for _ in range(STEPS):
             story.next()

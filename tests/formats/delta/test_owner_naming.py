@@ -8,6 +8,7 @@ from shutil import rmtree
 import pytest
 from deltalake import DeltaTable
 
+from penstock.errors import LocationRefused
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.publishing import publisher
 from penstock.model.keys import Key
@@ -51,19 +52,16 @@ def drop(store: MemoryStore) -> None:
         lake.kernel.commit("main", [Delete(T)])
 
 
-def test_a_restart_writes_nothing_of_a_dropped_table_into_the_log_of_its_successor(
+def test_the_place_of_a_dropped_table_gets_no_successor_and_nothing_is_written_there(
     store: MemoryStore, root: Path
 ) -> None:
     drop(store)
     rmtree(root)
-    with opened(store) as lake:
+    with opened(store) as lake, pytest.raises(LocationRefused, match="place of another table"):
         lake.owner.create("main", U, NEW, location=str(root))
     with opened(store) as lake:
         assert lake.owner.catch_up() == 0
-        assert (foreign_version(root), foreign_ids(root)) == (0, [])
-        lake.append("u", data_file(root, 7))
-        assert lake.owner.backfill("main", U) == 1
-    assert foreign_ids(root) == [7]
+    assert not root.exists()
 
 
 def test_a_restart_writes_nothing_of_a_dropped_table_into_a_table_of_the_file_system(

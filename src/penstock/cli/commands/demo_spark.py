@@ -50,8 +50,8 @@ def what_is_missing() -> str:
 def tell_of_spark(story: Story) -> None:
     """Files become tables in one transaction; bad ones do not, until they are put right on a branch."""
     landing = story.place / "landing"
-    _arrive(landing)
     with _started(story) as (lake, spark):
+        _arrive(landing)
         story.chapter("Orders and customers arrive as files, and are kept as they came")
         story.run(f"files put -r {shlex.quote(f'{landing}/')} raw.shop -m 'files of a week'")
         story.chapter("A pipeline makes two Delta tables and a Lance table of them, in one transaction")
