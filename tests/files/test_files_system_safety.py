@@ -21,7 +21,7 @@ from tests.server.running import local
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake") as found:
+    with penstock.open(tmp_path / "lake", create=True) as found:
         yield found
 
 
