@@ -171,6 +171,40 @@ def test_versions_that_somebody_put_there_without_the_lake_stay(lake: Lake, cloc
     assert ids_at(namespace, "a") == [1]
 
 
+@pytest.mark.parametrize("ahead", [0, 1, 5])
+def test_versions_that_somebody_put_into_a_line_without_the_lake_stay(
+    lake: Lake, clock: LateClock, ahead: int
+) -> None:
+    """Also where the default branch has versions of these numbers by now."""
+    written(lake.lance(), "a", ids=[1], mode="create")
+    lake.branch("dev").create()
+    line = opened(lake.lance("dev"), "a").uri
+    for number in range(ahead):
+        written(lake.lance(), "a", ids=[10 + number])
+    lance.write_dataset(rows([2]), line, mode="append")
+    clock.days = OLD_DAYS
+    assert swept(lake).data_files == 0
+    assert ids_of(lance.dataset(line)) == [1, 2]
+    assert ids_at(lake.lance("dev"), "a") == [1]
+
+
+def test_branches_that_lance_made_without_the_lake_stay_until_lance_has_dropped_them(
+    lake: Lake, clock: LateClock
+) -> None:
+    written(lake.lance(), "a", ids=[1], mode="create")
+    place = place_of(lake, "a")
+    theirs = lance.dataset(str(place)).create_branch("theirs")
+    lance.write_dataset(rows([2]), theirs.uri, mode="append")
+    clock.days = OLD_DAYS
+    assert swept(lake).data_files == 0
+    assert ids_of(lance.dataset(theirs.uri)) == [1, 2]
+    (place / "_refs/branches/theirs.json").unlink()
+    gone = swept(lake)
+    assert gone.data_files > 0
+    assert not files(place, "tree/theirs/data/")
+    assert ids_at(lake.lance(), "a") == [1]
+
+
 def test_all_that_lance_lists_of_a_registered_table_stays(
     lake: Lake, clock: LateClock, tmp_path: Path
 ) -> None:
@@ -330,6 +364,26 @@ def test_a_deregistered_table_stays_for_good(lake: Lake, clock: LateClock) -> No
     lake.sweep_tables(remove_data=True)
     assert files(place) == kept
     assert ids_of(lance.dataset(str(place))) == [1]
+
+
+def test_files_that_nothing_names_go_if_their_table_was_dropped_and_stay_if_it_was_deregistered(
+    lake: Lake, clock: LateClock
+) -> None:
+    """While kept commits still have it."""
+    namespace = lake.lance()
+    for name in ("dropped", "deregistered"):
+        written(namespace, name, ids=[1], mode="create")
+    places = {name: place_of(lake, name) for name in ("dropped", "deregistered")}
+    kept = lake.resolve("main")
+    namespace.drop_table(spec.DropTableRequest(id=["dropped"]))
+    namespace.deregister_table(spec.DeregisterTableRequest(id=["deregistered"]))
+    lake.finish_background()
+    left = {name: orphan(place) for name, place in places.items()}
+    clock.days = OLD_DAYS
+    lake.sweep_tables(remove_data=True)
+    assert not (places["dropped"] / left["dropped"]).exists()
+    assert (places["deregistered"] / left["deregistered"]).exists()
+    assert [ids_at(lake.lance(kept), name) for name in places] == [[1], [1]]
 
 
 def test_a_table_whose_transaction_never_landed_goes_as_a_whole(lake: Lake, clock: LateClock) -> None:

@@ -124,7 +124,7 @@ def test_who_shows_no_token_or_an_unknown_one_is_not_let_in(site: Site, header: 
     with pytest.raises(Unauthenticated) as refused:
         site.gate({"authorization": header})
     assert "x" * 42 not in refused.value.message
-    with pytest.raises(Unauthenticated, match="Authorization: Bearer"):
+    with pytest.raises(Unauthenticated, match="asks for a token: send 'Authorization: Bearer"):
         site.gate({})
 
 

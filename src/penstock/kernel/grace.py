@@ -63,7 +63,7 @@ def checked_grace(before: Grace, grace_s: float | None, data_grace_days: float |
     longest_s = GRACE_MAX_DAYS * DAY_US / SECOND_US
     if type(new.grace_s) not in (int, float) or not GRACE_MIN_S <= new.grace_s <= longest_s:
         raise InvalidRequest(
-            f"grace_s must be between {GRACE_MIN_S:g} and {longest_s:g} seconds, got {new.grace_s!r}\n"
+            f"grace_s must be between {GRACE_MIN_S:g} and {longest_s:.0f} seconds, got {new.grace_s!r}\n"
             "  For a single sweep while nobody writes, less can be given: penstock sweep --nobody-writes"
         )
     is_number = type(new.data_grace_days) in (int, float)

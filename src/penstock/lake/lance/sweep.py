@@ -13,8 +13,8 @@ somebody commits never goes rests on two things.
 A merge, a revert or a restored version names files of a version that was kept when names were gathered.
 
 Versions that others than the lake have put where Lance looks stay, with what they name: all that Lance lists
-of a table that was registered, and otherwise those that are newer than the lake's. (In a line these are left
-of a branch that was moved back.) A version whose manifest is gone, because somebody had Lance clean up, names
+of a table that was registered, and otherwise those that are newer than the lake's in the same chain. (In a
+line these may be left of a branch that was moved back.) A version whose manifest is gone, because somebody had Lance clean up, names
 nothing.
 
 A table of which no kept commit has anything goes as a whole, if the lake gave it its place: one that was
@@ -308,9 +308,9 @@ class _Foreign:
         own = self._table.numbers_of(found.branch, found.chain)
         if own:
             return found.number > max(own)
-        if found.branch != MAIN:
-            return self._is_own_branch(found)
-        return not found.chain or found.number > max(self._table.numbers_of(MAIN), default=0)
+        # In a line that has no version of the lake, what is no copy of what its branch is at was put there
+        # past the lake; of the copies, the branch needs all files itself.
+        return found.branch == MAIN or self._is_own_branch(found)
 
     def _is_own_branch(self, found: Found) -> bool:
         """Whether Lance knows of a branch that the lake does not have."""
