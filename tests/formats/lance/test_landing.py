@@ -11,11 +11,13 @@ import pytest
 from penstock import Lake
 from penstock.errors import MergeConflict, Unavailable
 from penstock.formats.lance import landing
+from penstock.formats.lance.chains import Waiting
 from penstock.formats.lance.names import STAGING
 from penstock.formats.lance.rehoming import BASE_OF_INDEX
 from tests.formats.lance.tables import (
     content,
     delete,
+    embedded,
     filtered,
     keys_of,
     keys_seen,
@@ -170,3 +172,17 @@ def test_an_index_that_compaction_renewed_on_a_branch_is_found_where_it_is(forke
     forked.merge("dev", "main")
     assert filtered(forked, "main", 4, 11) == [4, 11]
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 10, 11]
+
+
+def test_a_reader_that_was_sent_to_a_merged_version_still_finds_it_once_it_is_promoted(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    write(forked, "main", 20)
+    forked.merge("dev", "main")
+    waiting = Waiting("", *newest(forked))
+    name = embedded(forked).lance.promoter.apart(content(forked), waiting)
+    forked.finish_background()
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 10, 20]
+    place = embedded(forked).places.at(content(forked).location)
+    assert name != waiting.version.staged
+    assert place.size(name) is not None
+    assert place.size(waiting.version.staged) is None

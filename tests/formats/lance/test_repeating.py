@@ -185,3 +185,13 @@ def test_rows_that_were_rewritten_where_they_are_from_are_not_there_twice(
     with pytest.raises(MergeConflict, match=REPEATED):
         forked.merge(source, target)
     assert keys_of(forked, target) == before
+
+
+def test_a_row_that_a_repeated_update_made_and_one_side_deleted_is_a_clash(forked: Lake) -> None:
+    opened(forked, "dev").update({"v": "0.5"}, where="k = 1")
+    write(forked, "main", 20)
+    forked.transplant("dev~1..dev", "main")
+    delete(forked, "dev", 1)
+    with pytest.raises(MergeConflict, match=REPEATED):
+        forked.merge("dev", "main")
+    assert keys_seen(forked) == [*START, 20]

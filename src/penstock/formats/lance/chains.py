@@ -182,11 +182,10 @@ class Chains:
         """Where a version is for who reads it though it cannot be promoted, below the table's folder.
 
         A client of Lance's that is sent to what a writer staged puts that at its place itself, over whatever
-        is there, unless its name ends as that of a manifest which needs nothing more. So it has such a name.
+        is there, unless its name ends as that of a manifest which needs nothing more. So it has such a name;
+        and not the one that the lake itself has staged it under, which goes as soon as it is promoted.
         """
         version = one.version
-        if version.staged.endswith(MANIFEST):
-            return version.staged
         if (linked := self.linked(content, one)) is not None:
             return linked
         place = self._places.at(content.location)

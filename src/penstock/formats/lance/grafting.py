@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Sequence
+from itertools import permutations
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.columns import has_more_columns, why_not_read
@@ -235,8 +236,8 @@ def _check_rows(
         deleted = receiver.trace.deleted if receiver is not None and receiver.trace is not None else ()
         if receiver is not None and any(mark_of(file) not in deleted for file in twice):
             raise Ungraftable("does not have rows that the commit removes, or has them updated", twice)
-        one, other = source.trace, target.trace
-        replaced = all_rows((_replaced(rows, one, other), _replaced(rows, other, one)))
+        traces = source.trace, target.trace
+        replaced = all_rows(_replaced(rows, *pair) for pair in permutations(traces))
         if clashes := shared_rows(twice, replaced):
             raise Ungraftable("had the same rows updated or deleted on both sides", clashes)
     if not source.taken and not target.taken:
@@ -249,7 +250,11 @@ def _check_rows(
     removed = rows.lineage.marked({*target.trace.updated, *target.trace.deleted})
     left = other_rows(rows.of_target, rows.of_source, rows.base)
     again = [file for file in rows.added if mark_of(file) in removed]
-    again += shared_rows(left, all_rows(rows.lineage.replaced(*one) for one in source.trace.updates))
+    for one in source.trace.updates:
+        update = rows.lineage.update(*one)
+        again += shared_rows(left, update.removed)
+        if one in target.trace.updates:  # both have it, and what it made is gone on one side
+            again += shared_rows(left, update.added)
     if again:
         raise Ungraftable(
             "has rows that came to one side by a repeated commit, and were deleted or updated on the other"
@@ -262,7 +267,7 @@ def _check_rows(
 def _replaced(rows: _Rows, done: Trace, other: Trace) -> RowSet:
     """The rows that updates of one side replaced which the other side does not have, by whatever way."""
     own = [one for one in done.updates if one not in other.updates]
-    return all_rows(rows.lineage.replaced(*one) for one in own)
+    return all_rows(rows.lineage.update(*one).removed for one in own)
 
 
 def _check_inserts(source: Done, target: Done) -> None:

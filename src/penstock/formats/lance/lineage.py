@@ -63,6 +63,13 @@ class Sources(NamedTuple):
     """The deleted rows in a file, by its whole path."""
 
 
+class RowUpdate(NamedTuple):
+    """What an update did to rows."""
+
+    removed: RowSet
+    added: RowSet
+
+
 class Lineage:
     """Knows where rows are, as far as compaction in some versions moved them."""
 
@@ -82,7 +89,7 @@ class Lineage:
                 self._made_by |= {fragment.file: version for fragment in group.after}
         self._layouts: dict[str, Layout] = {}
         self._deletions: dict[str, Ranges] = {}
-        self._replaced: dict[tuple[VersionAt, VersionAt], RowSet] = {}
+        self._updates: dict[tuple[VersionAt, VersionAt], RowUpdate] = {}
 
     def layout(self, fragment: Fragment) -> Layout:
         """Which rows are where in a fragment, deleted ones too."""
@@ -141,16 +148,16 @@ class Lineage:
         """The rows of a fragment that are not deleted."""
         return rows_of(self.live(fragment))
 
-    def replaced(self, before: VersionAt, after: VersionAt) -> RowSet:
-        """The rows that an update replaced. ``Immovable`` if it is not known any more."""
-        if (known := self._replaced.get((before, after))) is not None:
+    def update(self, before: VersionAt, after: VersionAt) -> RowUpdate:
+        """What an update did. ``Immovable`` if that is not known any more."""
+        if (known := self._updates.get((before, after))) is not None:
             return known
         then, now = (fragments_of(self._sources.side(one)) for one in (before, after))
         same = {one.key for one in then} & {one.key for one in now}
         was, left = (
             all_rows(self.rows(one) for one in fragments if one.key not in same) for fragments in (then, now)
         )
-        self._replaced[before, after] = found = other_rows(was, left)
+        self._updates[before, after] = found = RowUpdate(other_rows(was, left), other_rows(left, was))
         return found
 
     def marked(self, marks: Collection[bytes]) -> set[bytes]:
