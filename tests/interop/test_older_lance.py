@@ -84,3 +84,20 @@ def test_both_open_write_and_merge_what_the_other_one_wrote(lake: Lake, clients:
     for one in (clients.older, clients.newest):
         assert one("main", ["look"]) == [again]
         assert one(content.location, ["look_directly"]) == [again]
+
+
+def test_its_clean_up_leaves_what_the_lake_needs(lake: Lake, clients: Clients) -> None:
+    clients.older("main", ["create", [1, 2]], ["index"])
+    lake.branch("dev").create()
+    lake.tag("v1").create()
+    clients.newest("main", ["append", [3]], ["delete", "id < 3"], ["append", [4, 5]])
+    before = {commit.id: rows_at(lake, commit.id) for commit in lake.log(limit=4)}
+    clients.older("main", ["clean_up"])
+    assert clients.older("dev", ["look"]) == clients.newest("dev", ["look"]) == [[[1, 2], [2], [2]]]
+    assert rows_at(lake, "v1") == [1, 2]
+    assert {commit: rows_at(lake, commit) for commit in before} == before
+    assert lake.fsck().damages == ()
+
+
+def rows_at(lake: Lake, at: str) -> list[int]:
+    return sorted(lake.at(at).table("ws.items").to_arrow()["id"].to_pylist())
