@@ -187,6 +187,7 @@ def test_old_versions_that_are_cleaned_up_leave_what_the_newest_needs(namespace:
     written(namespace, 1)
     written(namespace, 2, mode="append")
     written(namespace, 3, mode="append")
-    opened(namespace).cleanup_old_versions(older_than=timedelta(0))
+    opened(namespace).cleanup_old_versions(older_than=timedelta(0), error_if_tagged_old_versions=False)
     assert ids(opened(namespace)) == [1, 2, 3]
+    assert ids(opened(namespace, version=1)) == [1]
     assert isinstance(opened(namespace).schema, pa.Schema)
