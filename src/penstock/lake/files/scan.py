@@ -12,6 +12,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.files.files import POOL
 from penstock.lake.files.answers import FileEntry, FilesAbout, TableLayout
 from penstock.lake.files.data_files import is_hidden
+from penstock.lake.files.facts import OPTION
 from penstock.lake.files.partition_columns import PartitionColumns
 from penstock.lake.files.pool import pool_of
 from penstock.lake.scan_files import ScanFile
@@ -44,6 +45,10 @@ def scan_layout(about: FilesAbout, wanted: str | None, options: Mapping[str, str
         raise InvalidRequest(
             f"nobody has said which format the files of '{about.key}' have: give it, as in format='parquet'",
             table=str(about.key),
+        )
+    if ours := sorted(name for name in options if name.lower().startswith(OPTION)):
+        raise InvalidRequest(
+            f"'{ours[0]}' is no option of a reader; what is for the lake is an argument here"
         )
     refused = sorted(name for name in options if name.lower() in LISTING_OPTIONS)
     if refused:

@@ -23,6 +23,7 @@ from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import adopting, durable
 from penstock.spark.job.jobs import taken
+from penstock.spark.job.parquet_settings import MICROSECONDS, held_settings, unless_chosen
 from penstock.spark.writes.refusals import refusals_told
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
@@ -68,11 +69,12 @@ def run(df: DataFrame, target: Target, attempt: UUID) -> Output:
     writer = observed.write.format(target.format).mode("append").options(**target.options)
     if target.partition_by:
         writer = writer.partitionBy(*target.partition_by)
-    with _refusals_told(target.format):
-        if jar.is_loaded(df.sparkSession):
-            files = _protocolled(df.sparkSession, writer, target, attempt)
+    spark = df.sparkSession
+    with _refusals_told(target.format), held_settings(spark, unless_chosen(spark, MICROSECONDS)):
+        if jar.is_loaded(spark):
+            files = _protocolled(spark, writer, target, attempt)
         else:
-            adopting.tell(df.sparkSession)
+            adopting.tell(spark)
             files = _adopted(writer, target)
     done = output(files, _count(counted))
     if not done.files:

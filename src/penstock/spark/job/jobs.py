@@ -21,6 +21,7 @@ from penstock.errors import InvalidRequest
 from penstock.lake.files.saving import TaskFile
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
+from penstock.spark.job.parquet_settings import OF_DELTA, held_settings
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
     ``InvalidRequest`` where the session would write days that others read as other days.
     """
     _check_calendar(df)
+    with held_settings(df.sparkSession, OF_DELTA):
+        return _run(df, target, job)
+
+
+def _run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
     if not jar.is_loaded(df.sparkSession):
         from penstock.spark.job import adopting
 
