@@ -302,7 +302,7 @@ def test_a_merge_that_needs_versions_which_the_log_has_no_more_is_refused_with_a
     owner.close()
     (Path(content.location) / "_delta_log" / f"{1:020}.json").unlink()
     later = Owner(store, tmp_path)
-    with pytest.raises(MergeConflict, match=r"not in its log any more\n +to take one side"):
+    with pytest.raises(MergeConflict, match=r"not in its log any more\n +to take the target's"):
         merge(later, "dev")
     later.close()
 
