@@ -269,6 +269,9 @@ class LakeMachine(RuleBasedStateMachine):
             assert {conflict.key for conflict in refused.value.conflicts} == keys
             return
         result = self.kernel.merge(other, into, CommitMeta(), options)
+        if base == self.held[other] and not ambiguous:
+            assert (result.commits, result.head) == ((), head.hex())
+            return
         commits = [bytes.fromhex(one) for one in result.commits]
         self.landed(into, commits, [head, other], [self.agrees(commits[0], expected)])
 
@@ -298,6 +301,9 @@ class LakeMachine(RuleBasedStateMachine):
                 self.kernel.merge(other, into, CommitMeta())
             return
         result = self.kernel.merge(other, into, CommitMeta())
+        if not result.commits:  # whatever the base is taken to be, the source took back all that it changed
+            assert (result.keys, result.head) == ((), head.hex())
+            return
         commits = [bytes.fromhex(one) for one in result.commits]
         found = state(self.kernel, commits[0])
         assert _only(found, alike) == _only(sure.held, alike)
@@ -310,10 +316,12 @@ class LakeMachine(RuleBasedStateMachine):
         """What commits, oldest first, make of a state, one by one, or that one of them meets a conflict."""
         states = []
         for one in commits:
-            expected = bring(self.held[self.graph.parents[one][0]], self.held[one], held)
+            parents = self.graph.parents[one]
+            expected = bring(self.held[parents[0]], self.held[one], held)
             if expected.conflicts:
                 return [], True
-            if expected.held != held:
+            is_nothing = self.held[parents[0]] == self.held[one] and len(parents) == 1
+            if expected.held != held or is_nothing:
                 states.append(expected.held)
             held = expected.held
         return states, False

@@ -425,6 +425,30 @@ def test_a_source_that_the_branch_has_already_is_nothing_to_do() -> None:
     assert stored(kernel.store) == before
 
 
+def test_a_source_that_took_back_all_that_it_changed_is_nothing_to_merge() -> None:
+    kernel = new_kernel()
+    commit(kernel, "main", puts(t=1))
+    branch(kernel, "dev")
+    commit(kernel, "dev", puts(t=2, u=1))
+    commit(kernel, "dev", [*puts(t=1), *deletes("u")])
+    commit(kernel, "main", puts(t=3))
+    before = stored(kernel.store)
+    for dry_run in (True, False):
+        result = _merge(kernel, dry_run=dry_run)
+        assert (result.applied, result.commits, result.head) == (False, (), head(kernel).hex())
+    assert stored(kernel.store) == before
+    commit(kernel, "dev", puts(u=2))
+    assert _merge(kernel).applied
+    assert places(kernel) == {"t": "3", "u": "2"}
+
+
+def test_a_merge_that_takes_nothing_is_recorded_so_that_it_is_not_brought_again() -> None:
+    kernel = _parted()
+    _merge(kernel, default=MergeMode.DROP)
+    assert _merge(kernel).commits == ()
+    assert places(kernel)["t"] == "2"
+
+
 def test_large_contents_merge_and_conflict_like_small_ones() -> None:
     kernel = new_kernel()
     commit(kernel, "main", [Put(T, large_table(1)), Put(Key("u"), large_table(1, 600_000))])

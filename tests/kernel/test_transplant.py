@@ -20,6 +20,7 @@ from penstock.model.conflicts import ConflictKind
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
+from penstock.model.operations import Put
 from tests.chance import seeds
 from tests.kernel.brute_force import Told, bring, forked, line, told
 from tests.kernel.lakes import (
@@ -46,7 +47,7 @@ def _step_by_step(kernel: Kernel, commits: list[ObjectId], held: State) -> tuple
         expected = bring(state(kernel, parent), state(kernel, one), held)
         if expected.conflicts:
             return states, expected.conflicts
-        if expected.held != held:
+        if expected.held != held or state(kernel, parent) == state(kernel, one):
             states.append(expected.held)
         held = expected.held
     return states, set()
@@ -132,6 +133,32 @@ def test_transplanting_again_is_nothing_to_do() -> None:
     result = kernel.transplant(own[-1:], "main", META)
     assert (result.commits, result.head) == ((), head(kernel).hex())
     assert stored(kernel.store) == before
+
+
+def test_a_commit_that_changed_nothing_is_repeated_for_what_it_says() -> None:
+    kernel = new_kernel()
+    commit(kernel, "main", puts(t=1))
+    branch(kernel, "dev")
+    fork = head(kernel)
+    same = state(kernel)[Key("t")]
+    commit(kernel, "dev", puts(a=1))
+    kernel.commit("dev", [Put(Key("t"), same)], CommitMeta(message="approved", properties={"by": ("ada",)}))
+    commit(kernel, "dev", puts(b=1))
+    commit(kernel, "main", puts(m=1))
+    own = line(kernel, head(kernel, "dev"), fork)
+
+    def messages(name: str) -> list[str]:
+        return [one.message for _, one in kernel.walk(head(kernel, name))]
+
+    branch(kernel, "based", head(kernel, "dev"))
+    kernel.rebase("based", head(kernel), CommitMeta())
+    result = kernel.transplant(own, "main", CommitMeta())
+    assert len(result.commits) == 3
+    assert messages("main")[1] == messages("based")[1] == "approved"
+    assert kernel.history.commit(bytes.fromhex(result.commits[1])).properties == {"by": ("ada",)}
+    # What the target has already is left out; what was nothing from the start is said again.
+    again = kernel.transplant(own, "main", CommitMeta())
+    assert [messages("main")[0], len(again.commits)] == ["approved", 1]
 
 
 def test_a_dry_run_foretells_a_conflict_that_a_later_commit_would_have_met_alike() -> None:

@@ -100,6 +100,8 @@ class MergeRequest(BringRequest):
         self.results = list(bringing.results.values())
         if edit.conflicts:
             raise MergeConflict(edit.conflicts)
+        if plan.is_nothing and self._options.reads is None:
+            return []
         self._landing = Landing(self._formats, reference.name)
         self._landing.add(edit.tables)
         return [edit.draft(self._meta, self.key, (self._source,))]
@@ -127,6 +129,14 @@ class MergePlan(NamedTuple):
     renamed: dict[bytes, Renamed]
     bases: dict[bytes, tuple[Value | None, ...]]
     """What tables and namespaces are in each of the common ancestors, if there are several."""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the source took back all that it changed, so that later merges would not miss a commit.
+
+        They would where a format replays what was done to a table: then the merge is recorded.
+        """
+        return not self.changes and not self.intents
 
     def bring(self, bringing: Bringing, changes: Difference) -> None:
         """Bring some of the changes."""

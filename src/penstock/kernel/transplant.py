@@ -30,7 +30,7 @@ from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.merge import merge_plainly, plan_merge
 from penstock.kernel.objects import Objects
-from penstock.kernel.state import Difference, Overlay, View, state_of
+from penstock.kernel.state import Difference, Overlay, View, differing, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
 from penstock.model.encoding import ObjectId, encode, object_id
@@ -127,13 +127,23 @@ class TransplantRequest(BringRequest):
                 repeated.conflicts.extend(edit.conflicts)
                 # What follows is judged as if this commit had landed: one conflict makes up no others.
                 landed.update((key, wanted) for key, (_, wanted) in done.changes.items())
-            elif edit.changed:
+            elif edit.changed or self._changes_nothing(commit):
                 self._keep_intents(edit, done.intents)
                 repeated.drafts.append(edit.draft(self._describe(commit), self.key))
                 repeated.landing.add(edit.tables)
                 landed.update(repeated.drafts[-1].changes)
                 blobs.update(repeated.drafts[-1].blobs)
         return repeated
+
+    def _changes_nothing(self, commit: CommitObject) -> bool:
+        """Whether a commit changed nothing where it was made, and so is all that its writer said of it.
+
+        It is repeated, unlike one whose changes the target has already.
+        """
+        if commit.further_parents:
+            return False
+        changes = differing(self._history.objects, self._history.commit(commit.parent), commit)
+        return next(iter(changes), None) is None
 
     def _bring(self, edit: Edit, done: _Done, results: dict[Key, MergedKey]) -> None:
         """Bring one commit's changes; a key that several commits change has one result."""

@@ -27,7 +27,8 @@ class Ask(msgspec.Struct, frozen=True):
     method: str
     path: str
     body: object = None
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str | tuple[str, ...]] = {}
+    """Several values are sent as several headers of one name; one without a value is not sent."""
     keep: Mapping[str, str] = {}
 
 
@@ -57,19 +58,21 @@ class Asker:
 
     def ask(self, ask: Ask) -> Answer:
         """Send one request. Every value that it holds must have been kept before."""
-        headers = {"Nessie-Client-Spec": "2"}
-        payload = None
+        headers: dict[str, str | tuple[str, ...]] = {"Nessie-Client-Spec": "2"}
+        payload = b""
         if ask.body is not None:
             filled = self._fill(ask.body)
             payload = (filled if isinstance(filled, str) else json.dumps(filled)).encode()
             headers["Content-Type"] = "application/json"
+        if payload or ask.method in ("POST", "PUT", "PATCH"):
+            headers["Content-Length"] = str(len(payload))
         headers |= ask.headers
-        self._connection.request(
-            ask.method,
-            f"/api/{self._fill(ask.path)}",
-            body=payload,
-            headers={name: value for name, value in headers.items() if value},
-        )
+        self._connection.putrequest(ask.method, f"/api/{self._fill(ask.path)}", skip_accept_encoding=True)
+        for name, value in headers.items():
+            for each in (value,) if isinstance(value, str) else value:
+                if each:
+                    self._connection.putheader(name, each)
+        self._connection.endheaders(payload)
         return read(self._connection.getresponse())
 
     def keep(self, ask: Ask, answer: Answer) -> bool:

@@ -58,6 +58,15 @@ ORDER = (
     "for characters beyond the basic plane only."
 )
 ANY_TYPE = "There is only JSON to be had; a client that asks for something else may take it or leave it."
+KEEPS_TYPE = "A content keeps its type; Nessie lets this commit land, and cannot read the key any more."
+PROPERTIES = (
+    "Namespaces are merged property by property: a conflict is a property that both sides changed, each in "
+    "its own way. To Nessie it is any change on both sides, but none if both sides created the namespace."
+)
+ALIKE = "What both sides did alike is no conflict."
+CHANGES = "A commit is known by what it changed; that it also put what was there already is not kept."
+SAID = "A commit that changes nothing is repeated for what it says of itself, be it that it only checked."
+DROPPED = "A merge that leaves out what the source changed is recorded, so that it is not brought again."
 
 DELIBERATE = (
     *(
@@ -68,6 +77,12 @@ DELIBERATE = (
             UNREACHABLE,
         )
         for what in ("entries", "contents/a", "history", "diff/main")
+    ),
+    Deliberate(
+        "a commit is read by a name that does not lead to it",
+        "v2/trees/dev@<h2>~1/entries",
+        404,
+        UNREACHABLE,
     ),
     Deliberate(
         "a merge takes a commit by a name that does not lead to it",
@@ -109,5 +124,40 @@ DELIBERATE = (
     Deliberate("a trial may be asked for by either name", "v2/trees/main@<h2>/history/merge", 200, DESCRIBED),
     Deliberate(
         "conflicts may be asked for by either name", "v2/trees/main@<h2>/history/merge", 200, DESCRIBED
+    ),
+    Deliberate(
+        "a namespace does not become a table when it is renamed",
+        "v2/trees/main@<h1>/history/commit",
+        400,
+        KEEPS_TYPE,
+    ),
+    *(
+        Deliberate(scenario, "v2/trees/main@<h2>/history/merge", status, reason)
+        for scenario, status, reason in (
+            ("both sides changed other properties of a namespace", 200, PROPERTIES),
+            ("both sides created a namespace with one property each in its own way", 409, PROPERTIES),
+            ("both sides changed a namespace alike", 200, ALIKE),
+            ("both sides did the same, and merge: changed a table", 200, ALIKE),
+            ("both sides did the same, and merge: deleted it", 200, ALIKE),
+            ("a merge drops all that the source brings", 200, DROPPED),
+        )
+    ),
+    *(
+        Deliberate(scenario, f"v2/trees/main@<{at}>/history/transplant", 200, reason)
+        for scenario, at, reason in (
+            ("both sides did the same, and transplant: changed a table", "h2", ALIKE),
+            ("both sides did the same, and transplant: deleted it", "h2", ALIKE),
+            ("commits that change nothing are transplanted", "h2", CHANGES),
+            ("commits that change nothing are transplanted", "t1", CHANGES),
+            ("a put of what was there already is transplanted where the key is not", "h3", CHANGES),
+            ("a commit that only checks is transplanted", "h1", SAID),
+        )
+    ),
+    *(
+        Deliberate("a put of what is there already is an operation too", f"v2/{path}", 200, CHANGES)
+        for path in (
+            "trees/main/history?fetch=ALL",
+            "trees/main/history?fetch=ALL&filter=operations.exists(op,op.key=='a')",
+        )
     ),
 )

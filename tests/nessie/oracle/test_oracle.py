@@ -79,8 +79,10 @@ def unlike(their: Answer, our: Answer, listed: Deliberate | None) -> list[str]:
 
 
 def without_library_words(answer: Answer, their: Answer) -> object:
-    """A body without its message, where Nessie's message is not Nessie's own."""
+    """A body without its message, where Nessie's message is not Nessie's own, or an error says nothing."""
     words = their.body.get("message") if isinstance(their.body, dict) else None
-    if not isinstance(words, str) or not LIBRARY_WORDS.match(words) or not isinstance(answer.body, dict):
+    if not isinstance(words, str) or not isinstance(answer.body, dict):
+        return answer.body
+    if not LIBRARY_WORDS.match(words) and not (words == "" and their.status >= ERRORS):
         return answer.body
     return {name: value for name, value in answer.body.items() if name != "message"}

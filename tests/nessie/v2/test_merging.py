@@ -233,3 +233,39 @@ def test_a_property_of_a_namespace_that_both_sides_changed_is_a_conflict(nessie:
     body = {"fromRefName": "dev", "fromHash": dev, "defaultKeyMergeMode": "FORCE"}
     assert nessie.post(f"/trees/main@{main}/history/merge", body)["wasApplied"]
     assert nessie.content("main", "n")["properties"]["location"] == "s3://dev"
+
+
+def test_a_merge_of_a_branch_that_took_back_all_it_changed_is_not_applied(nessie: Talk) -> None:
+    root = nessie.commit(f"main@{EMPTY}", put("a", table(1)))
+    identity = nessie.content("main", "a")["id"]
+    nessie.branch("dev", root)
+    there = nessie.commit(f"dev@{root}", put("a", table(2, identity)))
+    back = nessie.commit(f"dev@{there}", put("a", table(1, identity)))
+    path, body = f"/trees/main@{root}/history/merge", {"fromRefName": "dev", "fromHash": back}
+    answer = nessie.post(path, body)
+    assert (answer["wasApplied"], answer["wasSuccessful"]) == (False, True)
+    assert answer["resultantTargetHash"] == nessie.head("main") == root
+
+    # The key was changed and changed back: it can be dropped, but there is nothing to take by force.
+    def mode(key: str, behavior: str) -> dict[str, Any]:
+        return {"keyMergeModes": [{"key": {"elements": [key]}, "mergeBehavior": behavior}]}
+
+    dropped = nessie.post(path, body | mode("a", "DROP"))
+    assert (dropped["wasApplied"], dropped["details"][0]["mergeBehavior"]) == (False, "DROP")
+    for key, behavior in (("a", "FORCE"), ("never", "DROP")):
+        message = nessie.refused(400, "POST", path, body | mode(key, behavior))["message"]
+        assert message.endswith(f"The following keys were not used: [{key}]")
+
+
+def test_a_commit_that_changes_nothing_is_transplanted(nessie: Talk) -> None:
+    root = nessie.commit(f"main@{EMPTY}", put("a", table(1)))
+    nessie.branch("dev", root)
+    first = nessie.commit(f"dev@{root}", put("b", table(1)), message="first")
+    same = put("a", table(1, nessie.content("main", "a")["id"]))
+    second = nessie.commit(f"dev@{first}", same, message="second")
+    third = nessie.commit(f"dev@{second}", put("c", table(1)), message="third")
+    body = {"fromRefName": "dev", "hashesToTransplant": [first, second, third]}
+    main = nessie.commit(f"main@{root}", put("m", table(1)), message="main")
+    assert nessie.post(f"/trees/main@{main}/history/transplant", body)["wasApplied"]
+    log = nessie.get("/trees/main/history?max-records=4")["logEntries"]
+    assert [each["commitMeta"]["message"] for each in log] == ["third", "second", "first", "main"]

@@ -5,7 +5,7 @@ Both act on the branch as it is. The expected hash only has to be one of its com
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -35,7 +35,7 @@ _BEHAVIORS: Final[dict[MergeMode, shapes.MergeBehavior]] = {
     MergeMode.DROP: "DROP",
 }
 
-BringT = TypeVar("BringT", calls.Merge, calls.Transplant)
+Bring: TypeAlias = calls.Merge | calls.Transplant
 
 
 def merge(ask: Ask) -> shapes.MergeResponse:
@@ -103,14 +103,14 @@ def transplant_violations(
 
 
 def response(
-    catalogue: Catalogue, call: BringT, target: Place, conflicts_are_answer: bool
+    catalogue: Catalogue, call: Bring, target: Place, conflicts_are_answer: bool
 ) -> shapes.MergeResponse:
     """Carry out a merge or transplant, and say what came of it; conflicts are an answer or an error."""
-    result = _carry_out(catalogue, call)
+    result, idle = _carry_out(catalogue, call)
     about_namespaces = namespace_conflicts(result.conflicts)
     if about_namespaces:
         raise CommitConflict(about_namespaces)
-    keys = [key for key in result.keys if _is_told(key)]
+    keys = [key for key in (*result.keys, *idle) if _is_told(key)]
     keys.sort(key=lambda each: each.key.encode())
     if result.conflicts and not conflicts_are_answer:
         raise _refusal(keys)
@@ -219,45 +219,59 @@ def _idempotency_key(ask: Ask, body: shapes.Bring) -> str | None:
 # -- after -------------------------------------------------------------------------------------------------
 
 
-def _carry_out(catalogue: Catalogue, call: BringT) -> MergeResult:
-    """What came of it. If there are conflicts nothing was done, and the result has them all."""
-    tries = 0
+def _carry_out(catalogue: Catalogue, call: Bring) -> tuple[MergeResult, list[MergedKey]]:
+    """What came of it, and the keys that are dropped though nobody brings them.
+
+    If there are conflicts nothing was done, and the result has them all.
+    """
+    tries, idle = 0, list[MergedKey]()
     while True:
         tries += 1
         try:
-            return catalogue.do(call)
+            return catalogue.do(call), idle
         except MergeConflict:
             tried = catalogue.do(msgspec.structs.replace(call, dry_run=True, idempotency_key=None))
             if tried.conflicts:
-                return tried
+                return tried, idle
             if tries == TRIES_MAX:
                 raise
         except InvalidRequest:
-            unused = _unused(catalogue, call)
+            if not call.keys or tries == TRIES_MAX:
+                raise
+            tried = catalogue.do(msgspec.structs.replace(call, dry_run=True, idempotency_key=None, keys={}))
+            used = {str(key.key) for key in tried.keys}
+            unused = [key for key in call.keys if key not in used]
             if not unused:
                 raise
-            call = _without(call, unused)
+            if isinstance(call, calls.Merge):
+                idle += _idle(catalogue, call, tried, unused)
+            keys = {key: how for key, how in call.keys.items() if key not in unused}
+            call = msgspec.structs.replace(call, keys=keys)
 
 
-def _unused(catalogue: Catalogue, call: BringT) -> list[str]:
-    """The keys that something is said about but that are not part of it, for which the lake refuses it."""
-    if not call.keys:
-        return []
-    tried = catalogue.do(msgspec.structs.replace(call, dry_run=True, idempotency_key=None, keys={}))
-    used = {str(key.key) for key in tried.keys}
-    return [key for key in call.keys if key not in used]
+def _idle(catalogue: Catalogue, call: calls.Merge, tried: MergeResult, unused: list[str]) -> list[MergedKey]:
+    """Of keys that something is said about but that are not part of a merge, those that may be dropped.
 
-
-def _without(call: BringT, unused: list[str]) -> BringT:
-    """Nessie refuses a merge as well, but not a transplant."""
-    if isinstance(call, calls.Merge):
-        names = ", ".join(name_key(Key.parse(key)) for key in unused)
+    The lake refuses all of them, so that a name that is spelt wrong is noticed. Nessie lets one be dropped
+    that the source or the common ancestor has, such as one that was changed and changed back. For the others
+    it refuses a merge too, but not a transplant.
+    """
+    dropped = tuple(Key.parse(key) for key in unused if call.keys[key].mode is MergeMode.DROP)
+    places = ((call.source, None), (tried.base, call.into))
+    known = {
+        entry.key
+        for at, via in places
+        if dropped and at is not None
+        for entry in catalogue.do(calls.GetContents(at=at, via=via, key=dropped))
+    }
+    strange = [key for key in map(Key.parse, unused) if key not in known]
+    if strange:
+        names = ", ".join(name_key(key) for key in strange)
         raise InvalidRequest(
             "Not all merge key behaviors specified in the request have been used. "
             f"The following keys were not used: [{names}]"
         )
-    keys = {key: how for key, how in call.keys.items() if key not in unused}
-    return msgspec.structs.replace(call, keys=keys)
+    return [MergedKey(key=key, mode=MergeMode.DROP) for key in dropped]
 
 
 def _is_told(key: MergedKey) -> bool:

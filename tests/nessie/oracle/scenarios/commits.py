@@ -12,12 +12,14 @@ from tests.nessie.oracle.words import (
     delete,
     get,
     key,
+    merge,
     meta,
     namespace,
     put,
     scenario,
     table,
     tag,
+    transplant,
     unchanged,
     view,
 )
@@ -265,6 +267,102 @@ SCENARIOS = (
         ),
         commit_body("main@<h3>", {"commitMeta": meta("m", other="x"), "operations": [put("d", table())]}),
         get("trees/main/history"),
+    ),
+    scenario(
+        "a commit was written when its author says, be it at the beginning of time or before",
+        *(
+            Ask(
+                "POST",
+                f"v2/trees/main@<{before}>/history/commit",
+                {"commitMeta": meta("m", authorTime=time), "operations": [put(name, table())]},
+                keep={after: H},
+            )
+            for before, after, name, time in (
+                ("empty", "h1", "a", "1970-01-01T00:00:00Z"),
+                ("h1", "h2", "b", "1969-07-20T20:17:40Z"),
+                ("h2", "h3", "c", "1970-01-01T00:00:00.000001Z"),
+                ("h3", "h4", "d", "0001-01-01T00:00:00Z"),
+                ("h4", "h5", "e", "9999-12-31T23:59:59.999999Z"),
+                ("h5", "h6", "f", "2020-02-03T04:05:06.123456Z"),
+            )
+        ),
+        get("trees/main/history"),
+        branch("dev", "<h6>"),
+        commit("dev@<h6>", put("g", table()), d1=H),
+        merge("main@<h6>", "dev", "<d1>", commitMeta=meta("m", authorTime="1970-01-01T00:00:00Z"), keep="m1"),
+        transplant("dev@<d1>", "main", ["<h1>"]),
+        branch("other"),
+        transplant("other@<empty>", "main", ["<h1>"]),
+        get("trees/main/history?max-records=1"),
+        get("trees/other/history"),
+        get(
+            "trees/main/history?filter=timestamp(commit.authorTime)%20%3D%3D%20timestamp('1970-01-01T00:00:00Z')"
+        ),
+    ),
+    scenario(
+        "a header may be sent several times",
+        Ask(
+            "POST",
+            "v2/trees/main@<empty>/history/commit",
+            {
+                "commitMeta": meta("in the body", allProperties={"foo": ["x"]}),
+                "operations": [put("a", table())],
+            },
+            headers={
+                "Nessie-Commit-Message": ("one", "two"),
+                "Nessie-Commit-Authors": ("Grace, Edsger", "Alan"),
+                "Nessie-Commit-SignedOffBy": ("Alan", "Barbara, Ada"),
+                "Nessie-Commit-Property-foo": ("bar", "baz"),
+                "Nessie-Commit-Property-one": "a, b",
+            },
+            keep={"h1": H},
+        ),
+        get("trees/main/history"),
+    ),
+    scenario(
+        "a put of what is there already is an operation too",
+        commit(
+            "main@<empty>",
+            put("a", table(1)),
+            put("n", namespace("n")),
+            message="root",
+            h1=H,
+            id1=added(0),
+            id2=added(1),
+        ),
+        commit("main@<h1>", put("a", table(1, "<id1>")), message="the same", h2=H),
+        commit(
+            "main@<h2>",
+            put("a", table(1, "<id1>")),
+            put("b", table(1)),
+            put("n", namespace("n", "<id2>")),
+            message="the same and more",
+            h3=H,
+        ),
+        get("trees/main/history?fetch=ALL"),
+        get("trees/main/history?fetch=ALL&filter=operations.exists(op,op.key=='a')"),
+    ),
+    *(
+        scenario(
+            f"a {kind} does not become {name}",
+            commit(
+                "main@<empty>",
+                put("a", table(1)),
+                put("n", namespace("n")),
+                message="root",
+                h1=H,
+                id1=added(0),
+                id2=added(1),
+            ),
+            commit("main@<h1>", *operations),
+        )
+        for kind, name, operations in (
+            ("table", "a view", [put("a", view(1, "<id1>"))]),
+            ("table", "a view when it is renamed", [delete("a"), put("b", view(1, "<id1>"))]),
+            ("table", "a namespace when it is renamed", [delete("a"), put("b", namespace("b", "<id1>"))]),
+            ("namespace", "a table when it is renamed", [delete("n"), put("b", table(1, "<id2>"))]),
+            ("table", "a view where it is deleted", [delete("a"), put("a", view(1, "<id1>"))]),
+        )
     ),
     scenario(
         "headers of a request add to what its commit says",

@@ -100,4 +100,41 @@ SCENARIOS = (
         get("trees/main/entries?max-records=-1"),
         get("trees/main/history?fetch=OTHER"),
     ),
+    scenario(
+        "all that is wrong with a request is told at once",
+        *(
+            Ask(method, f"v2/{path}", body)
+            for method, path, body in (
+                ("POST", "trees", None),
+                ("POST", "trees?type=OTHER", None),
+                ("POST", "trees?name=x&type=OTHER", {"type": "BRANCH", "name": "1", "hash": "x"}),
+                ("POST", "trees?name=in%20valid&type=OTHER", None),
+                ("PUT", "trees/in%20valid?type=OTHER", None),
+                ("PUT", "trees/main?type=OTHER", None),
+                ("PUT", "trees/in%20valid", {"type": "BRANCH", "name": "1", "hash": "x"}),
+                ("DELETE", "trees/in%20valid?type=OTHER", None),
+                ("POST", "trees/in%20valid/history/commit", None),
+                (
+                    "POST",
+                    "trees/in%20valid/history/commit",
+                    {"commitMeta": {"message": "m"}, "operations": []},
+                ),
+                ("POST", "trees/main/history/commit", {"commitMeta": {"message": "m"}, "operations": []}),
+                ("POST", "trees/main/history/commit", {"operations": []}),
+                ("POST", "trees/in%20valid/history/merge", None),
+                ("POST", "trees/in%20valid/history/merge", {"fromRefName": "1", "fromHash": "x"}),
+                ("POST", "trees/in%20valid/history/transplant", None),
+                (
+                    "POST",
+                    "trees/in%20valid/history/transplant",
+                    {"fromRefName": "1", "hashesToTransplant": []},
+                ),
+                ("POST", "trees/main/history/transplant", {"fromRefName": "1", "hashesToTransplant": ["x"]}),
+                ("GET", "trees/in%20valid/history?limit-hash=x", None),
+                ("GET", "trees/in%20valid/diff/1", None),
+                ("POST", "trees/in%20valid/contents", None),
+                ("POST", "trees/in%20valid/contents", {"requestedKeys": []}),
+            )
+        ),
+    ),
 )

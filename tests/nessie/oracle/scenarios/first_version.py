@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.nessie.oracle.asking import Ask
+import msgspec
+
+from tests.nessie.oracle.asking import Ask, Scenario
 from tests.nessie.oracle.words import (
     UNKNOWN,
     delete,
@@ -37,6 +39,12 @@ def identified(answer: str = "t") -> Ask:
     return ask("GET", f"contents/{answer}?ref=main", **{answer: "id"})
 
 
+def with_details(scenario: Scenario) -> Scenario:
+    """The same as newer clients ask it, which read the details of an error."""
+    asks = tuple(msgspec.structs.replace(ask, headers={}) for ask in scenario.asks)
+    return Scenario(f"{scenario.name}, to a client that reads details", asks)
+
+
 APART = (
     commit("main", "<empty>", put("a", table(1)), message="root", h1="hash"),
     create("BRANCH", "dev", "<h1>"),
@@ -45,7 +53,7 @@ APART = (
     commit("main", "<h1>", put("d", table(1)), message="main adds d", h2="hash"),
 )
 
-SCENARIOS = (
+PLAIN = (
     scenario(
         "version 1 creates, finds, assigns and deletes references",
         ask("GET", "config"),
@@ -336,4 +344,77 @@ SCENARIOS = (
         commit("main", "<h1>", put("u", table(1)), message="by version 1", h2="hash"),
         get("trees/main/history?fetch=ALL"),
     ),
+    scenario(
+        "version 1 tells all that is wrong with a request",
+        *(
+            ask(method, path, body)
+            for method, path, body in (
+                ("POST", "trees/branch/main/commit", None),
+                ("POST", "trees/branch/in%20valid/commit", None),
+                ("POST", "trees/branch/in%20valid/commit?expectedHash=x", {}),
+                ("POST", "trees/branch/main/commit?expectedHash=x", {"commitMeta": meta(), "operations": []}),
+                ("POST", "trees/branch/main/commit", {"operations": [put("a", table())]}),
+                ("POST", "trees/branch/main/commit", {"commitMeta": meta()}),
+                ("POST", "trees/branch/main/commit", {}),
+                ("POST", "trees/branch/main/merge", None),
+                ("POST", "trees/branch/in%20valid/merge?expectedHash=x", {}),
+                ("POST", "trees/branch/in%20valid/merge", {"fromRefName": "in valid", "fromHash": "x"}),
+                ("POST", "trees/branch/main/merge?expectedHash=x", {"fromRefName": "1"}),
+                ("POST", "trees/branch/main/transplant", None),
+                (
+                    "POST",
+                    "trees/branch/in%20valid/transplant",
+                    {"fromRefName": "1", "hashesToTransplant": []},
+                ),
+                ("POST", "trees/branch/in%20valid/transplant?expectedHash=x", {}),
+                (
+                    "POST",
+                    "trees/branch/main/transplant?expectedHash=x",
+                    {"fromRefName": "1", "hashesToTransplant": ["x", "y"]},
+                ),
+                ("PUT", "trees/branch/in%20valid", None),
+                ("PUT", "trees/branch/main", None),
+                ("PUT", "trees/branch/main?expectedHash=x", {"type": "BRANCH", "name": "in valid"}),
+                ("PUT", "trees/branch/main", {"type": "BRANCH", "name": "in valid", "hash": "x"}),
+                ("DELETE", "trees/branch/in%20valid", None),
+                ("DELETE", "trees/branch/in%20valid?expectedHash=x", None),
+                ("POST", "trees/tree?sourceRefName=1", None),
+                ("POST", "trees/tree?sourceRefName=1", {"type": "BRANCH", "name": "in valid", "hash": "x"}),
+                ("POST", "trees/tree", {"type": "BRANCH", "name": None, "hash": "x"}),
+                ("GET", "trees/tree/in%20valid", None),
+                ("GET", "trees/tree/in%20valid/entries?hashOnRef=x", None),
+                ("GET", "trees/tree/in%20valid/log?startHash=x&endHash=y", None),
+                ("GET", "contents/a?ref=1&hashOnRef=x", None),
+                ("POST", "contents?ref=1&hashOnRef=x", None),
+                ("POST", "contents?ref=1&hashOnRef=x", {"requestedKeys": []}),
+                ("POST", "contents?ref=main", {}),
+                ("GET", "diffs/1...2", None),
+                ("GET", "diffs/main*x...1*y", None),
+                ("GET", "namespaces/namespace/1/a?hashOnRef=x", None),
+                ("GET", "namespaces/1?hashOnRef=x", None),
+                ("PUT", "namespaces/namespace/1/a", None),
+                ("POST", "namespaces/namespace/1/a", None),
+                ("DELETE", "namespaces/namespace/1/a", None),
+            )
+        ),
+    ),
+    scenario(
+        "version 1 keeps all properties of a namespace that a client reads, changes and puts",
+        commit("main", "<empty>", put("n", namespace("n", owner="ada", location="s3://lake/n")), h1="hash"),
+        ask("GET", "contents/n?ref=main", n="id"),
+        ask("POST", "contents?ref=main", {"requestedKeys": [key("n")]}),
+        commit(
+            "main",
+            "<h1>",
+            put("n", namespace("n", "<n>", owner="grace", location="s3://lake/n", more="1")),
+            h2="hash",
+        ),
+        ask("GET", "contents/n?ref=main"),
+        ask("GET", "diffs/main*<h1>...main"),
+        ask("GET", "trees/tree/main/log?fetch=ALL"),
+        get("trees/main/contents/n"),
+        commit("main", "<h2>", put("n", {"type": "NAMESPACE", "id": "<n>", "elements": ["n"]}), h3="hash"),
+        ask("GET", "contents/n?ref=main"),
+    ),
 )
+SCENARIOS = (*PLAIN, *map(with_details, PLAIN))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.nessie.oracle.asking import Ask
 from tests.nessie.oracle.words import (
     UNKNOWN,
     H,
@@ -18,6 +19,7 @@ from tests.nessie.oracle.words import (
     table,
     tag,
     transplant,
+    unchanged,
     view,
 )
 
@@ -53,6 +55,28 @@ COLLIDING = (
     commit("main@<h1>", put("a", table(3, "<id1>")), put("c", table(3)), message="on main", h2=H),
 )
 """Two branches that changed a key and created another, each in its own way."""
+
+NAMESPACES = (
+    commit(
+        "main@<empty>",
+        put("n", namespace("n", location="s3://root", owner="ada")),
+        message="root",
+        h1=H,
+        id1=added(0),
+    ),
+    branch("dev", "<h1>"),
+)
+"""Two branches with a namespace that both are about to change."""
+
+SAME = (
+    commit("main@<empty>", put("a", table(1)), message="root", h1=H, id1=added(0)),
+    branch("dev", "<h1>"),
+    commit("dev@<h1>", put("b", table(1)), message="adds b", d1=H),
+    commit("dev@<d1>", put("a", table(1, "<id1>")), message="puts what is there", d2=H),
+    commit("dev@<d2>", put("c", table(1)), message="adds c", d3=H),
+    commit("main@<h1>", put("d", table(1)), message="main adds d", h2=H),
+)
+"""A branch with a commit that changes nothing."""
 
 
 def mode(name: str, behavior: str, **fields: object) -> dict[str, object]:
@@ -335,5 +359,130 @@ SCENARIOS = (
         commit("dev@<d1>", put("a", view(1)), message="a view", d2=H),
         merge("main@<h1>", "dev", "<d2>"),
         get("trees/main/entries?content=true"),
+    ),
+    scenario(
+        "a property of a namespace that both sides changed is a conflict",
+        *NAMESPACES,
+        commit("dev@<h1>", put("n", namespace("n", "<id1>", location="s3://dev", owner="ada")), d1=H),
+        commit("main@<h1>", put("n", namespace("n", "<id1>", location="s3://main", owner="ada")), h2=H),
+        merge("main@<h2>", "dev", "<d1>", isDryRun=True),
+        merge("main@<h2>", "dev", "<d1>"),
+        merge("main@<h2>", "dev", "<d1>", isReturnConflictAsResult=True),
+        transplant("main@<h2>", "dev", ["<d1>"], isDryRun=True),
+        transplant("main@<h2>", "dev", ["<d1>"]),
+        transplant("main@<h2>", "dev", ["<d1>"], isReturnConflictAsResult=True),
+        Ask(
+            "POST", "v1/trees/branch/main/merge?expectedHash=<h2>", {"fromRefName": "dev", "fromHash": "<d1>"}
+        ),
+        Ask(
+            "POST",
+            "v1/trees/branch/main/transplant?expectedHash=<h2>",
+            {"fromRefName": "dev", "hashesToTransplant": ["<d1>"]},
+        ),
+        get("trees/main/contents/n"),
+        merge("main@<h2>", "dev", "<d1>", keyMergeModes=[mode("n", "FORCE")], keep="m1"),
+        get("trees/main/contents/n"),
+    ),
+    scenario(
+        "a property of a namespace that one side removed and the other changed is a conflict",
+        *NAMESPACES,
+        commit("dev@<h1>", put("n", namespace("n", "<id1>", owner="ada")), d1=H),
+        commit("main@<h1>", put("n", namespace("n", "<id1>", location="s3://main", owner="ada")), h2=H),
+        merge("main@<h2>", "dev", "<d1>"),
+        merge("dev@<d1>", "main", "<h2>"),
+    ),
+    scenario(
+        "both sides changed other properties of a namespace",
+        *NAMESPACES,
+        commit("dev@<h1>", put("n", namespace("n", "<id1>", location="s3://dev", owner="ada")), d1=H),
+        commit("main@<h1>", put("n", namespace("n", "<id1>", location="s3://root", owner="grace")), h2=H),
+        merge("main@<h2>", "dev", "<d1>"),
+    ),
+    scenario(
+        "both sides changed a namespace alike",
+        *NAMESPACES,
+        commit("dev@<h1>", put("n", namespace("n", "<id1>", location="s3://new")), d1=H),
+        commit("main@<h1>", put("n", namespace("n", "<id1>", location="s3://new")), h2=H),
+        merge("main@<h2>", "dev", "<d1>"),
+    ),
+    scenario(
+        "both sides created a namespace",
+        commit("main@<empty>", put("a", table(1)), message="root", h1=H),
+        branch("dev", "<h1>"),
+        commit("dev@<h1>", put("n", namespace("n")), put("n.t", table(1)), d1=H),
+        commit("main@<h1>", put("n", namespace("n")), put("n.u", table(1)), h2=H),
+        merge("main@<h2>", "dev", "<d1>"),
+    ),
+    scenario(
+        "both sides created a namespace with one property each in its own way",
+        commit("main@<empty>", put("a", table(1)), message="root", h1=H),
+        branch("dev", "<h1>"),
+        commit("dev@<h1>", put("n", namespace("n", location="s3://dev")), d1=H),
+        commit("main@<h1>", put("n", namespace("n", location="s3://main")), h2=H),
+        merge("main@<h2>", "dev", "<d1>"),
+    ),
+    scenario(
+        "commits that change nothing are transplanted",
+        *SAME,
+        transplant("main@<h2>", "dev", ["<d1>", "<d2>", "<d3>"], isDryRun=True),
+        transplant("main@<h2>", "dev", ["<d1>", "<d2>", "<d3>"], keep="t1"),
+        get("trees/main/history?max-records=3"),
+        transplant("main@<t1>", "dev", ["<d2>"], keep="t2"),
+        get("trees/main/history?max-records=1"),
+    ),
+    scenario(
+        "a commit that only checks is transplanted",
+        commit("main@<empty>", put("a", table(1)), message="root", h1=H),
+        branch("dev", "<h1>"),
+        commit("dev@<h1>", unchanged("a"), message="checks", d1=H),
+        transplant("main@<h1>", "dev", ["<d1>"]),
+    ),
+    scenario(
+        "a put of what was there already is transplanted where the key is not",
+        *SAME,
+        commit("main@<h2>", delete("a"), message="without a", h3=H),
+        transplant("main@<h3>", "dev", ["<d2>"]),
+    ),
+    scenario(
+        "a merge of what changes nothing is none",
+        commit("main@<empty>", put("a", table(1)), message="root", h1=H, id1=added(0)),
+        branch("dev", "<h1>"),
+        commit("dev@<h1>", put("a", table(2, "<id1>")), message="there", d1=H),
+        commit("dev@<d1>", put("a", table(1, "<id1>")), message="and back", d2=H),
+        merge("main@<h1>", "dev", "<d2>", isDryRun=True),
+        merge("main@<h1>", "dev", "<d2>"),
+        merge("main@<h1>", "dev", "<d2>", keyMergeModes=[mode("a", "NORMAL")]),
+        merge("main@<h1>", "dev", "<d2>", keyMergeModes=[mode("a", "FORCE")]),
+        merge("main@<h1>", "dev", "<d2>", keyMergeModes=[mode("a", "DROP")]),
+        merge("main@<h1>", "dev", "<d2>", keyMergeModes=[mode("b", "DROP")]),
+        get("trees/main/history"),
+        commit("main@<h1>", put("b", table(1)), message="on main", h2=H),
+        merge("main@<h2>", "dev", "<d2>"),
+        merge("main@<h2>", "dev", "<d2>"),
+        get("trees/main/history"),
+        commit("dev@<d2>", put("c", table(1)), message="more", d3=H),
+        merge("main@<h2>", "dev", "<d3>", keyMergeModes=[mode("a", "FORCE")], isDryRun=True),
+        merge("main@<h2>", "dev", "<d3>", keyMergeModes=[mode("a", "DROP")]),
+        get("trees/main/history?fetch=ALL"),
+    ),
+    scenario(
+        "a merge drops all that the source brings",
+        *APART,
+        merge("main@<h2>", "dev", "<d2>", defaultKeyMergeMode="DROP"),
+    ),
+    *(
+        scenario(
+            f"both sides did the same, and {name}",
+            commit("main@<empty>", put("a", table(1)), message="root", h1=H, id1=added(0)),
+            branch("dev", "<h1>"),
+            commit("dev@<h1>", same, message="there", d1=H),
+            commit("main@<h1>", same, message="here too", h2=H),
+            ask,
+        )
+        for did, same in (("changed a table", put("a", table(2, "<id1>"))), ("deleted it", delete("a")))
+        for name, ask in (
+            (f"merge: {did}", merge("main@<h2>", "dev", "<d1>")),
+            (f"transplant: {did}", transplant("main@<h2>", "dev", ["<d1>"])),
+        )
     ),
 )
