@@ -1,0 +1,96 @@
+"""A lake that the first release made: this one reads, changes and sweeps it, and the first one reads it or
+refuses it by name."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+
+import penstock
+from tests.interop import first_release_program as program
+
+FIRST_RELEASE = "1b709b3"
+PROJECT = Path(__file__).parents[2]
+
+
+class Release:
+    """The first release, run from its sources, with today's libraries."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        packed = subprocess.run(
+            ["git", "archive", FIRST_RELEASE, "src"], cwd=PROJECT, capture_output=True, check=False
+        )
+        if packed.returncode:
+            pytest.skip("this checkout has no history back to the first release")
+        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as sources:
+            sources.extractall(directory, filter="data")
+
+    def do(self, step: str, place: Path) -> Any:
+        answers = self._directory / "answers.json"
+        environment = os.environ | {"PYTHONPATH": str(self._directory / "src")}
+        command = [sys.executable, program.__file__, step, str(place), str(answers)]
+        subprocess.run(command, env=environment, check=True, timeout=300)
+        return json.loads(answers.read_text())
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Release:
+    return Release(tmp_path / "release")
+
+
+@pytest.fixture
+def place(release: Release, tmp_path: Path) -> Path:
+    release.do("make", tmp_path / "lake")
+    return tmp_path / "lake"
+
+
+BEFORE = [[1, 2], [1, 2], ["one.csv"]]
+ON_DEV = [[1, 2, 10], [1, 2, 10], ["10.csv", "one.csv"]]
+MERGED = [[1, 2, 10, 20], [1, 2, 10, 20], ["10.csv", "20.csv", "one.csv"]]
+
+
+def test_a_lake_of_the_first_release_goes_on(place: Path) -> None:
+    assert program.look(str(place)) == {"main": BEFORE, "dev": ON_DEV, "kept": BEFORE, "first": BEFORE}
+    program.write(str(place))
+    with penstock.open(place) as lake:
+        lake.merge("dev", "main")
+        lake.finish_background()
+        plain = lance.dataset(lake.table("a.lance").to_lance().uri)
+        plain.cleanup_old_versions(older_than=timedelta(0), error_if_tagged_old_versions=False)
+        lake.sweep()
+        assert lake.fsck().damages == ()
+    assert program.look(str(place)) == {"main": MERGED, "dev": ON_DEV, "kept": BEFORE, "first": BEFORE}
+
+
+def test_the_first_release_reads_what_this_one_changed_or_refuses_it_by_name(
+    release: Release, place: Path
+) -> None:
+    program.write(str(place))
+    with penstock.open(place) as lake:
+        lake.merge("dev", "main")
+        lake.finish_background()
+    found = release.do("look", place)
+    if "error" in found:
+        assert (found["error"], "newer" in found["message"]) == ("unsupported_format", True), found
+    else:
+        assert found == program.look(str(place))
+        release.do("write", place)
+        wanted = [[1, 2, 10, 20, 20], [1, 2, 10, 20, 20], ["10.csv", "20.csv", "one.csv"]]
+        assert program.look(str(place))["main"] == release.do("look", place)["main"] == wanted
+
+
+def test_the_first_release_does_not_sweep_a_lake_by_periods_of_its_own(release: Release, place: Path) -> None:
+    with penstock.open(place) as lake:
+        lake.set_grace(data_grace_days=30)
+    assert release.do("look", place)["error"] == "unsupported_format"
