@@ -869,12 +869,12 @@ class DeltaFile(Shape, frozen=True, kw_only=True):
 
 
 class DeltaRepaired(Shape, frozen=True, kw_only=True):
-    """A Delta table whose protocol has all that its columns and properties enable."""
+    """A Delta table that other engines read as they should."""
 
     key: str
     """The key."""
     version: int | None
-    """The version that brought the protocol there; nothing if it was so before."""
+    """The version that mended it; nothing if nothing was amiss."""
 
 
 class DeltaCleaned(Shape, frozen=True, kw_only=True):

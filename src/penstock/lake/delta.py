@@ -44,6 +44,7 @@ from penstock.lake.delta_partitions import Values, check_inside, parts_of
 from penstock.model.content import DeltaTable, FilesTable, LanceTable
 
 if TYPE_CHECKING:
+    from penstock.lake.delta_snapshot import TableSnapshot
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
     from penstock.model.keys import Key
@@ -202,21 +203,20 @@ class _Writing:
 
 
 def repair(table: Table, said: Said) -> Ratified | None:
-    """Let the protocol have what the metadata enables; ``None`` if it has, be it by somebody else."""
+    """Mend what other engines stumble over in a table that Penstock 0.1 wrote; ``None`` if there is nothing.
+
+    The protocol gets what the metadata enables, and statistics that end at -0.0 end at 0.0.
+    """
     branch = writable(table)
     while True:
         now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
-        was = now.declared()
-        protocol, metadata = agree(*was)
-        if (protocol, metadata) == was:
+        # Of that very version: a file that goes after it is a conflict, and is not brought back.
+        actions = _mended(table.unnoted.snapshot(now.latest_version))
+        if not actions:
             return None
-        actions: list[Action] = [CommitInfo({"operation": "UPGRADE PROTOCOL", "operationParameters": {}})]
-        if protocol != was[0]:
-            actions.append(protocol)
-        if metadata != was[1]:
-            actions.append(metadata)
+        info = CommitInfo({"operation": "REPAIR TABLE", "operationParameters": {}})
         one = msgspec.structs.replace(
-            table_commit(table, actions),
+            table_commit(table, [info, *actions]),
             table=now.id,
             read_version=now.latest_version,
             read_tip=now.tip,
@@ -227,6 +227,22 @@ def repair(table: Table, said: Said) -> Ratified | None:
         except TableConflict:
             if table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0)).tip == now.tip:
                 raise
+
+
+def _mended(snapshot: TableSnapshot) -> list[Action]:
+    from penstock.formats.delta.rows.stats import mended_zeros
+
+    protocol, metadata = agree(snapshot.protocol, snapshot.metadata)
+    mended: list[Action] = [
+        one for one, before in ((protocol, snapshot.protocol), (metadata, snapshot.metadata)) if one != before
+    ]
+    # The same files once more, with nothing new in them.
+    mended += (
+        msgspec.structs.replace(file, stats=stats, data_change=False)
+        for file in snapshot.files()
+        if (stats := mended_zeros(file.stats)) is not None
+    )
+    return mended
 
 
 def data_folder(lake: Lake, branch: str | None) -> str:

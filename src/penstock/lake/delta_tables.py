@@ -262,11 +262,11 @@ class DeltaTables:
         message: str | None = None,
         author: str | None = None,
     ) -> Ratified | None:
-        """Let a table's protocol list all features that its columns and properties enable: one version more,
-        without rows. ``None`` if it does already, as every table that is created or adopted now.
+        """Mend a table that Penstock 0.1 wrote, by one version more without rows; ``None`` if it is sound.
 
-        Delta Spark opens no other table. On a branch it is the table of that branch that is repaired; a merge
-        brings it to others.
+        Its protocol lists all features that its columns and properties enable: Delta Spark opens no other
+        table. Its files' statistics end at 0.0 where they ended at -0.0: DuckDB left out rows by that. On a
+        branch it is the table of that branch that is repaired; a merge brings it to others.
         """
         return repair(self._lake.table(key, branch), calls.said(message, author))
 

@@ -10,6 +10,7 @@ from itertools import product
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
@@ -17,6 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 
 import penstock
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.rows import stats
+from penstock.lake import delta_snapshot
 from penstock.lake.lake import Lake
 
 KEY = "shop.values"
@@ -83,18 +86,59 @@ def test_a_foreign_file_with_zeros_of_one_sign_as_bounds_is_never_left_out(
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     for line in lines:
         if "add" in line:
-            stats = {
+            noted = {
                 "numRecords": 2,
                 "minValues": {"f": low},
                 "maxValues": {"f": high},
                 "nullCount": {"f": 0},
             }
-            line["add"]["stats"] = json.dumps(stats)
+            line["add"]["stats"] = json.dumps(noted)
     log.write_text("\n".join(map(json.dumps, lines)))
     lake.delta.adopt(root, KEY)
     table = lake.table(KEY)
     for where in ("f = 0.0", "f = -0.0", "f in (-0.0)", "f in (0.0)", "f <= -0.0 and f >= 0.0"):
         assert ids(table.to_arrow(where=where)) == [one for one, f in ((1, low), (2, high)) if f == 0], where
+
+
+def test_statistics_of_the_first_release_are_mended_by_one_command(lake: Lake, duckdb: Any) -> None:
+    table = lake.create_table(KEY, schema=pa.schema([("id", pa.int64()), ("f", pa.float64())]))
+    with patch.object(stats, "_is_zero", lambda _: False):  # as Penstock 0.1 noted them
+        for number, values in enumerate([[-0.0], [-1.5, -0.0], [1.5]]):
+            table.append(pa.table({"id": range(number * 10, number * 10 + len(values)), "f": values}))
+    before = {one.path: one for one in table.snapshot().files()}
+
+    def found() -> list[int]:
+        table.backfill_to_version()
+        scan = f"SELECT id FROM delta_scan('{table.location}') WHERE f >= 0.0"
+        return sorted(row[0] for row in duckdb.execute(scan).fetchall())
+
+    assert found() == [20]
+    done = lake.delta.repair(KEY)
+    assert done is not None
+    assert found() == [0, 11, 20] == ids(table.to_arrow(where="f >= 0.0"))
+    after = {one.path: one for one in table.snapshot().files()}
+    assert before.keys() == after.keys()
+    unchanged = {"numRecords", "minValues", "nullCount"}
+    for path, one in after.items():
+        was, now = json.loads(before[path].stats or ""), json.loads(one.stats or "")
+        assert {name: was[name] for name in unchanged} == {name: now[name] for name in unchanged}
+    assert lake.delta.repair(KEY) is None
+
+
+def test_a_repair_does_not_bring_back_a_file_that_went_meanwhile(lake: Lake) -> None:
+    with patch.object(stats, "_is_zero", lambda _: False):
+        table = lake.create_table(KEY, data=pa.table({"id": [1], "f": [-0.0]}))
+    load, others = delta_snapshot.load, [lambda: table.overwrite(pa.table({"id": [2], "f": [1.0]}))]
+
+    def then(*given: Any) -> Any:
+        snapshot = load(*given)
+        if others:
+            others.pop()()
+        return snapshot
+
+    with patch.object(delta_snapshot, "load", then):
+        assert lake.delta.repair(KEY) is None
+    assert ids(table.to_arrow()) == [2]
 
 
 # -- nulls of nested columns -------------------------------------------------------------------------------

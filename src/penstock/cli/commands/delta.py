@@ -305,18 +305,18 @@ def _say_written(call: Call, written: WrittenFile, nothing: str) -> None:
 @message_option
 @pass_call
 def delta_repair(call: Call, key: str, branch: str | None, message: str | None) -> None:
-    """Let KEY's protocol list all features that its columns and properties enable: Delta Spark needs that.
+    """Mend what other engines stumble over in the Delta table KEY, if Penstock 0.1 wrote it.
 
-    Tables that were created by Penstock 0.1 with a NOT NULL column lack one: Delta Spark says
-    DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH. It is one version more, without rows; nothing is done where
-    nothing is lacking.
+    Its protocol gets the features that its columns and properties enable; without them Delta Spark says
+    DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH. Statistics of its files that end at -0.0 end at 0.0, since
+    DuckDB leaves out rows otherwise. It is one version more, without rows; none, if nothing is amiss.
     """
     done = call.open().delta.repair(key, branch=branch, message=message, author=call.who)
 
     def text(screen: Screen) -> Iterator[str]:
         name = screen.paint(printable(key), "strong")
         if done is None:
-            yield f"the protocol of {name} lists all that it needs"
+            yield f"nothing is amiss with {name}"
         else:
             commit = screen.paint(short(done.commit.id), "id")
             yield f"repaired {name} with version {done.version} (commit {commit})"

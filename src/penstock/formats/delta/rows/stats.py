@@ -8,9 +8,11 @@ cannot write has no bound at all. A zero of either sign is -0.0 as the smallest 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from itertools import islice
 from math import isfinite
 from typing import Any, Final
@@ -95,6 +97,24 @@ def _is_zero(bound: Any) -> bool:
     """Whether a bound is a zero of either sign. Some readers take -0.0 for the smaller one, as Parquet does:
     as a bound it stands for both."""
     return isinstance(bound, float) and bound == 0
+
+
+def mended_zeros(stats: str | None) -> str | None:
+    """Statistics with 0.0 where a largest value is -0.0, as Penstock 0.1 noted it; ``None`` if none is."""
+    if stats is None or "-0.0" not in stats:
+        return None
+    try:
+        found = json.loads(stats, parse_float=Decimal)
+        mended = {**found, "maxValues": _unsigned(found["maxValues"])}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return None if str(mended) == str(found) else _ENCODER.encode(mended).decode()
+
+
+def _unsigned(bounds: Any) -> Any:
+    if isinstance(bounds, dict):
+        return {name: _unsigned(one) for name, one in bounds.items()}
+    return Decimal("0.0") if isinstance(bounds, Decimal) and bounds.is_zero() else bounds
 
 
 def written_bound(kind: Type, value: Any) -> Any:
