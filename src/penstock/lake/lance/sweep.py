@@ -14,8 +14,8 @@ A merge, a revert or a restored version names files of a version that was kept w
 
 Versions that others than the lake have put where Lance looks stay, with what they name: all that Lance lists
 of a table that was registered, and otherwise those that are newer than the lake's in the same chain. (In a
-line these may be left of a branch that was moved back.) A version whose manifest is gone, because somebody had Lance clean up, names
-nothing.
+line these may be left of a branch that was moved back.) A version whose manifest is gone, because somebody
+had Lance clean up, names nothing.
 
 A table of which no kept commit has anything goes as a whole, if the lake gave it its place: one that was
 dropped, or whose transaction never landed. One that was deregistered stays; a note in its folder says so. If
