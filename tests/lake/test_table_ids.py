@@ -345,6 +345,13 @@ def test_a_sweep_removes_nothing_from_a_folder_that_a_pointer_of_the_lake_leads_
     assert theirs.exists()
 
 
+def test_a_pointer_that_leads_above_tables_is_in_nobodys_way(lake: Lake) -> None:
+    lake.create_table("t", data=rows(1))
+    lake.branch().put("iceberg", IcebergTable(metadata_location=lake.warehouse))
+    lake.branch().put("lance", LanceTable(location=lake.warehouse))
+    assert not any(one.problem for one in swept(lake).values())
+
+
 def test_lance_tables_are_not_in_the_way_of_themselves(lake: Lake) -> None:
     table = make(lake, "lance", "dev")
     assert isinstance(table, LanceTable)

@@ -42,8 +42,11 @@ class Neighbours:
 
     def __init__(self, kind: type[ManagedTable]) -> None:
         self._kind = kind
+        self._taken: set[tuple[str, bool]] = set()
         self._locations: set[str] = set()
+        """Where tables are that the lake manages."""
         self._above: set[str] = set()
+        """Where anything is, and the folders above."""
 
     def take(self, stored: bytes, content: AnyContent | None) -> None:
         """Learn what a stored key of the map holds at a kept commit."""
@@ -51,15 +54,20 @@ class Neighbours:
             return
         if stored.startswith(RESERVED):
             content = dropped_content(stored, content)
-        location = ""
         if isinstance(content, ManagedTable) and not isinstance(content, self._kind):
-            location = content.location
+            self._add(content.location, is_table=content.state != b"")
         elif isinstance(content, IcebergTable | IcebergView):
-            location = content.metadata_location
-        if location and location not in self._locations:
-            where = _plain(location)
-            self._locations |= {location, where}
-            self._above |= {where, *folders_above(where)}
+            self._add(content.metadata_location, is_table=False)
+
+    def _add(self, location: str, *, is_table: bool) -> None:
+        """What only points somewhere is in the way where it points, and not everywhere below."""
+        if not location or (location, is_table) in self._taken:
+            return
+        self._taken.add((location, is_table))
+        where = _plain(location)
+        self._above |= {where, *folders_above(where)}
+        if is_table:
+            self._locations.add(where)
 
     def check(self, location: str) -> None:
         """``LocationRefused`` if another table is at a location, above it or below it."""
