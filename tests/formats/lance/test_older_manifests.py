@@ -67,6 +67,10 @@ def test_a_manifest_without_a_transaction_stays_so() -> None:
     assert (found.body.number(LANCE_13), found.body.number(LANCE_14)) == (None, None)
 
 
+def test_columns_are_the_same_whatever_lance_has_written_them() -> None:
+    assert older("0.39.0").schema == older("1.0.4").schema
+
+
 @pytest.mark.parametrize("field", [17, 22, 27])
 def test_a_field_that_may_tell_a_place_is_neither_moved_nor_swept_by(field: int) -> None:
     """17: blobs in a table of their own; 22: fragments that are not in the manifest; 27: of the future."""

@@ -25,6 +25,7 @@ _MAJOR, _MINOR = 0, 2
 _OLDEST_MINOR: Final = 1
 """Up to Lance 0.39. Their manifests are laid out in the same way, without a transaction."""
 _FIELD_METADATA: Final = 10
+_FIELD_STORAGE: Final = 11
 
 
 class _Manifest:
@@ -329,10 +330,13 @@ def transaction(
 
 
 def _ordered(field: bytes) -> bytes:
-    """A field of a schema with its metadata in order: each writer writes the entries in another one."""
+    """A field of a schema as all writers of it would write it: each writes the entries of its metadata in
+    another order, and Lance up to 0.39 says of every field in what way it is stored, also if that is none of
+    its own."""
     found = Message.read(field)
-    entries = sorted(found.all(_FIELD_METADATA))
-    return field if len(entries) < 2 else found.having(_FIELD_METADATA, *entries).pack()
+    if found.all(_FIELD_STORAGE) == [b"default"]:
+        found = found.having(_FIELD_STORAGE)
+    return found.having(_FIELD_METADATA, *sorted(found.all(_FIELD_METADATA))).pack()
 
 
 def _flagged(body: Message, flag: int) -> Message:
