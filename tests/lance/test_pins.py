@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import lance
@@ -183,3 +185,31 @@ def test_a_registered_table_has_no_tags_from_the_lake_that_it_was_in(lake: Lake)
     namespace.register_table(spec.RegisterTableRequest(id=["b"], location=location))
     assert list(namespace.list_table_tags(spec.ListTableTagsRequest(id=["b"])).tags) == ["mine"]
     assert ids_of(opened(namespace, "b")) == [3]
+
+
+def test_whoever_cleans_up_while_others_write_takes_nothing_that_a_commit_is_at(lake: Lake) -> None:
+    fill(lake, versions=1)
+    is_over = Event()
+    with ThreadPoolExecutor() as pool:
+        cleaned = pool.submit(clean_up_until, lake, is_over)
+        try:
+            fill_more(lake, *range(2, 20))
+            lake.branch("dev").create()
+            fill_more(lake, *range(20, 30))
+        finally:
+            is_over.set()
+        assert cleaned.result() > 1
+    assert [ids_at(lake.lance(f"main~{back}"), "a") for back in range(29)] == [
+        [29 - back] for back in range(29)
+    ]
+    assert ids_at(lake.lance("dev"), "a") == [19]
+    assert lake.fsck().damages == ()
+
+
+def clean_up_until(lake: Lake, is_over: Event) -> int:
+    """How often it was done."""
+    count = 0
+    while not is_over.is_set():
+        clean_up(lake)
+        count += 1
+    return count
