@@ -46,7 +46,7 @@ with penstock.open(place) as lake:
 """
 
 THEIRS = """
-import json, sys
+import json, os, sys
 from pyspark.sql import SparkSession
 
 place, _ = sys.argv[1:]
@@ -59,7 +59,22 @@ with penstock.open(place) as lake:
     spark = session(lake)
     configured = configure(SparkSession.builder, lake).getOrCreate()
     spark.range(4).write.parquet(f"{place}-plain")
+    refused = []
+    for use in (
+        lambda: spark.range(4).write.option("penstock.table", "a.f").parquet(f"{place}-lake"),
+        lambda: spark.range(4).write.save(f"{place}-lake", "parquet", **{"penstock.table": "a.f"}),
+        lambda: spark.sql(
+            f"insert overwrite directory '{place}-lake' using csv options ('penstock.table'='x') select 1"
+        ),
+        lambda: session(lake, tables={f"{place}-lake": "a.f"}),
+    ):
+        try:
+            use()
+        except penstock.errors.InvalidRequest as problem:
+            refused.append("Penstock's jar is not in this Spark session" in str(problem))
     print(json.dumps({
+        "refused": refused,
+        "written": os.path.exists(f"{place}-lake"),
         "same": spark is running and configured is running,
         "lake": lake_of(spark) is lake,
         "loaded": jar.is_loaded(spark),
@@ -143,6 +158,8 @@ def test_a_spark_that_runs_already_without_the_jar_is_used_and_writes_as_before(
 ) -> None:
     told, _ = run(THEIRS, tmp_path / "lake", SPARK_CONF_DIR=str(conf))
     assert told == {
+        "refused": [True] * 4,
+        "written": False,
         "same": True,
         "lake": True,
         "loaded": False,

@@ -20,6 +20,7 @@ from penstock.spark import jar, settings
 from penstock.spark.arguments import check_session
 from penstock.spark.files import driver
 from penstock.spark.java import find_java
+from penstock.spark.option_guard import guard_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +63,7 @@ def session(
         wanted["spark.master"] = master
     builder = _spark_session().builder.config(map={"spark.app.name": app, **wanted})
     opened = _opened(lake)
+    guard_options()
     with _STARTING:
         running = _running()
         if running is not None:
@@ -98,8 +100,9 @@ def configure(
     if address is None or address.startswith("local"):
         _prepare_environment()
     settings.keep_errors_off_the_terminal()
+    guard_options()
     if address is not None:
-        if tables:
+        if tables or told.get(settings.TABLES):
             raise _passed_over(jar.LACK_OVER_CONNECT)
         return builder.config(map={**settings.of_writes(told, has_classes=False), **of_lake})
     from pyspark.find_spark_home import _find_spark_home
@@ -107,10 +110,10 @@ def configure(
     spark_home = _find_spark_home()
     given = (_given_to_jvm() if _has_jvm() else settings.given_by_files(spark_home)) | told
     log_file = None if settings.has_own_log_file(spark_home) else LOG_FILE
-    has_classes = _has_classes()
-    if tables and not has_classes:
+    has_classes, maps = _has_classes(), bool(tables or given.get(settings.TABLES))
+    if maps and not has_classes:
         raise _passed_over(jar.lack_of_start())
-    if tables and given.get(jar.COMMIT_PROTOCOL_SETTING, jar.COMMIT_PROTOCOL) != jar.COMMIT_PROTOCOL:
+    if maps and given.get(jar.COMMIT_PROTOCOL_SETTING, jar.COMMIT_PROTOCOL) != jar.COMMIT_PROTOCOL:
         raise _passed_over(jar.lack_of_protocol(given[jar.COMMIT_PROTOCOL_SETTING]))
     started = settings.of_start(given, jar.path() if has_classes else None, log_file)
     if has_classes:
@@ -127,6 +130,7 @@ def lake_of(spark: SparkSession, lake: Lake | None = None) -> Lake:
     was stopped, and if it is none.
     """
     check_session(spark)
+    guard_options()
     if isinstance(lake, Lake):
         return lake
     if lake is not None:
@@ -226,7 +230,8 @@ def _join(
     for name, value in settings.of_writes({}, jar.is_in(spark._jvm)).items():
         if not chosen.contains(name):
             spark.conf.set(name, value)
-    if of_tables and not (jar.is_loaded(spark) and jar.has_reads(spark)):
+    maps = bool(of_tables or spark.conf.get(settings.TABLES, None))
+    if maps and not (jar.is_loaded(spark) and jar.has_reads(spark)):
         raise _passed_over(jar.lack_of_session(spark))
     if spark is not running and not of_tables:
         of_tables = {settings.TABLES: ""}  # not those of the lake that Spark was started for

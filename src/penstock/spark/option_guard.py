@@ -1,0 +1,92 @@
+"""Options for a lake are refused where nothing would take notice of them.
+
+Penstock's classes in the JVM see the options of reads and writes. A session without them, as over Spark
+Connect or of a package that was built without its jar, would write to the path and not to the lake, without a
+word: to Spark such an option means nothing. So PySpark's own methods are asked to look at the names first.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from threading import Lock
+from typing import Any, Final
+
+from penstock.errors import InvalidRequest
+from penstock.lake.files.facts import OPTION
+from penstock.spark import jar
+
+_READERS: Final = ("DataFrameReader", "DataStreamReader")
+_CLASSES: Final = {
+    "pyspark.sql.readwriter": ("DataFrameReader", "DataFrameWriter", "DataFrameWriterV2"),
+    "pyspark.sql.streaming.readwriter": ("DataStreamReader", "DataStreamWriter"),
+    "pyspark.sql.connect.readwriter": ("DataFrameReader", "DataFrameWriter", "DataFrameWriterV2"),
+    "pyspark.sql.connect.streaming.readwriter": ("DataStreamReader", "DataStreamWriter"),
+}
+_SESSIONS: Final = ("pyspark.sql.session", "pyspark.sql.connect.session")
+_IN_SQL: Final = re.compile(r"\b(?:options|with)\s*\([^()]*?[\s(,'\"`](penstock\.\w+)", re.IGNORECASE)
+"""An option in ``OPTIONS (…)`` of a statement, or in ``WITH (…)`` of a table."""
+_MARK: Final = "__penstock_guarded__"
+_GUARDING: Final = Lock()
+
+
+def guard_options() -> None:
+    """Have the classes of PySpark that are loaded refuse such options. Doing it again changes nothing."""
+    with _GUARDING:
+        for module, names in _CLASSES.items():
+            for name in names:
+                found = getattr(sys.modules.get(module), name, None)
+                if found is not None:
+                    _guard(found, "option", _of_option)
+                    _guard(found, "options", _of_options)
+        for module in _SESSIONS:
+            found = getattr(sys.modules.get(module), "SparkSession", None)
+            if found is not None:
+                _guard(found, "sql", _of_statement)
+
+
+def _guard(owner: type, method: str, names: Callable[..., Iterable[str]]) -> None:
+    original = getattr(owner, method)
+    if hasattr(original, _MARK):
+        return
+
+    @wraps(original)
+    def guarded(self: Any, *given: Any, **named: Any) -> Any:
+        for name in names(*given, **named):
+            if str(name).lower().startswith(OPTION):
+                _check(self, name)
+        return original(self, *given, **named)
+
+    setattr(guarded, _MARK, True)
+    setattr(owner, method, guarded)
+
+
+def _of_option(key: Any = "", *_: Any, **named: Any) -> Iterable[str]:
+    return (named.get("key", key),)
+
+
+def _of_options(*_: Any, **named: Any) -> Iterable[str]:
+    return named
+
+
+def _of_statement(text: Any = "", *_: Any, **named: Any) -> Iterable[str]:
+    return _IN_SQL.findall(str(named.get("sqlQuery", text)))
+
+
+def _check(user: Any, name: str) -> None:
+    """``InvalidRequest`` if a session, or a reader or writer of one, would not take notice of an option."""
+    spark = user if hasattr(user, "sql") else getattr(user, "_spark", None)
+    lack = jar.LACK_OVER_CONNECT
+    if spark is not None and jar.is_classic(spark):
+        is_reader = type(user).__name__ in _READERS
+        if jar.has_reads(spark) if is_reader else jar.is_loaded(spark):
+            return
+        lack = jar.lack_of_session(spark)
+    raise InvalidRequest(
+        f"the option '{name}' is for a lake, and this session does not read and write through Penstock: it "
+        f"would use the path alone, since {lack.reason}\n"
+        f"  {lack.remedy[0].upper()}{lack.remedy[1:]}, or use penstock.spark.read and penstock.spark.write.",
+        option=name,
+    )
