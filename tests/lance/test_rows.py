@@ -141,7 +141,7 @@ def _at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch, *work: Callable[[], An
     [
         (lambda table: table.append({"nope": [1]}), "'a': Append with different schema"),
         (lambda table: table.append({"id": ["x"]}), "`id` should have type int64"),
-        (lambda table: table.append([{"id": 5}]), "cannot be had as Arrow's"),
+        (lambda table: table.append({"id": 5}), "cannot be had as Arrow's"),
         (
             lambda table: table.append(pa.table([[1], [2]], names=["id", "id"])),
             "the rows have more than one column 'id'",

@@ -27,6 +27,8 @@ LIBRARIES: dict[str, Callable[..., Any]] = {
     "pandas": lambda *ids: pd.DataFrame({"id": pd.array(ids, "int64")}),
     "polars": lambda *ids: pl.DataFrame({"id": ids}),
     "duckdb": lambda *ids: duckdb.from_arrow(rows(*ids)),
+    "a dict of columns": lambda *ids: {"id": list(ids)},
+    "dicts, one a row": lambda *ids: [{"id": each} for each in ids],
 }
 
 
@@ -48,6 +50,60 @@ def test_rows_of_any_library_land_in_a_table_of_any_format(lake: Lake, library: 
     assert ids(lake, "sales.orders") == [1, 2, 3]
     assert tx.commit is not None
     assert lake.at(tx.commit).table("sales.orders").to_arrow().num_rows == 3
+
+
+@pytest.mark.parametrize("where", ["embedded", "remote"])
+@pytest.mark.parametrize("library", ["a dict of columns", "dicts, one a row"])
+def test_dicts_are_rows_wherever_rows_are_taken(tmp_path: Path, where: str, library: str) -> None:
+    made = LIBRARIES[library]
+    with opened(where, tmp_path / "lake") as lake:
+        lake.create_table("created", data=made(1, 2))
+        lake.create_table("typed", schema=pa.schema([("id", pa.int32())]))
+        lake.table("items").write(made(1, 2), format="lance")
+        for key in ("created", "typed", "items"):
+            lake.table(key).append(made(3))
+        assert [ids(lake, key) for key in ("created", "typed", "items")] == [[1, 2, 3], [3], [1, 2, 3]]
+        assert lake.table("typed").to_arrow().schema.field("id").type == pa.int32()
+        for key in ("created", "items"):
+            lake.table(key).overwrite(made(4))
+            assert ids(lake, key) == [4]
+        lake.delta.append({"created": made(5), "typed": made(6)})
+        assert (ids(lake, "created"), ids(lake, "typed")) == ([4, 5], [3, 6])
+
+
+def test_what_a_row_lacks_is_null_and_no_column_is_lost(lake: Lake) -> None:
+    lake.table("t").write([{"id": 1}, {"id": 2, "name": "bolt"}])
+    assert lake.table("t").to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "name": None},
+        {"id": 2, "name": "bolt"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"id": 1}, "cannot be had as Arrow's"),
+        ({"id": [1], "name": "bolt"}, "'name' is a str, not a list"),
+        ({"id": {"a": 1}}, "'id' is a dict, not a list"),
+        ({"id": [1, 2], "name": ["bolt"]}, "cannot be had as Arrow's"),
+        ([], "this is empty"),
+        ([1, 2], "this is a list"),
+        ("rows", "this is a str"),
+        (None, "this is a NoneType"),
+    ],
+)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_are_no_rows_is_refused_for_every_format(lake: Lake, kind: str, data: Any, why: str) -> None:
+    table = lake.table("t")
+    with pytest.raises(InvalidRequest, match=why):
+        table.write(data, format=kind)
+    table.write(rows(1), format=kind)
+    with pytest.raises(InvalidRequest, match=why):
+        table.write(data)
+    if kind in ("delta", "lance"):
+        with pytest.raises(InvalidRequest, match=why):
+            table.append(data)
+    assert ids(lake, "t") == [1]
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -1,9 +1,9 @@
-"""Rows as programs hand them over: anything that gives Arrow's stream, and the schema that it has."""
+"""Rows as programs hand them over: what gives Arrow's stream or plain dicts, and the schema of these."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -21,10 +21,41 @@ HAD: Final = (
 )
 
 
+ROWS: Final = (
+    "rows come as a table or a stream of Arrow, a frame of pandas or Polars, a relation of DuckDB, a dict "
+    "with a list for each column, or a list with a dict for each row"
+)
+
+
 _had: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """Streams that were read, by what they are and not by what they are equal to."""
 _made: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """Readers that were made here, each for one write that may hand it on."""
+
+
+def arrow_rows(data: Any) -> Any:
+    """Rows as something that gives Arrow's stream; ``InvalidRequest`` for what are no rows.
+
+    A dict has a list for each column. A list has a dict for each row; what one of them lacks is null.
+    """
+    if hasattr(data, "__arrow_c_stream__"):
+        return data
+    columns = data
+    if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
+        names = dict.fromkeys(name for row in data for name in row)
+        columns = {name: [row.get(name) for row in data] for name in names}
+    is_frame = hasattr(data, "__arrow_c_array__") or hasattr(data, "__dataframe__")
+    if not isinstance(columns, Mapping) and not is_frame:
+        raise InvalidRequest(f"{ROWS}; and this is {'empty' if data == [] else f'a {type(data).__name__}'}")
+    for name, values in columns.items() if not is_frame else ():
+        if isinstance(values, str | bytes | Mapping | Set):  # of which Arrow would make rows as well
+            raise InvalidRequest(f"the column {name!r} is a {type(values).__name__}, not a list; {ROWS}")
+    from penstock.formats.delta.rows.arrow_types import pa
+
+    try:
+        return pa.table(data if is_frame else dict(columns))
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        raise InvalidRequest(f"the rows cannot be had as Arrow's: {problem}; {ROWS}") from None
 
 
 def rows_of(data: Any) -> Any:
@@ -37,8 +68,9 @@ def rows_of(data: Any) -> Any:
     """
     from penstock.formats.delta.rows.arrow_types import pa
 
-    if not hasattr(data, "__arrow_c_stream__") or _made.get(id(data)) is data:
-        return data  # whoever wants rows refuses what has none
+    data = arrow_rows(data)
+    if _made.get(id(data)) is data:
+        return data
     if _had.get(id(data)) is data:
         raise InvalidRequest(HAD)
     reader = data
@@ -113,8 +145,5 @@ def check_fit(rows: Any, schema: str) -> None:
     from penstock.formats.delta.rows.row_checks import check_columns
 
     if not isinstance(rows, pa.RecordBatchReader):
-        raise InvalidRequest(
-            "rows come as a table or a stream of Arrow, a frame of pandas or Polars, "
-            f"and this is a {type(rows).__name__}"
-        )
+        raise InvalidRequest(f"{ROWS}; and this is a {type(rows).__name__}")
     check_columns(rows.schema, parse_schema(schema))

@@ -221,13 +221,15 @@ class Table:
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> Ratified | FilesWritten | None:
-        """Write the rows of anything that gives Arrow's stream; the table is created if it is not there.
+        """Write rows; the table is created if it is not there.
 
-        ``append`` adds them, ``overwrite`` puts them in the place of all rows; ``error`` and ``ignore`` only
-        create a table: ``CommitConflict`` if there is one, or nothing. ``format`` is ``delta``, ``lance``, or
-        of a table of files ``parquet`` or ``csv``; what the table has if nothing is given, and for a new one
-        ``delta``. ``partition_by`` is for a table that is created. Under an ``idempotency_key``, rows are
-        written once. Returns what the commit came to; ``None`` if there was nothing to be done.
+        Rows are anything that gives Arrow's stream, a dict with a list for each column, or a list with a dict
+        for each row. ``append`` adds them, ``overwrite`` puts them in the place of all rows; ``error`` and
+        ``ignore`` only create a table: ``CommitConflict`` if there is one, or nothing. ``format`` is
+        ``delta``, ``lance``, or of a table of files ``parquet`` or ``csv``; what the table has if nothing is
+        given, and for a new one ``delta``. ``partition_by`` is for a table that is created. Under an
+        ``idempotency_key``, rows are written once. Returns what the commit came to; ``None`` if there was
+        nothing to be done.
         """
         from penstock.lake.table_writing import write
 
@@ -242,9 +244,10 @@ class Table:
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> Ratified:
-        """Add the rows of anything that gives Arrow's stream (``__arrow_c_stream__``).
+        """Add rows: of anything that gives Arrow's stream (``__arrow_c_stream__``), or of dicts.
 
-        Appends never get in each other's way. Under an ``idempotency_key``, rows are appended once.
+        A dict has a list for each column; a list of dicts has one for each row. Appends never get in each
+        other's way. Under an ``idempotency_key``, rows are appended once.
         """
         from penstock.lake import delta
 

@@ -1,7 +1,7 @@
 """Writing rows to a table, whatever it is: what is there decides, or the format that is given for a new one.
 
-Rows are anything that gives Arrow's stream. Each write is one commit. What a save mode means is decided by
-what the table has when the commit has its turn.
+Rows are anything that gives Arrow's stream, or dicts. Each write is one commit. What a save mode means is
+decided by what the table has when the commit has its turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.lake.calls import GetCommit, GetContents
 from penstock.lake.delta_answers import Ratified, RatifiedTable
 from penstock.lake.delta_calls import GetTableVersions
 from penstock.lake.delta_creating import EXISTS
-from penstock.lake.delta_rows import are_had_once, rows_of
+from penstock.lake.delta_rows import are_had_once, arrow_rows, rows_of
 from penstock.lake.files.answers import FilesWritten
 from penstock.lake.files.saving import SaveMode, check_new_key
 from penstock.lake.lance.installed import require_lance
@@ -46,11 +46,7 @@ def write(
     """Write rows; ``None`` if there was nothing to be done."""
     delta.writable(table)
     chosen, by = _mode(mode), _columns(partition_by)
-    if not hasattr(data, "__arrow_c_stream__"):
-        raise InvalidRequest(
-            "rows come as a table or a stream of Arrow, a frame of pandas or Polars, a relation of DuckDB; "
-            f"and this is a {type(data).__name__}"
-        )
+    data = arrow_rows(data)
     table.lake.begin_write()
     there = _there(table)
     kind = _kind(table, there, format)

@@ -145,10 +145,7 @@ class Source:
 
 def _arrow_rows(data: Any) -> Any:
     """Rows as Lance takes them; ``InvalidRequest`` for what are none, or have a column twice."""
-    try:
-        rows = rows_of(data) if hasattr(data, "__arrow_c_stream__") else pa.table(data)
-    except (pa.ArrowException, TypeError, ValueError) as problem:
-        raise InvalidRequest(f"the rows cannot be had as Arrow's: {problem}") from None
+    rows = rows_of(data)
     names = rows.schema.names
     twice = sorted({one for one in names if names.count(one) > 1})
     if twice:

@@ -156,8 +156,8 @@ class Transaction:
     ) -> Any:
         """Write rows to a table, which is created if it is not there.
 
-        A DataFrame of Spark is written by Spark, and takes what ``penstock.spark.write`` takes. Anything that
-        gives Arrow's stream is written here, and takes what ``Table.write`` takes. Returns what they return.
+        A DataFrame of Spark is written by Spark, and takes what ``penstock.spark.write`` takes. Others are
+        written here, and take what ``Table.write`` takes. Returns what they return.
         """
         if is_spark_frame(data):
             placed = {"branch": self.branch, "lake": self._lake}
