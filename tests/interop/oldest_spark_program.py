@@ -83,6 +83,7 @@ def story(spark: Any, lake: Any, directory: str) -> dict[str, Any]:
         "streamed": read(spark, "sales.copy").count(),
         "plain": read_plain.count(),
         "by_session": files_by_session(spark, lake, directory),
+        "mapped": mapped_path(lake, directory) if is_loaded(spark) else [],
     }
 
 
@@ -98,6 +99,30 @@ def files_by_session(spark: Any, lake: Any, directory: str) -> list[str]:
     ).partitionBy("p").mode("overwrite").parquet(f"{directory}/nowhere")
     found = lake.do(ListFiles(key=Key.parse("raw.files")))
     return [one.path.partition("/")[0] for one in found]
+
+
+def mapped_path(lake: Any, directory: str) -> list[Any]:
+    """What is read at a path that stands for a table, in each way that Spark has, twice."""
+    place = f"{directory}/mapped"
+    spark = penstock.spark.session(lake, tables={place: "raw.mapped"})
+    spark.sql(f"CREATE TABLE mapped (id LONG, p STRING) USING parquet PARTITIONED BY (p) LOCATION '{place}'")
+    spark.sql("INSERT INTO mapped VALUES (1, 'a'), (2, 'b')")
+    spark.sql("CREATE TEMPORARY VIEW seen AS SELECT * FROM mapped")
+    counts: list[Any] = [
+        count
+        for _ in range(2)
+        for count in (
+            spark.read.parquet(place).count(),
+            spark.sql("SELECT * FROM seen WHERE p = 'a'").count(),
+            spark.sql(f"SELECT * FROM parquet.`{place}`").count(),
+        )
+    ]
+    spark.sql("INSERT OVERWRITE mapped SELECT id + 10, p FROM mapped")
+    try:
+        spark.readStream.schema("id LONG").parquet(place)
+    except Exception as problem:
+        counts.append(type(penstock.spark.unwrap(problem)).__name__)
+    return [*counts, sorted(row.id for row in spark.table("mapped").collect())]
 
 
 if __name__ == "__main__":

@@ -31,7 +31,11 @@ def test_tables_are_written_changed_and_read_as_on_the_newest(tmp_path: Path) ->
     lake = tmp_path / "lake"
     ran = installed.run(
         [python, PROGRAM, lake, tmp_path],
-        {"PATH": f"{java.parent}:/usr/bin:/bin", "PYTHONPATH": f"{SOURCE}:{described(tmp_path / 'package')}"},
+        {
+            "PATH": f"{java.parent}:/usr/bin:/bin",
+            "PYTHONPATH": f"{SOURCE}:{described(tmp_path / 'package')}",
+            "SPARK_TESTING": "1",  # so that Spark checks what rules do to its plans
+        },
         tmp_path,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -59,6 +63,7 @@ def test_tables_are_written_changed_and_read_as_on_the_newest(tmp_path: Path) ->
         "streamed": 11,
         "plain": 12,
         "by_session": ["p=0", "p=1"] if jar.path() is not None else [],
+        "mapped": [2, 1, 2, 2, 1, 2, "InvalidRequest", [11, 12]] if jar.path() is not None else [],
     }
     with penstock.open(lake) as opened:
         read_here = opened.table("sales.orders").to_arrow().select(["id", "number", "kind"]).to_pylist()

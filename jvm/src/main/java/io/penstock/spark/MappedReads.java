@@ -20,6 +20,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.plans.logical.AnalysisHelper$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedDataSource;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -29,7 +30,6 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import scala.Function1;
 import scala.Option;
@@ -58,24 +58,25 @@ final class MappedReads extends Rule<LogicalPlan> {
   public LogicalPlan apply(LogicalPlan plan) {
     // In all of the plan. What was analysed before is no exception: relations that Spark keeps for its catalogue's
     // tables count as such after their first use.
-    return plan.transformUp(
-        new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-          @Override
-          public boolean isDefinedAt(LogicalPlan node) {
-            return node instanceof UnresolvedDataSource
-                || node instanceof UnresolvedRelation
-                || node instanceof LogicalRelation
-                || node instanceof StreamingRelation;
-          }
+    return AnalysisHelper$.MODULE$.allowInvokingTransformsInAnalyzer(() -> plan.transformUp(new Answers()));
+  }
 
-          @Override
-          public <A extends LogicalPlan, B> B applyOrElse(A node, Function1<A, B> otherwise) {
-            LogicalPlan found = isDefinedAt(node) ? answered(node) : null;
-            @SuppressWarnings("unchecked")
-            B result = found == null ? otherwise.apply(node) : (B) found;
-            return result;
-          }
-        });
+  private final class Answers extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
+    @Override
+    public boolean isDefinedAt(LogicalPlan node) {
+      return node instanceof UnresolvedDataSource
+          || node instanceof UnresolvedRelation
+          || node instanceof LogicalRelation
+          || node instanceof StreamingRelation;
+    }
+
+    @Override
+    public <A extends LogicalPlan, B> B applyOrElse(A node, Function1<A, B> otherwise) {
+      LogicalPlan found = isDefinedAt(node) ? answered(node) : null;
+      @SuppressWarnings("unchecked")
+      B result = found == null ? otherwise.apply(node) : (B) found;
+      return result;
+    }
   }
 
   /** What is read instead of a node; null if that stays as it is. */
