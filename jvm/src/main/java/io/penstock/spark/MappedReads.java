@@ -193,26 +193,31 @@ final class MappedReads extends Rule<LogicalPlan> {
   private final class Read {
     final Map<String, Object> facts = new HashMap<>();
     private final SQLConf settings = SQLConf.get();
-    private final Configuration configuration =
-        ((org.apache.spark.sql.classic.SparkSession) session).sessionState().newHadoopConf();
+    private final String format;
+    private final List<String> given;
+    private final Map<String, String> options;
     private final List<String> paths = new ArrayList<>();
-    private final boolean hasOptions;
+    private Configuration configuration;
 
     Read(String format, List<String> given, Map<String, String> options) {
-      given.forEach(one -> paths.add(whole(one)));
-      hasOptions = options.keySet().stream().anyMatch(CommitProtocol::isOption);
-      facts.put("format", TableFiles.shortName(session, format));
-      facts.put("options", options);
+      this.format = format;
+      this.given = given;
+      this.options = options;
     }
 
-    /** The files of the lake; null if it is no table of one, or there are no paths. */
+    /** The files of the lake; null if it is no table of one, or there are no paths. Most are none: that is found fast. */
     HadoopFsRelation ask() {
       List<String> names = WriteFacts.settings(settings);
-      String passed = WriteFacts.tables() + names + paths;
-      if (!hasOptions && (WriteFacts.areUsual(names) || paths.isEmpty() || PASSED.contains(passed))) {
+      String passed = WriteFacts.tables() + names + given;
+      boolean hasOptions = options.keySet().stream().anyMatch(CommitProtocol::isOption);
+      if (!hasOptions && (WriteFacts.areUsual(names) || given.isEmpty() || PASSED.contains(passed))) {
         return null;
       }
+      configuration = ((org.apache.spark.sql.classic.SparkSession) session).sessionState().newHadoopConf();
+      given.forEach(one -> paths.add(whole(one)));
       Map<String, JsonNode> pinned = pinned();
+      facts.put("format", TableFiles.shortName(session, format));
+      facts.put("options", options);
       facts.put("paths", paths);
       facts.put("home", FileSystem.getDefaultUri(configuration).toString());
       facts.put("tables", WriteFacts.tables());
