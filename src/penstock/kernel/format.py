@@ -86,12 +86,16 @@ class LaterCommit(NamedTuple):
     """What it was asked to do, in order; ``None`` if it brought the key into a given state."""
     is_beside: bool
     """It does not build on the commit that is to be undone: a merge brought the two together."""
+    met: tuple[AnyContent | None, ...] = ()
+    """Of a merge that brought the commit to be undone to others: what the key held on their side."""
 
 
 class Since(NamedTuple):
     """What was done to a key after a commit that is to be undone: the commits, oldest first."""
 
     commits: tuple[LaterCommit, ...]
+    undone: tuple[bytes, ...] = ()
+    """What the commit that is to be undone was asked to do, as far as that is known."""
 
     @property
     def after(self) -> tuple[bytes, ...] | None:

@@ -104,7 +104,9 @@ class RevertRequest(BringRequest):
             raise NextBatch  # what came since depends on commits that have no id yet
         if self._later.head != head:
             self._later = self._look_since(head)
-        return Since(tuple(self._later.commits.get(key, ())))
+        own: Intents = {}
+        gather_intents(self._history, self._history.commit(self._commit), own)
+        return Since(tuple(self._later.commits.get(key, ())), tuple(own.get(key) or ()))
 
     def _look_since(self, head: ObjectId) -> _Later:
         """Look at the commits that are new since the last look; at all of them if the branch was moved."""
@@ -112,12 +114,15 @@ class RevertRequest(BringRequest):
         if not history.is_on_line(known.head, head):
             known = _Later(self._commit, {})
         for one, commit in history.only_in(head, known.head):
+            intents: Intents = {}
             if commit.intents:
-                intents: Intents = {}
                 gather_intents(history, commit, intents)
+            is_merge = bool(commit.further_parents)
+            if intents or is_merge:
                 is_beside = not history.is_ancestor(self._commit, one)
-                for key in intents.keys() & self._changes().keys():
-                    later = self._later_commit(commit, key, intents[key], is_beside)
+                keys = self._changes().keys()
+                for key in keys if is_merge else intents.keys() & keys:
+                    later = self._later_commit(commit, key, intents.get(key, []), is_beside)
                     known.commits.setdefault(key, []).append(later)
         return known._replace(head=head)
 
@@ -128,7 +133,12 @@ class RevertRequest(BringRequest):
         if None in parents:  # it has expired, and with it what the commit did
             intents = None
         after, *before = (self._content_at(one, key) for one in (commit, *parents) if one is not None)
-        return LaterCommit(tuple(before), after, None if intents is None else tuple(intents), is_beside)
+        met: list[AnyContent | None] = []
+        if commit.further_parents and not is_beside and None not in parents:
+            builds = [self._history.is_ancestor(self._commit, one) for one in commit.parents]
+            met = [content for content, is_built in zip(before, builds, strict=True) if not is_built]
+        asked = None if intents is None else tuple(intents)
+        return LaterCommit(tuple(before), after, asked, is_beside, tuple(met))
 
     def _content_at(self, commit: CommitObject, key: bytes) -> AnyContent | None:
         objects = self._history.objects

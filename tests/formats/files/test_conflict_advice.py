@@ -88,6 +88,13 @@ def removed_beside(lake: Lake) -> None:
     lake.merge("dev")
 
 
+def taken_by_the_merge(lake: Lake) -> None:
+    write(lake, "day=1/d", branch="dev", replaced=["day=1/"])
+    lake.tag("undone").create(at="dev")
+    write(lake, "day=1/m")
+    lake.merge("dev")
+
+
 def both_put(lake: Lake) -> None:
     write(lake, put=["day=1/x"], branch="dev")
     write(lake, put=["day=1/x"])
@@ -160,6 +167,12 @@ CASES = [
         {("day=1/", "force"): ["day=1/a", "day=2/a", "day=2/d"], "drop": ["day=2/a", "day=2/d"]},
         revert,
     ),
+    Case(
+        "was overwritten on a branch by what is to be undone, and the merge took '{}' as well",
+        taken_by_the_merge,
+        {"drop": None, "undo the merge": [*BASE, "day=1/m"]},
+        revert,
+    ),
     Case("{BOTH}, and here not only by writes", met_and_reverted, {"drop": None, "force": ["b", "c"]}),
     Case(
         "was overwritten on both sides{}, and they met in between",
@@ -229,6 +242,8 @@ def test_the_advice_of_a_conflict_leads_out_of_it(lake: Lake, case: Case, way: s
             case.ask(lake)
         case.ask(lake, keys={EVENTS: "force"})
         assert lake.at("main").get("raw.renamed") == had
+    elif way == "undo the merge":
+        lake.revert("main")
     else:
         case.ask(lake, keys={EVENTS: way if isinstance(way, str) else {way[0]: way[1]}})
     expected = case.ways[way]

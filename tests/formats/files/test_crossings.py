@@ -127,28 +127,35 @@ def test_many_crossing_histories_have_no_partition_of_two_jobs(hundreds: int) ->
 # -- undoing, against all other writes in a row ------------------------------------------------------------
 
 
-def _random_writes(lake: Lake, random: Random) -> list[tuple[dict[str, Any], Files]]:
-    """Write to a table a few times: what was asked, and what came."""
+Asked = tuple[str, dict[str, Any], Files]
+"""A write: its commit, what was asked, and what came."""
+
+
+def _random_writes(lake: Lake, random: Random, count: int, branch: str = "main") -> list[Asked]:
+    """Write to a table a few times."""
     done = []
-    for number in range(random.randint(3, 7)):
-        there = listed(lake, "main")
+    for number in range(count):
+        there = listed(lake, branch)
         folder = random.choice(("", "a/", "a/b/", "c/"))
         asked: dict[str, Any] = {"replaced": [folder] if random.random() < 0.4 else []}
         left = [path for path in there if not path.startswith(tuple(asked["replaced"]))]
         if left and random.random() < 0.3:
             asked["removed"] = [random.choice(left)]
         else:
-            asked["put"] = [f"{folder}{random.choice(('x', f'{number}'))}"]
-        write(lake, **asked)
-        now = listed(lake, "main")
-        done.append((asked, {path: now[path] for path in asked.get("put", ())}))
+            asked["put"] = [f"{folder}{random.choice(('x', f'{branch}-{number}'))}"]
+        write(lake, branch=branch, **asked)
+        now = listed(lake, branch)
+        done.append((lake.branch(branch).head, asked, {path: now[path] for path in asked.get("put", ())}))
     return done
 
 
-def _in_a_row(first: Files, writes: list[tuple[dict[str, Any], Files]]) -> Files | None:
-    """What a table becomes; ``None`` if one of the writes cannot be."""
+def _in_a_row(first: Files | None, writes: list[Asked], undone: Asked | None = None) -> Files | None:
+    """What a table becomes without one of some writes; ``None`` if one of the others cannot be."""
     files = first
-    for asked, come in writes:
+    for one in writes:
+        if one is undone or files is None:
+            continue
+        _, asked, come = one
         files = {path: at for path, at in files.items() if not path.startswith(tuple(asked["replaced"]))}
         if not files.keys() >= set(asked.get("removed", ())):
             return None
@@ -162,13 +169,13 @@ def check_undoing(seed: int) -> bool:
     with penstock.open(new_store()) as lake:
         write(lake, "x", "a/x", "a/b/x", "c/x")
         first = listed(lake, "main")
-        writes = _random_writes(lake, random)
-        undone = random.randrange(len(writes))
+        writes = _random_writes(lake, random, random.randint(3, 7))
+        undone = random.choice(writes)
         try:
-            lake.revert(f"main~{len(writes) - 1 - undone}" if undone < len(writes) - 1 else "main")
+            lake.revert(undone[0])
         except (MergeConflict, InvalidRequest):
             return False
-        expected = _in_a_row(first, writes[:undone] + writes[undone + 1 :])
+        expected = _in_a_row(first, writes, undone)
         assert expected is None or listed(lake, "main") == expected
         return expected is not None
 
@@ -180,3 +187,64 @@ def test_k2_undoing_a_write_is_as_if_it_had_never_been() -> None:
 @pytest.mark.reliability
 def test_k2_undoing_one_of_very_many_writes_is_as_if_it_had_never_been() -> None:
     assert sum(check_undoing(seed) for seed in range(150, 3000)) > 1000
+
+
+def _merged(origin: Files, theirs: Files, ours: Files, replaced: list[str]) -> Files | None:
+    """What a merge makes of ours; ``None`` if it is a conflict."""
+    found: Files = {}
+    for path in {*origin, *theirs, *ours}:
+        was, wanted, now = origin.get(path), theirs.get(path), ours.get(path)
+        if path.startswith(tuple(replaced)) or was == now:
+            taken = wanted
+        elif wanted in (was, now):
+            taken = now
+        else:
+            return None
+        if taken is not None:
+            found[path] = taken
+    return found
+
+
+def check_undoing_beside_a_branch(seed: int) -> str:
+    """Undo one of a few writes, of which some came by a merge; whose it was, or that it is a conflict."""
+    random = Random(seed)
+    with penstock.open(new_store()) as lake:
+        write(lake, "x", "a/x", "a/b/x", "c/x")
+        first = listed(lake, "main")
+        before = _random_writes(lake, random, random.randint(0, 2))
+        lake.branch("dev").create()
+        ours = _random_writes(lake, random, random.randint(0, 3))
+        theirs = _random_writes(lake, random, random.randint(1, 3), "dev")
+        try:
+            lake.merge("dev")
+        except MergeConflict:
+            return "conflict"
+        later = _random_writes(lake, random, random.randint(0, 3))
+        sides = {"before": before, "ours": ours, "theirs": theirs, "later": later}
+        whose = random.choice([side for side, writes in sides.items() if writes])
+        undone = random.choice(sides[whose])
+        try:
+            lake.revert(undone[0])
+        except (MergeConflict, InvalidRequest):
+            return "conflict"
+        origin = _in_a_row(first, before, undone)
+        left, right = (_in_a_row(origin, writes, undone) for writes in (ours, theirs))
+        if origin is None or left is None or right is None:
+            return "undefined"
+        replaced = [one for each in theirs if each is not undone for one in each[1]["replaced"]]
+        expected = _in_a_row(_merged(origin, right, left, replaced), later, undone)
+        assert expected is None or listed(lake, "main") == expected, seed
+        return "undefined" if expected is None else whose
+
+
+def test_k2_undoing_a_write_is_so_also_where_a_merge_came_between() -> None:
+    counts = Counter(check_undoing_beside_a_branch(seed) for seed in range(100))
+    assert min(counts[whose] for whose in ("before", "ours", "theirs", "later")) > 5
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("thousands", share(range(1, 5)))
+def test_k2_undoing_one_of_many_writes_is_so_also_where_a_merge_came_between(thousands: int) -> None:
+    seeds = range(thousands * 1000, thousands * 1000 + 1000)
+    counts = Counter(check_undoing_beside_a_branch(seed) for seed in seeds)
+    assert min(counts[whose] for whose in ("before", "ours", "theirs", "later")) > 50

@@ -276,6 +276,19 @@ def test_a_write_that_came_by_a_merge_is_undone_on_the_target(forked: Lake) -> N
     assert paths(forked) == ["day=1/a", "day=2/a", "day=2/m"]
 
 
+def test_an_overwrite_whose_merge_took_files_of_others_is_undone_with_the_merge(forked: Lake) -> None:
+    write(forked, "day=1/d", branch="dev", replaced=["day=1/"])
+    undone = forked.branch("dev").head
+    write(forked, "day=1/m")
+    merged = forked.merge("dev").head
+    write(forked, "day=2/m")
+    assert paths(forked) == ["day=1/d", "day=2/a", "day=2/m"]
+    with pytest.raises(MergeConflict, match="the merge took 'day=1/m' as well"):
+        forked.revert(undone)
+    forked.revert(merged)
+    assert paths(forked) == ["day=1/a", "day=1/m", "day=2/a", "day=2/m"]
+
+
 def test_a_write_is_undone_and_done_again_as_often_as_wanted(forked: Lake) -> None:
     write(forked, "day=1/b", removed=["day=1/a"])
     undone = forked.branch("main").head

@@ -148,6 +148,7 @@ def revert(
     looked_at = _bring_paths(table, objects, sides, replaced, coming, settled)
     is_as_left = target == was and not table.paths
     _check_former(table, coming, since, written, is_as_left)
+    _check_taken(table, objects, sides, since, replaced, coming)
     if is_as_left and len(coming.changes) == len(left):
         return Merged(Applied(wanted), looked_at)
     merged, blobs = after(objects, sides.ours, coming.changes, coming.there, _layout(objects, sides, coming))
@@ -212,6 +213,36 @@ def _check_former(
             raise Refused(f"was overwritten on another branch too, where '{path}' was; {WAY_OUT}")
         if path in written and written[path].is_beside:
             raise Refused(f"was changed on another branch too, where '{path}' was; {WAY_OUT}")
+
+
+def _check_taken(
+    table: Table,
+    objects: Objects,
+    sides: Sides,
+    since: Since,
+    replaced: Sequence[str],
+    coming: Coming,
+) -> None:
+    """``Refused`` if the write replaced folders on a branch, and a merge of it took files that others had
+    there: they are no part of what the write did, and would stay away."""
+    folders = _outermost(_folders(since.undone))
+    for number, merge in enumerate(since.commits if folders else (), 1):
+        for content in merge.met:
+            had = {
+                path: file
+                for prefix in folders
+                for path, file, _ in trees.differing(objects, _root(content), _root(merge.after), prefix)
+                if file is not None and not path.startswith(tuple(replaced))
+                if _mode(table.paths, path) is MergeMode.NORMAL
+            }
+            becomes = {**trees.find(objects, sides.ours.root, [*had]), **coming.changes}
+            written = _last_writes(objects, Since(since.commits[number:]), [*had])
+            for path, file in had.items():
+                if path not in written and not _is_same(becomes.get(path), file):
+                    raise Refused(
+                        f"was overwritten on a branch by what is to be undone, and the merge took '{path}' as"
+                        f" well; undo the merge instead; {WAY_OUT}"
+                    )
 
 
 def _forced(table: Table, objects: Objects, sides: Sides) -> Coming:
