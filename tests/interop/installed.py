@@ -21,6 +21,13 @@ def python_environment(name: str) -> Path:
     return BUILD / name / "bin"
 
 
+def packages(name: str) -> Path:
+    """A directory of Python packages, which comes before those of this environment."""
+    if not (BUILD / name / "pins.txt").exists():
+        raise Missing(f"the packages of {name} are not installed: run `make interop`")
+    return BUILD / name
+
+
 def java() -> Path:
     found = shutil.which("java")
     if found is None:

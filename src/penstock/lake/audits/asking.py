@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from threading import Event, Thread
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Event, Thread, _DummyThread, current_thread
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from uuid import uuid4
@@ -60,6 +62,12 @@ def ask(query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None = N
     raise while they are read. Whoever interrupts the program ends the query too.
     """
     require_sql()
+    if isinstance(current_thread(), _DummyThread):
+        return _in_own_thread(partial(_ask, query, rows, timeout_s))
+    return _ask(query, rows, timeout_s)
+
+
+def _ask(query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None) -> Found | None:
     import duckdb
 
     read = [_Watched(rows[key]) for key in query.tables]
@@ -72,7 +80,7 @@ def ask(query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None = N
             for key, one in zip(query.tables, read, strict=True):
                 _name(connection, key, one)
             connection.execute("set lock_configuration = true")
-            found = connection.execute(query.sql).to_arrow_reader(SAMPLE_MAX + 1)
+            found = connection.sql(query.sql).to_arrow_reader(SAMPLE_MAX + 1)
             return Found.of(_first_rows(connection, found))
         except duckdb.Error as problem:
             for one in read:
@@ -86,7 +94,24 @@ def ask(query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None = N
             raise InvalidRequest(f"the query cannot be asked: {_told(problem)}") from None
         except RuntimeError as problem:  # so DuckDB tells of whatever the handler of a signal has raised
             connection.interrupt()  # it would go on until its end, and closing would wait for that
-            raise problem.__cause__ or problem from None
+            raise _raised(problem, read) from None
+
+
+def _raised(problem: RuntimeError, read: Sequence[_Watched]) -> BaseException:
+    """What the handler of a signal has raised. DuckDB 2.0 does not tell."""
+    raised = next((one.problem for one in read if one.problem is not None), problem.__cause__)
+    if raised is None and str(problem) == "Query interrupted":
+        return KeyboardInterrupt()
+    return raised or problem
+
+
+def _in_own_thread(work: Callable[[], Found | None]) -> Found | None:
+    """Do something in a thread that Python has started.
+
+    In one that it has not, DuckDB 2.0 loses Python's global lock while it reads rows, which ends the process.
+    """
+    with ThreadPoolExecutor(1, "penstock-sql") as threads:
+        return threads.submit(work).result()
 
 
 def _bounds(spilled: str) -> dict[str, Any]:
@@ -101,16 +126,19 @@ def _bounds(spilled: str) -> dict[str, Any]:
 
 def _first_rows(connection: Any, found: Any) -> list[Mapping[str, Any]]:
     """Some rows. If they have values that Python has not, such as times in far years, all are text."""
-    rows: list[Mapping[str, Any]] = []
+    batches: list[Any] = []
     for batch in found:
-        some = batch.slice(0, SAMPLE_MAX + 1)
+        batches.append(batch.slice(0, SAMPLE_MAX + 1))
+        if sum(map(len, batches)) > SAMPLE_MAX:
+            break
+    found.close()  # DuckDB 2.0 does nothing else on the connection before
+    rows: list[Mapping[str, Any]] = []
+    for some in batches:
         try:
             rows += some.to_pylist()
         except (OverflowError, ValueError):
             told = connection.from_arrow(some).project("cast(columns(*) as varchar)")
             rows += [dict(zip(told.columns, map(_Text, row), strict=True)) for row in told.fetchall()]
-        if len(rows) > SAMPLE_MAX:
-            break
     return rows
 
 
