@@ -19,6 +19,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
+from penstock.model.content import content_bytes
 from tests.chance import share
 from tests.formats.lance.tables import ITEMS, content, opened
 
@@ -38,6 +39,8 @@ class Commit(NamedTuple):
     parents: tuple[str, ...]
     had: Rows
     """All rows that it or a commit before it had."""
+    same: str | None
+    """A commit from elsewhere whose very versions of the table it has, if it took them as they are."""
 
 
 class Counters(NamedTuple):
@@ -65,14 +68,15 @@ class Model:
         self._lake, self._chance = lake, random.Random(seed)
         self._keys, self._values = 100, 0.0
         self._commits: dict[str, Commit] = {}
+        self._contents: dict[bytes, str] = {}
         self._heads: dict[str, str] = {}
         self.counters = Counters(Counter(), Counter(), Counter())
 
     def begin(self) -> None:
-        rows = self._fresh(6)
-        lance.write_dataset(arrow(rows[:4]), namespace_client=self._lake.lance(), table_id=[ITEMS])
-        self._advance("main", frozenset(rows[:4]), ())
-        self._append("main", rows[4:])
+        rows = self._fresh(40)
+        lance.write_dataset(arrow(rows[:30]), namespace_client=self._lake.lance(), table_id=[ITEMS])
+        self._advance("main", frozenset(rows[:30]), ())
+        self._append("main", rows[30:])
         for name in BRANCHES[1:]:
             self._lake.branch(name).create()
             self._heads[name] = self._heads["main"]
@@ -156,18 +160,34 @@ class Model:
         try:
             self._lake.merge(source, target)
         except MergeConflict as problem:
-            self._note_refusal("merge", problem, there, here)
+            if self._note_refusal("merge", problem, there, here) and self._chance.random() < 0.5:
+                self._fork_anew(source if source != "main" else target)
             return
         self.counters.landed["merge"] += 1
         if self._lake.branch(target).head == here.id:
             assert not self._only_in(there.id, here.id)
             return
-        bases = [one.rows for one in self._bases(there.id, here.id)]
-        self._advance(target, merged(bases, there, here), (here.id, there.id))
+        self._advance(target, self._merged(there, here, stored(self._lake, target)), (here.id, there.id))
+
+    def _merged(self, there: Commit, here: Commit, rows: list[Row]) -> Rows:
+        """The rows that a merge must come to. What a branch took as it was, both have had in common too."""
+        try:
+            found = merged(self._bases(there.id, here.id), there, here)
+        except Conflict:
+            found = None
+        if found is None or sorted(found) != rows:
+            return merged(self._bases(there.id, here.id, with_same=True), there, here)
+        return found
+
+    def _fork_anew(self, branch: str) -> None:
+        """Give up a branch: as long as it is there, the same conflict would come again and again."""
+        self._lake.branch(branch).delete()
+        self._lake.branch(branch).create()
+        self._heads[branch] = self._heads["main"]
 
     def _transplant(self, source: str, target: str) -> None:
         there, here = self._head(source), self._head(target)
-        if len(there.parents) != 1 or there.id in self._only_ancestors(here.id):
+        if len(there.parents) != 1 or there.id in self._ancestors(here.id):
             return
         (parent,) = there.parents
         base = self._commits[parent].rows
@@ -203,7 +223,7 @@ class Model:
     def _own_commits(self, branch: str, onto: str) -> list[Commit] | None:
         """The commits that only a branch has, oldest first; ``None`` if there are merges among them."""
         found: list[Commit] = []
-        known = self._only_ancestors(onto)
+        known = self._ancestors(onto)
         while branch not in known:
             found.append(self._commits[branch])
             if len(found[-1].parents) != 1:
@@ -220,21 +240,22 @@ class Model:
 
     def _note_refusal(
         self, kind: str, problem: MergeConflict, there: Commit, here: Commit, own: list[Commit] | None = None
-    ) -> None:
-        """``own`` are the commits that were to be repeated; else all was to come."""
+    ) -> bool:
+        """Whether there is a conflict. ``own`` are commits that were to be repeated; else all was to come."""
         try:
             if own is None:
-                found = merged([one.rows for one in self._bases(there.id, here.id)], there, here)
+                found = merged(self._bases(there.id, here.id), there, here)
             else:
                 found = self._repeated(own, here)
         except Conflict as conflict:
             self.counters.conflicts[f"{kind}: {conflict}"] += 1
-            return
+            return True
         if back := (found & here.had) - here.rows:
             assert back <= there.rows
             self.counters.conflicts[f"{kind}: rows that were removed here would come back"] += 1
-            return
+            return True
         self.counters.refused[f"{kind}: {problem.conflicts[0].why.partition(' (')[0]}"] += 1
+        return False
 
     # -- commits -------------------------------------------------------------------------------------------
 
@@ -258,26 +279,30 @@ class Model:
 
     def _note(self, commit: str, rows: Rows, parents: tuple[str, ...]) -> None:
         known = [self._commits[one].had for one in parents if one in self._commits]
-        self._commits[commit] = Commit(commit, rows, parents, rows.union(*known))
+        same = self._contents.setdefault(content_bytes(content(self._lake, commit)), commit)
+        other = None if same == commit else same
+        self._commits[commit] = Commit(commit, rows, parents, rows.union(*known), other)
 
-    def _only_ancestors(self, commit: str) -> set[str]:
+    def _ancestors(self, commit: str, *, with_same: bool = False) -> set[str]:
         found: set[str] = set()
         rest = [commit]
         while rest:
-            one = rest.pop()
-            if one not in found and one in self._commits:
-                found.add(one)
-                rest.extend(self._commits[one].parents)
+            one = self._commits.get(rest.pop())
+            if one is not None and one.id not in found:
+                found.add(one.id)
+                rest.extend(one.parents)
+                rest.extend([one.same] if with_same and one.same is not None else ())
         return found
 
     def _only_in(self, one: str, other: str) -> set[str]:
-        return self._only_ancestors(one) - self._only_ancestors(other)
+        return self._ancestors(one) - self._ancestors(other)
 
-    def _bases(self, one: str, other: str) -> list[Commit]:
-        """The common ancestors that no other common one comes from."""
-        both = self._only_ancestors(one) & self._only_ancestors(other)
-        below = {each for commit in both for each in self._only_ancestors(commit) - {commit}}
-        return [self._commits[each] for each in both - below]
+    def _bases(self, one: str, other: str, *, with_same: bool = False) -> list[Rows]:
+        """The rows of the common ancestors that no other common one comes from."""
+        ancestors = {each: self._ancestors(each, with_same=with_same) for each in self._commits}
+        both = ancestors[one] & ancestors[other]
+        below = {each for commit in both for each in ancestors[commit] - {commit}}
+        return [self._commits[each].rows for each in both - below]
 
 
 def merged(bases: list[Rows], source: Commit, target: Commit) -> Rows:

@@ -66,6 +66,18 @@ def test_a_side_that_is_left_out_stays_out(forked: Lake) -> None:
     assert keys_seen(forked) == [1, 2, 3, 4, 5]
 
 
+def test_what_was_left_out_stays_out_when_more_comes(forked: Lake) -> None:
+    write(forked, "dev", 10)
+    write(forked, "main", 20)
+    forked.merge("dev", "main", keys={ITEMS: KeyMerge(mode=MergeMode.DROP)})
+    write(forked, "dev", 11)
+    opened(forked, "dev").optimize.compact_files()
+    delete(forked, "dev", 2)
+    delete(forked, "main", 3)
+    forked.merge("dev", "main")
+    assert keys_seen(forked) == [1, 4, 5, 11, 20]
+
+
 def test_m1_a_dropped_table_goes_on_from_where_it_was(forked: Lake) -> None:
     forked.branch().commit([Delete(ITEMS)])
     forked.revert("main", "main")

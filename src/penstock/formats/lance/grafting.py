@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Sequence
-from itertools import permutations
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.columns import has_more_columns, why_not_read
 from penstock.formats.lance.fragments import FRESH, SUFFIXES, Fragment, Side, fragments_of, mark_of
-from penstock.formats.lance.lineage import Lineage
+from penstock.formats.lance.lineage import Changes, Lineage
 from penstock.formats.lance.manifests import Flag, Manifest, Operation
 from penstock.formats.lance.rehoming import (
     BASE_OF_FILE,
@@ -39,7 +38,7 @@ from penstock.formats.lance.rows import (
     shared_rows,
     union,
 )
-from penstock.formats.lance.state import Trace
+from penstock.formats.lance.state import Step
 from penstock.formats.lance.wire import Message, packed_numbers
 
 PLAIN: Final = frozenset((Operation.APPEND, Operation.DELETE, Operation.RESERVE))
@@ -101,24 +100,19 @@ class Done(NamedTuple):
     """What was done on a side since the sides parted."""
 
     operations: frozenset[Operation]
-    trace: Trace | None
-    """Where its rows went; ``None`` if that is not known."""
+    changes: Changes | None
+    """What was done to rows; ``None`` if that is not known."""
+    has_inserts: bool
+    """Whether a merge insert has inserted rows, or may have."""
     taken: frozenset[bytes]
     """Marks of the fragments that came by repeated commits."""
+    comes_from_bases: bool
+    """Whether it has had all rows of the states that both sides come from: none of them was left out."""
 
     @property
     def has_replaced(self) -> bool:
         """Whether rows that are gone may be there still, as others or in other fragments."""
-        if Operation.UPDATE in self.operations:
-            return True
-        return Operation.REWRITE in self.operations and self.trace is None
-
-    @property
-    def has_inserts(self) -> bool:
-        """Whether a merge insert has inserted rows, or may have."""
-        if Operation.UPDATE not in self.operations:
-            return False
-        return self.trace is None or self.trace.has_inserts
+        return not PLAIN.issuperset(self.operations)
 
     @property
     def has_added(self) -> bool:
@@ -129,8 +123,8 @@ class BaseState(NamedTuple):
     """A state that both sides come from."""
 
     side: Side
-    removed: frozenset[bytes] = frozenset()
-    """Marks of data files from which it has removed rows that another such state has."""
+    removed: RowSet
+    """Rows that it has removed, and that another such state has."""
 
 
 def check_operations(grafted: Collection[Operation], ground: Collection[Operation]) -> None:
@@ -172,8 +166,8 @@ def graft(
     _check_inserts(source_done, target_done)
     rows = _Rows([fragments_of(side) for side in (*states, source, target)], lineage)
     _check_files(rows)
-    _check_known(rows, bases, source_done, target_done, receiver)
-    _check_rows(rows, bases, source_done, target_done, receiver=receiver)
+    _check_known(rows, bases, source_done, target_done)
+    _check_rows(rows, bases, source_done, target_done, receiver)
     return _Grafting(source, target, rows, target_done).grafted()
 
 
@@ -199,62 +193,70 @@ class _Rows:
         return all_rows(map(self.lineage.rows, fragments))
 
 
-def _check_known(
-    rows: _Rows, bases: Sequence[BaseState], source: Done, target: Done, receiver: Done | None
-) -> None:
+def _check_known(rows: _Rows, bases: Sequence[BaseState], source: Done, target: Done) -> None:
     """``Ungraftable`` if rows are gone of which nothing says that they were removed.
 
     They would be there still, as others: it is not known then how the rows of both sides are to be compared.
     """
     for done, present in ((source, rows.of_source), (target, rows.of_target)):
-        if done.trace is None or done is receiver:
+        if done.changes is None or not done.comes_from_bases:
             continue
-        removed = {*done.trace.updated, *done.trace.deleted}.union(*(one.removed for one in bases))
-        removed = rows.lineage.marked(removed)
         gone = other_rows(rows.base, present)
-        if lost := [file for file in gone if mark_of(file) not in removed]:
+        if lost := other_rows(gone, done.changes.removed(), *(one.removed for one in bases)):
             raise Ungraftable("has rows on both sides that cannot be compared", lost)
 
 
 def _check_rows(
-    rows: _Rows, bases: Sequence[BaseState], source: Done, target: Done, *, receiver: Done | None
+    rows: _Rows, bases: Sequence[BaseState], source: Done, target: Done, receiver: Done | None
 ) -> None:
     """``Ungraftable`` if both sides have done something to one row that is not the same, or may have."""
     twice = other_rows(rows.base, rows.of_source, rows.of_target)
     for base, of_base in zip(bases, rows.of_bases, strict=True):
         # Both sides have it from a common state that such a row is gone.
-        gone = other_rows(twice, of_base)
-        twice = other_rows(twice, {file: gone[file] for file in gone if mark_of(file) in base.removed})
-    if source.trace is None or target.trace is None:
+        twice = other_rows(twice, shared_rows(other_rows(twice, of_base), base.removed))
+    one, other = source.changes, target.changes
+    if one is None or other is None:
         if twice and (source.has_replaced or target.has_replaced or not rows.lineage.is_whole):
             raise Ungraftable(
                 "had rows of the same data files updated, compacted or deleted on both sides, and which rows"
                 " these were is not known",
                 twice,
             )
-    elif twice:
-        deleted = receiver.trace.deleted if receiver is not None and receiver.trace is not None else ()
-        if receiver is not None and any(mark_of(file) not in deleted for file in twice):
-            raise Ungraftable("does not have rows that the commit removes, or has them updated", twice)
-        traces = source.trace, target.trace
-        replaced = all_rows(_replaced(rows, *pair) for pair in permutations(traces))
-        if clashes := shared_rows(twice, replaced):
-            raise Ungraftable("had the same rows updated or deleted on both sides", clashes)
-    if not source.taken and not target.taken:
-        return  # a row is on both sides by a common state, or on one of them alone
-    if source.trace is None or target.trace is None:
-        raise Ungraftable(
-            "got commits on one side by repeating them there, and where the rows of these commits went since"
-            " is not known, so that rows might be there twice"
-        )
-    removed = rows.lineage.marked({*target.trace.updated, *target.trace.deleted})
+        if source.taken or target.taken:
+            raise Ungraftable(
+                "got commits on one side by repeating them there, and where the rows of these commits went"
+                " since is not known, so that rows might be there twice"
+            )
+        return
+    known = {} if receiver is None or receiver.changes is None else receiver.changes.removed()
+    if receiver is not None and (missing := other_rows(twice, known)):
+        raise Ungraftable("does not have rows that the commit removes, or has them updated", missing)
+    common = one.updates.keys() & other.updates.keys()
+    """Updates that both sides have, by whatever way."""
+    own = [
+        {step: change for step, change in side.updates.items() if step not in common} for side in (one, other)
+    ]
+    replaced = all_rows(change.removed for updates in own for change in updates.values())
+    if clashes := shared_rows(twice, replaced):
+        raise Ungraftable("had the same rows updated or deleted on both sides", clashes)
+    if source.taken or target.taken:  # else a row is on both sides by a common state, or on one of them alone
+        _check_repeated(rows, one, other, common)
+
+
+def _check_repeated(rows: _Rows, source: Changes, target: Changes, common: Collection[Step]) -> None:
+    """``Ungraftable`` if a row that came to one side by a repeated commit would be there twice, or come back.
+
+    It is in no state that both sides come from, so that only what was done to it tells that both had it.
+    """
+    removed = target.removed()
     left = other_rows(rows.of_target, rows.of_source, rows.base)
-    again = [file for file in rows.added if mark_of(file) in removed]
-    for one in source.trace.updates:
-        update = rows.lineage.update(*one)
-        again += shared_rows(left, update.removed)
-        if one in target.trace.updates:  # both have it, and what it made is gone on one side
-            again += shared_rows(left, update.added)
+    again = {*shared_rows(rows.added, removed)}
+    for step, update in source.updates.items():
+        again |= shared_rows(left, update.removed).keys()
+        if step in common:  # what it made is gone on one side
+            again |= shared_rows(left, update.added).keys()
+        else:
+            again |= shared_rows(other_rows(update.removed, rows.base, rows.of_target), removed).keys()
     if again:
         raise Ungraftable(
             "has rows that came to one side by a repeated commit, and were deleted or updated on the other"
@@ -262,12 +264,6 @@ def _check_rows(
             again,
             way_out="transplant the commits that are missing",
         )
-
-
-def _replaced(rows: _Rows, done: Trace, other: Trace) -> RowSet:
-    """The rows that updates of one side replaced which the other side does not have, by whatever way."""
-    own = [one for one in done.updates if one not in other.updates]
-    return all_rows(rows.lineage.update(*one).removed for one in own)
 
 
 def _check_inserts(source: Done, target: Done) -> None:

@@ -17,11 +17,13 @@ from penstock.formats.lance.landing import WAY_OUT, Landing, refusal
 from penstock.formats.lance.lineage import Lineage, rewrites_in
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.rows import RowSet, all_rows
 from penstock.formats.lance.sides import (
     History,
     Numbered,
     TableSide,
     beside,
+    comes_from,
     history_since,
     includes,
     is_same,
@@ -148,17 +150,12 @@ class Joining:
         rewrites = rewrites_in(apart)
         lineage = self._landing.lineage(rewrites, branch)
         here, there = (
-            Done(
-                frozenset(one.operations),
-                lineage.trace(one),
-                frozenset(one.taken),
-            )
-            for one in (mine, done)
+            _done(lineage, side, one, states, branch) for side, one in ((self._here, mine), (source, done))
         )
         arrived = self._arrived(done, None, wanted)
         bases = [(one, _removed(lineage, state, states, branch)) for state, one in _newest(states, branch)]
         known = [one for one, _ in bases]
-        bases += [(one, frozenset()) for one in beside(base, self._here, source, branch) if one not in known]
+        bases += [(one, {}) for one in beside(base, self._here, source, branch) if one not in known]
         mover, ground = (wanted, there), (now, here)
         if is_below:
             mover, ground = ground, mover
@@ -357,15 +354,27 @@ def _newest(states: Sequence[TableSide], branch: str) -> Iterator[tuple[TableSid
             yield state, one
 
 
-def _removed(
-    lineage: Lineage, state: TableSide, others: Sequence[TableSide], branch: str
-) -> frozenset[bytes]:
-    """Marks of data files from which a state has removed rows that another one has."""
-    found: set[bytes] = set()
+def _done(
+    lineage: Lineage, side: TableSide, history: History, states: Sequence[TableSide], branch: str
+) -> Done:
+    trace = lineage.trace(history)
+    return Done(
+        frozenset(history.operations),
+        lineage.changes(trace),
+        Operation.UPDATE in history.operations and (trace is None or trace.has_inserts),
+        frozenset(history.taken),
+        all(comes_from(side, state, branch) for state in states),
+    )
+
+
+def _removed(lineage: Lineage, state: TableSide, others: Sequence[TableSide], branch: str) -> RowSet:
+    """The rows that a state has removed and another one may have."""
+    found: list[RowSet] = []
     for other in others:
-        trace = None if other is state else lineage.trace(history_since(state, other, branch))
-        found |= {*trace.updated, *trace.deleted} if trace is not None else set()
-    return frozenset(found)
+        if other is not state:
+            changes = lineage.changes(lineage.trace(history_since(state, other, branch)))
+            found.append({} if changes is None else changes.removed())
+    return all_rows(found)
 
 
 def _branches_of(keys: list[bytes]) -> list[str]:

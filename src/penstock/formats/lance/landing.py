@@ -35,7 +35,7 @@ from penstock.formats.lance.rehoming import (
     rehome,
     without_idle,
 )
-from penstock.formats.lance.rows import Ranges
+from penstock.formats.lance.rows import Ranges, RowSet
 from penstock.formats.lance.sides import History, Numbered
 from penstock.formats.lance.standing import Chain
 from penstock.formats.lance.state import Arrived, Trace, Version, VersionAt, folder_at
@@ -129,7 +129,7 @@ class Landing:
 
     def grafted(
         self,
-        bases: Sequence[tuple[Numbered, frozenset[bytes]]],
+        bases: Sequence[tuple[Numbered, RowSet]],
         source: tuple[Numbered, Done],
         onto: tuple[Numbered, Done],
         newest: Numbered,
@@ -141,8 +141,8 @@ class Landing:
         """What became of versions that both have on one side, on top of the other, as the next version here.
 
         That is the newest one here, or it is the other side's: then what was done here comes on top of that.
-        ``done`` is what was done on the other side. Of each base the marks of files are given from which it
-        has removed rows of another one. ``Refused`` if it cannot be, ``None`` if a commit is repeated that is
+        ``done`` is what was done on the other side. Of each base the rows are given that it has
+        removed and another one has. ``Refused`` if it cannot be, ``None`` if a commit is repeated that is
         here already.
         """
         folder = folder_at(self._location, self._chain.folder, branch)

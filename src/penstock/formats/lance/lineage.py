@@ -7,7 +7,7 @@ table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.fragments import (
@@ -15,7 +15,6 @@ from penstock.formats.lance.fragments import (
     RewriteGroup,
     Side,
     fragments_of,
-    mark_of,
     rewritten_in,
 )
 from penstock.formats.lance.manifests import Operation
@@ -33,15 +32,13 @@ from penstock.formats.lance.rows import (
     without_places,
 )
 from penstock.formats.lance.sides import History, Numbered
-from penstock.formats.lance.state import Arrived, Trace, VersionAt
+from penstock.formats.lance.state import Arrived, Step, Trace, VersionAt
 
 TRACED_MAX: Final = 128
-"""Of so many versions that compacted, updated or deleted rows what they did is remembered by a version that a
-merge makes."""
+"""So many versions that compacted, so many that updated and so many that deleted rows are remembered by a
+version that a merge makes."""
 REWRITES_MAX: Final = 1024
 """So many versions that compacted fragments are looked up for a merge."""
-MARKS_MAX: Final = 4096
-"""So many data files are remembered from which rows were taken."""
 _TRACELESS: Final = frozenset(
     (
         Operation.APPEND,
@@ -63,11 +60,22 @@ class Sources(NamedTuple):
     """The deleted rows in a file, by its whole path."""
 
 
-class RowUpdate(NamedTuple):
-    """What an update did to rows."""
+class RowChange(NamedTuple):
+    """What a version did to rows."""
 
     removed: RowSet
     added: RowSet
+
+
+class Changes(NamedTuple):
+    """What was done to rows on a side, version by version."""
+
+    updates: Mapping[Step, RowChange]
+    deletes: Mapping[Step, RowChange]
+
+    def removed(self) -> RowSet:
+        """All rows that are gone there."""
+        return all_rows(one.removed for one in (*self.updates.values(), *self.deletes.values()))
 
 
 class Lineage:
@@ -89,7 +97,7 @@ class Lineage:
                 self._made_by |= {fragment.file: version for fragment in group.after}
         self._layouts: dict[str, Layout] = {}
         self._deletions: dict[str, Ranges] = {}
-        self._updates: dict[tuple[VersionAt, VersionAt], RowUpdate] = {}
+        self._changes: dict[Step, RowChange] = {}
 
     def layout(self, fragment: Fragment) -> Layout:
         """Which rows are where in a fragment, deleted ones too."""
@@ -148,28 +156,28 @@ class Lineage:
         """The rows of a fragment that are not deleted."""
         return rows_of(self.live(fragment))
 
-    def update(self, before: VersionAt, after: VersionAt) -> RowUpdate:
-        """What an update did. ``Immovable`` if that is not known any more."""
-        if (known := self._updates.get((before, after))) is not None:
+    def change(self, step: Step) -> RowChange:
+        """What a version did to rows. ``Immovable`` if that is not known any more."""
+        if (known := self._changes.get(step)) is not None:
             return known
-        then, now = (fragments_of(self._sources.side(one)) for one in (before, after))
+        then, now = (fragments_of(self._sources.side(one)) for one in step)
         same = {one.key for one in then} & {one.key for one in now}
         was, left = (
             all_rows(self.rows(one) for one in fragments if one.key not in same) for fragments in (then, now)
         )
-        self._updates[before, after] = found = RowUpdate(other_rows(was, left), other_rows(left, was))
+        self._changes[step] = found = RowChange(other_rows(was, left), other_rows(left, was))
         return found
 
-    def marked(self, marks: Collection[bytes]) -> set[bytes]:
-        """Marks of data files, and of those that rows in them were first written to.
-
-        Marks are remembered, and rows may have been followed less far then.
-        """
-        found = set(marks)
-        for one in (one for group in self._groups.values() for one in group.after):
-            if mark_of(one.file) in marks:
-                found |= {mark_of(span.file) for span in self.layout(one)}
-        return found
+    def changes(self, trace: Trace | None) -> Changes | None:
+        """What all versions of a trace did to rows; ``None`` if that is not known."""
+        if trace is None:
+            return None
+        try:
+            return Changes(
+                *({one: self.change(one) for one in steps} for steps in (trace.updates, trace.deletes))
+            )
+        except Immovable:
+            return None
 
     def trace(self, history: History) -> Trace | None:
         """Where rows went by what was done on a side; ``None`` if that is not known, or is too much.
@@ -179,58 +187,43 @@ class Lineage:
         """
         if not self.is_whole:
             return None
-        if any(arrived_trace(one) is None for one in history.arrived):
-            return None
-        changes = [one for one in history.own if one.after.version.operation not in _TRACELESS]
-        own = rewrites_in(history.versions)
-        if own is None or len(changes) > TRACED_MAX:
-            return None
-        updated, deleted = dict[bytes, None](), dict[bytes, None]()
-        updates: dict[tuple[VersionAt, VersionAt], None] = {}
+        traces = [arrived_trace(one) for one in history.arrived]
+        own = [one for one in history.own if one.after.version.operation not in _TRACELESS]
+        rewrites = rewrites_in(history.versions)
+        updates, deletes = dict[Step, None](), dict[Step, None]()
         has_inserts = False
-        for trace in map(arrived_trace, history.arrived):
-            assert trace is not None
-            updated |= dict.fromkeys(trace.updated)
-            deleted |= dict.fromkeys(trace.deleted)
+        for trace in traces:
+            if trace is None:
+                return None
             updates |= dict.fromkeys(trace.updates)
+            deletes |= dict.fromkeys(trace.deletes)
             has_inserts = has_inserts or trace.has_inserts
-        for before, after in changes:
+        for before, after in own:
             operation = after.version.operation
             if operation is Operation.REWRITE:
                 continue
             if before is None or operation not in (Operation.UPDATE, Operation.DELETE):
                 return None
-            try:
-                gone, rows = self._difference(before, after)
-            except Immovable:
-                return None
-            if operation is Operation.UPDATE:
-                updated |= dict.fromkeys(gone)
-                updates[before.version.at(before.number), after.version.at(after.number)] = None
-                has_inserts = has_inserts or rows != 0
-            else:
-                deleted |= dict.fromkeys(gone)
-        rewrites = tuple(dict.fromkeys((*own, *self._used)))
-        is_long = len(updated) + len(deleted) > MARKS_MAX or max(len(updates), len(rewrites)) > TRACED_MAX
-        if is_long:
+            step = before.version.at(before.number), after.version.at(after.number)
+            (updates if operation is Operation.UPDATE else deletes)[step] = None
+            if operation is Operation.UPDATE and not has_inserts:
+                has_inserts = self._has_inserts(step)
+        if rewrites is None:
             return None
-        return Trace(
-            rewrites=rewrites,
-            updates=tuple(updates),
-            updated=tuple(updated),
-            deleted=tuple(deleted),
-            has_inserts=has_inserts,
-        )
+        moved = tuple(dict.fromkeys((*rewrites, *self._used)))
+        if max(map(len, (moved, updates, deletes))) > TRACED_MAX:
+            return None
+        return Trace(rewrites=moved, updates=tuple(updates), deletes=tuple(deletes), has_inserts=has_inserts)
 
-    def _difference(self, before: Numbered, after: Numbered) -> tuple[set[bytes], int]:
-        """Marks of the data files from which a version has taken rows, and how many rows more it has."""
-        then, now = (fragments_of(self._sources.side(one.version.at(one.number))) for one in (before, after))
-        kept = {one.key for one in now}
-        changed = [one for one in then if one.key not in kept]
-        files = {file for one in changed for file in (one.file, *(span.file for span in self.layout(one)))}
-        return set(map(mark_of, files)), sum(one.live_rows for one in now) - sum(
-            one.live_rows for one in then
-        )
+    def _has_inserts(self, step: Step) -> bool:
+        """Whether a version has other than as many rows as the one before it, or that is not known."""
+        try:
+            before, after = (
+                sum(one.live_rows for one in fragments_of(self._sources.side(each))) for each in step
+            )
+        except Immovable:
+            return True
+        return before != after
 
 
 def arrived_trace(arrived: Arrived) -> Trace | None:

@@ -75,6 +75,14 @@ def includes(side: TableSide, other: TableSide, one: Numbered, branch: str = MAI
     return side.has(one, branch) or (one.number, one.id) in _arrived(side, other, branch)
 
 
+def comes_from(side: TableSide, base: TableSide, branch: str = MAIN) -> bool:
+    """Whether a side has all that a base has had: no merge of it was settled by leaving it out."""
+    newest = base.newest(branch)
+    if newest is None or includes(side, base, newest, branch):
+        return True
+    return any(is_same(one, newest) for one in versions_apart(side, base, branch))
+
+
 def beside(base: TableSide, one: TableSide, other: TableSide, branch: str = MAIN) -> list[Numbered]:
     """The newest version of each of two sides that the other one has, too, and that is no part of a base.
 

@@ -49,17 +49,19 @@ class VersionAt(msgspec.Struct, frozen=True, array_like=True):
     is_v1: bool = False
 
 
+Step: TypeAlias = tuple[VersionAt, VersionAt]
+"""A version, after the one before it."""
+
+
 class Trace(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Where the rows went that were removed or rewritten by what a merge brought."""
 
     rewrites: tuple[VersionAt, ...] = ()
     """The versions that compacted fragments: their transactions tell which rows are where."""
-    updates: tuple[tuple[VersionAt, VersionAt], ...] = ()
-    """The versions that updated rows, each after the one before it."""
-    updated: tuple[bytes, ...] = ()
-    """Marks of the data files that updates took rows from."""
-    deleted: tuple[bytes, ...] = ()
-    """Marks of the data files that deletions took rows from."""
+    updates: tuple[Step, ...] = ()
+    """The versions that updated rows."""
+    deletes: tuple[Step, ...] = ()
+    """The versions that deleted rows."""
     has_inserts: bool = False
     """Whether a merge insert has inserted rows, or may have."""
 
