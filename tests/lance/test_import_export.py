@@ -34,7 +34,7 @@ def ids(namespace: Any, *table: str) -> list[int]:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", author="tester") as lake:
+    with penstock.open(tmp_path / "lake", create=True, author="tester") as lake:
         yield lake
 
 

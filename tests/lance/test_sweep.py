@@ -41,7 +41,9 @@ def clock() -> LateClock:
 
 @pytest.fixture
 def lake(tmp_path: Path, clock: LateClock) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", author="tester", clock=clock, settings=PATIENT) as lake:
+    with penstock.open(
+        tmp_path / "lake", create=True, author="tester", clock=clock, settings=PATIENT
+    ) as lake:
         yield lake
 
 
@@ -622,7 +624,9 @@ def test_whatever_happens_all_that_branches_have_can_be_read_and_nothing_else_is
 ) -> None:
     clock.days = 1
     settings = Settings(data_grace_days=0.5, grace_s=0.0, nobody_writes=True)
-    with penstock.open(tmp_path / "lake", author="tester", clock=clock, settings=settings) as lake:
+    with penstock.open(
+        tmp_path / "lake", create=True, author="tester", clock=clock, settings=settings
+    ) as lake:
         story = Story(lake, random.Random(seed))
         for _ in range(STEPS):
             story.next()

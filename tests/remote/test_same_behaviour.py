@@ -73,7 +73,7 @@ ELSEWHERE: dict[type, tuple[str, ...]] = {
     Lake: (
         *("kernel", "is_embedded", "url", "create_table", "delta", "places", "files_system"),
         *("add_check", "remove_check", "checks", "import_lance", "export_lance"),
-        *("finish_background",),
+        *("finish_background", "catalogue", "is_made_here", "begin_write"),
     ),
     Table: (
         *("snapshot", "to_arrow", "append", "overwrite", "commit", "append_actions", "get_commits"),

@@ -124,7 +124,7 @@ def test_every_limit_is_an_option_and_a_variable(tmp_path: Path) -> None:
 
 
 def test_other_machines_are_not_served_without_tokens(tmp_path: Path) -> None:
-    open_lake(tmp_path / "lake").close()
+    open_lake(tmp_path / "lake", create=True).close()
     said = refused(tmp_path, "--lake", "lake", "--host", "0.0.0.0", "--port", "0")
     assert "has no token" in said
     assert "token create" in said
@@ -135,7 +135,7 @@ def test_other_machines_are_not_served_without_tokens(tmp_path: Path) -> None:
 
 def test_callers_need_a_token_unless_told_otherwise(tmp_path: Path) -> None:
     text, call = new_token("etl", ["write"])
-    with open_lake(tmp_path / "lake") as lake:
+    with open_lake(tmp_path / "lake", create=True) as lake:
         lake.catalogue.do(call)
     with program(tmp_path, "--lake", "lake", "--host", "0.0.0.0", dev=False) as server:
         nobody = server.get(LAKE)
@@ -190,7 +190,7 @@ def test_a_port_that_is_taken_is_named(penstock_server: Program, tmp_path: Path)
 
 def test_a_lake_whose_tokens_have_expired_is_as_one_without(tmp_path: Path) -> None:
     _, call = new_token("old", ["read"], expires=datetime.now(UTC) + timedelta(seconds=1))
-    with open_lake(tmp_path / "lake") as lake:
+    with open_lake(tmp_path / "lake", create=True) as lake:
         lake.catalogue.do(msgspec.structs.replace(call, expires=datetime(2020, 1, 1, tzinfo=UTC)))
     assert "none that has not expired" in refused(tmp_path, "--lake", "lake", "--host", "0.0.0.0")
     with program(tmp_path, "--lake", "lake", dev=False) as server:
@@ -198,7 +198,7 @@ def test_a_lake_whose_tokens_have_expired_is_as_one_without(tmp_path: Path) -> N
 
 
 def test_a_lake_that_is_open_to_the_network_is_warned_about(tmp_path: Path) -> None:
-    open_lake(tmp_path / "lake").close()
+    open_lake(tmp_path / "lake", create=True).close()
     with program(tmp_path, "--lake", "lake", "--host", "0.0.0.0", "--insecure", dev=False) as server:
         assert [line["level"] for line in server.lines] == ["warning", "info"]
         assert "everybody who can reach 0.0.0.0 can read and change the whole lake" in server.log

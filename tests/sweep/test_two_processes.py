@@ -13,8 +13,8 @@ from tests.queue.hooks import HookedStore, SetClock, new_lake, table
 
 def _pair(place: Path) -> tuple[Lake, Lake]:
     """The same lake opened twice: for reading and writing, and for sweeping without a grace period."""
-    return penstock.open(place), penstock.open(
-        place, settings=penstock.Settings(grace_s=0, nobody_writes=True)
+    return penstock.open(place, create=True), penstock.open(
+        place, create=True, settings=penstock.Settings(grace_s=0, nobody_writes=True)
     )
 
 

@@ -231,7 +231,7 @@ class Service:
         self._worker = worker
         self._sweeping: Sweeping | None = None
         self._settling: Settling | None = None
-        if isinstance(catalogue, Embedded):
+        if isinstance(catalogue, Embedded) and not catalogue.kernel.store.is_read_only:
             self._sweeping = Sweeping(
                 catalogue, self.log, every_hours=serving.sweep_every_hours, remove_data=serving.sweep_data
             )
