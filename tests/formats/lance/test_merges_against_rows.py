@@ -64,8 +64,9 @@ class Conflict(Exception):
 class Model:
     """A lake with one table, and what each of its commits should have."""
 
-    def __init__(self, lake: Lake, seed: int) -> None:
-        self._lake, self._chance = lake, random.Random(seed)
+    def __init__(self, lake: Lake, seed: int, rows: int) -> None:
+        """``rows`` are there when the branches are made: of few, more are changed on both sides."""
+        self._lake, self._chance, self._rows = lake, random.Random(seed), rows
         self._keys, self._values = 100, 0.0
         self._commits: dict[str, Commit] = {}
         self._contents: dict[bytes, str] = {}
@@ -73,10 +74,12 @@ class Model:
         self.counters = Counters(Counter(), Counter(), Counter())
 
     def begin(self) -> None:
-        rows = self._fresh(40)
-        lance.write_dataset(arrow(rows[:30]), namespace_client=self._lake.lance(), table_id=[ITEMS])
-        self._advance("main", frozenset(rows[:30]), ())
-        self._append("main", rows[30:])
+        rows = self._fresh(self._rows)
+        lance.write_dataset(
+            arrow(rows[: self._rows * 3 // 4]), namespace_client=self._lake.lance(), table_id=[ITEMS]
+        )
+        self._advance("main", frozenset(rows[: self._rows * 3 // 4]), ())
+        self._append("main", rows[self._rows * 3 // 4 :])
         for name in BRANCHES[1:]:
             self._lake.branch(name).create()
             self._heads[name] = self._heads["main"]
@@ -338,8 +341,9 @@ def where(rows: Iterable[Row]) -> str:
 
 
 def run(path: Path, seed: int, steps: int) -> Counters:
+    """Every third history is of a small table."""
     with penstock.open(path) as lake:
-        model = Model(lake, seed)
+        model = Model(lake, seed, 40 if seed % 3 else 6)
         model.begin()
         for _ in range(steps):
             model.step()

@@ -144,7 +144,7 @@ class Joining:
             check_operations(*(one.operations for one in ((mine, done) if is_below else (done, mine))))
         except Ungraftable as problem:
             raise refusal(problem, self._here.content.location) from None
-        states = [base, *self._others]
+        states = [base, *self._others, *beside(base, self._here, source, self._objects, branch)]
         sides = [*states, self._here, source]
         apart = chain(*(versions_apart(*pair, branch) for pair in permutations(sides, 2)))
         rewrites = rewrites_in(apart)
@@ -154,8 +154,6 @@ class Joining:
         )
         arrived = self._arrived(done, None, wanted)
         bases = [(one, _removed(lineage, state, states, branch)) for state, one in _newest(states, branch)]
-        known = [one for one, _ in bases]
-        bases += [(one, {}) for one in beside(base, self._here, source, branch) if one not in known]
         mover, ground = (wanted, there), (now, here)
         if is_below:
             mover, ground = ground, mover

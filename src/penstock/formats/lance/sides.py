@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.state import Arrived, LanceState, OwnBranch, Version, Versions, state_of
+from penstock.formats.lance.state import (
+    Arrived,
+    LanceState,
+    OwnBranch,
+    Version,
+    Versions,
+    VersionsUntil,
+    state_of,
+)
 from penstock.kernel.objects import Objects
 from penstock.model.content import LanceTable
 
@@ -43,6 +51,10 @@ class TableSide(NamedTuple):
     def of(content: LanceTable, objects: Objects) -> TableSide:
         state = state_of(content)
         return TableSide(content, state, Versions(objects, state))
+
+    def until(self, number: int, objects: Objects, branch: str = MAIN) -> TableSide:
+        """The side as it was when a version was the newest one of one of Lance's branches."""
+        return self._replace(versions=VersionsUntil(objects, self.state, branch, number))
 
     def newest(self, branch: str = MAIN) -> Numbered | None:
         found = self.versions.newest(branch)
@@ -83,18 +95,20 @@ def comes_from(side: TableSide, base: TableSide, branch: str = MAIN) -> bool:
     return any(is_same(one, newest) for one in versions_apart(side, base, branch))
 
 
-def beside(base: TableSide, one: TableSide, other: TableSide, branch: str = MAIN) -> list[Numbered]:
-    """The newest version of each of two sides that the other one has, too, and that is no part of a base.
+def beside(
+    base: TableSide, one: TableSide, other: TableSide, objects: Objects, branch: str = MAIN
+) -> list[TableSide]:
+    """Each of two sides at its newest version that the other one has, too, if that is no part of a base.
 
     Where merges crossed there are several states that both sides come from, and a base is only one of them.
     """
-    found: list[Numbered] = []
+    found: list[TableSide] = []
     for side, there in ((one, other), (other, one)):
         known = _arrived(there, side, branch)
         for each in side.all(branch):
             if there.has(each, branch) or (each.number, each.id) in known:
-                if not includes(base, side, each, branch) and each not in found:
-                    found.append(each)
+                if not includes(base, side, each, branch):
+                    found.append(side.until(each.number, objects, branch))
                 break
     return found
 

@@ -301,6 +301,22 @@ class Versions:
         return None if found is None else decode_entry(found)
 
 
+class VersionsUntil(Versions):
+    """Those of a state that one of Lance's branches had when a version of it was the newest one."""
+
+    def __init__(self, objects: Objects, state: LanceState, branch: str, newest: int) -> None:
+        super().__init__(objects, state)
+        self._branch, self._newest = branch, newest
+
+    def get(self, branch: str, version: int) -> Version | None:
+        return None if branch == self._branch and version > self._newest else super().get(branch, version)
+
+    def all(self, branch: str = MAIN, below: int | None = None) -> Iterator[tuple[int, Version]]:
+        if branch == self._branch:
+            below = self._newest + 1 if below is None else min(below, self._newest + 1)
+        return super().all(branch, below)
+
+
 def decode_entry(value: object) -> Entry:
     try:
         found: Entry = _decode_entry(value)  # type: ignore[arg-type]
