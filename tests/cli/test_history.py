@@ -236,3 +236,18 @@ def test_many_names_at_one_commit_are_shortened(tmp_path: Path) -> None:
             lake.tag(f"t{number}").create()
     line = Terminal(tmp_path / "lake")("log").lines[0]
     assert "main, t0, t1 +4" in line
+
+
+def test_commits_that_only_note_reads_are_shown_if_they_are_wanted(tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "lake") as lake:
+        lake.branch().put("a", IcebergTable(metadata_location="s3://b/1"))
+        lake.tag("v1").create()
+        with lake.transaction(message="nightly", isolation="serializable") as tx:
+            assert tx.table("a").content is not None
+            tx.writes.put("b", IcebergTable(metadata_location="s3://b/2"))
+    terminal = Terminal(tmp_path / "lake")
+    assert not any("read a" in line for line in terminal("log").lines)
+    assert any("read a" in line for line in terminal("log", "--reads").lines)
+    assert any(one["message"] == "read a" for one in terminal.json("log")["commits"])
+    drawn = [line for line in terminal("log").lines if "●" in line]
+    assert len(drawn) == 3

@@ -140,6 +140,7 @@ def test_an_object_for_a_lake_that_nobody_has_any_more_is_let_go(spark: SparkSes
 def test_a_lake_that_was_opened_by_its_address_and_closed_is_opened_again(
     started_spark: SparkSession, tmp_path: Path
 ) -> None:
+    penstock.init(tmp_path / "lake").close()
     with lake_of(session(tmp_path / "lake")) as first:
         pass
     with lake_of(session(tmp_path / "lake")) as second:
@@ -260,3 +261,22 @@ def test_without_pyspark_it_is_said_how_to_get_it(lake: Lake, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(InvalidRequest, match=r"pip install 'penstock\[spark\]'"):
         session(lake)
+
+
+def test_a_session_of_a_place_without_a_lake_makes_none_before_the_first_write(
+    started_spark: SparkSession, tmp_path: Path
+) -> None:
+    place = tmp_path / "new"
+    with penstock.open(place) as lake:
+        spark = session(lake)
+        assert lake_of(spark) is lake
+        with pytest.raises(LakeNotFound, match="The first write"):
+            penstock.spark.read(spark, "a.t")
+        assert not place.exists()
+        write(spark.range(3), "a.t")
+        assert session(lake).conf.get(settings.LAKE) == str(place)
+        assert penstock.spark.read(session(lake), "a.t").count() == 3
+        for format_ in ("parquet", "lance"):
+            with penstock.open(tmp_path / format_) as other:
+                write(session(other).range(2), "a.t", format=format_)
+                assert other.table("a.t").to_arrow().num_rows == 2

@@ -37,6 +37,8 @@ PART_MAX_CHARS: Final = 4096
 """A part that takes more words counts as all of its table."""
 NOTED_MAX: Final = 10_000
 """So many reads are noted at once."""
+MESSAGE_OF_READS: Final = "read "
+"""How the message of a commit begins that only notes what a transaction has read."""
 TOLD_MAX: Final = 5
 """So many of them are named in the message of their commit."""
 _NO_TABLE: Final = UUID(int=0)
@@ -183,7 +185,7 @@ def _told(reads: Sequence[Read]) -> str:
     """The reads, for people."""
     names = list(dict.fromkeys(map(_name, reads)))
     more = len(names) - TOLD_MAX
-    return "read " + ", ".join(names[:TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
+    return MESSAGE_OF_READS + ", ".join(names[:TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _name(read: Read) -> str:

@@ -54,6 +54,7 @@ $ penstock log --author ada --since 7d --grep load
     default=True,
     help="With what was merged, or only the branch's own line. [--all]",
 )
+@click.option("--reads", is_flag=True, help="Also the commits that only note what a transaction has read.")
 @pass_call
 def log(
     call: Call,
@@ -66,12 +67,13 @@ def log(
     limit: int,
     after: str | None,
     all_parents: bool,
+    reads: bool,
 ) -> None:
     """Show the commits that led to REVISION, newest first, with their graph.
 
     REVISION is a branch, a tag, a commit id (8 digits are enough) or a walk from one: main~3 (three commits
     before), main^2 (what it merged), main*2026-11-01T00:00:00Z (as it was at that time). Without it, the
-    default branch.
+    default branch. With --json all commits are there, those of --reads too.
     """
     lake = call.open()
     now = Screen.of(sys.stdout).now
@@ -95,7 +97,8 @@ def log(
     def text(screen: Screen) -> Iterator[str]:
         if not page:
             yield "no commits match" if is_filtered or after else "no commits yet"
-        yield from history.log(screen, page, names, connected=not is_filtered, all_parents=all_parents)
+        told = page if reads else history.without_reads(page, names)
+        yield from history.log(screen, told, names, connected=not is_filtered, all_parents=all_parents)
         if following is not None:
             yield screen.spell(f"… more with --after {history.short(following)}")
 

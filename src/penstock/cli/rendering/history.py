@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.cli.rendering.columns import Cell, Row, columns, flow
 from penstock.cli.rendering.contents import SIGN_STYLES, changes, version
 from penstock.cli.rendering.graph import graph
 from penstock.cli.rendering.screen import Screen, cells, pad, printable
 from penstock.cli.rendering.times import ago, iso
+from penstock.kernel.reads import MESSAGE_OF_READS
 from penstock.lake.answers import Difference
 from penstock.model.commits import Commit
 
@@ -33,6 +36,37 @@ def short(commit: str) -> str:
 def title(commit: Commit) -> str:
     """The first line of a commit's message."""
     return printable(commit.message.partition("\n")[0].strip()) or "(no message)"
+
+
+def without_reads(page: Sequence[Logged], names: Mapping[str, Sequence[str]]) -> list[Logged]:
+    """A log without the commits that only note what a transaction has read; those after them follow on those
+    before them."""
+    skipped = {
+        one.commit.id: one.commit.parents
+        for one in page
+        if one.changes is not None
+        and not one.changes
+        and one.commit.message.startswith(MESSAGE_OF_READS)
+        and not names.get(one.commit.id)
+    }
+
+    def kept(parent: str) -> tuple[str, ...]:
+        while parent in skipped:
+            if not skipped[parent]:
+                return ()
+            (parent, *_) = skipped[parent]
+        return (parent,)
+
+    return [
+        Logged(
+            msgspec.structs.replace(
+                one.commit, parents=tuple(found for parent in one.commit.parents for found in kept(parent))
+            ),
+            one.changes,
+        )
+        for one in page
+        if one.commit.id not in skipped
+    ]
 
 
 def log(
