@@ -116,9 +116,15 @@ def delete(lake: Lake, table: list[str], ref: str | None = None) -> None:
     opened(lake, table, ref).delete("k = 1")
 
 
-@pytest.mark.parametrize("policy", ["rebase", "snapshot"])
-@pytest.mark.parametrize("change", [merge, update])
-@pytest.mark.parametrize("other", [append, merge, delete])
+@pytest.mark.parametrize(
+    ("policy", "change", "other"),
+    [
+        *(("snapshot", change, other) for change in (merge, update) for other in (append, merge, delete)),
+        ("rebase", merge, append),
+        ("rebase", merge, merge),
+        ("rebase", update, delete),
+    ],
+)
 def test_a_merge_in_a_transaction_is_never_put_on_top_of_what_it_did_not_read(
     lake: Lake, policy: str, change: Any, other: Any
 ) -> None:
@@ -131,6 +137,20 @@ def test_a_merge_in_a_transaction_is_never_put_on_top_of_what_it_did_not_read(
         transaction.land()
     assert transaction.info.state == TransactionState.ABORTED
     assert (keys(lake, table), lake.branch().head) == (before, head)
+
+
+@pytest.mark.parametrize(
+    ("change", "other", "wanted"),
+    [(update, append, [2, 7, 101]), (update, merge, [2, 7, 101]), (merge, delete, [2, 7])],
+)
+def test_a_transaction_that_may_rebase_changes_other_rows_than_others_did(
+    lake: Lake, change: Any, other: Any, wanted: list[int]
+) -> None:
+    table = make(lake, data=pa.table({"k": pa.array([1, 2], pa.int64())}))
+    with lake.transaction(policy="rebase") as transaction:
+        change(lake, table, transaction.branch)
+        other(lake, table)
+    assert keys(lake, table) == wanted
 
 
 def test_a_transaction_that_may_rebase_puts_its_rows_beside_those_of_others(lake: Lake) -> None:

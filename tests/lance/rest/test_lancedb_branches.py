@@ -14,7 +14,6 @@ import pytest
 from lance_namespace import CreateNamespaceRequest
 from lancedb.index import BTree, IvfFlat
 
-from penstock.errors import MergeConflict
 from penstock.formats.lance.manifests import Manifest
 from penstock.lake.lake import Lake
 from penstock.lake.lance.calls import ListLanceVersions
@@ -153,13 +152,15 @@ def test_a_transaction_of_lancedb_lands_on_top_of_what_came(lake: Lake, server: 
     check(server, "", [1, 2, 3, 4])
 
 
-def test_an_update_by_lancedb_is_told_as_one_where_it_cannot_be_merged(lake: Lake, server: Local) -> None:
+def test_an_update_by_lancedb_is_merged_with_rows_that_others_appended(lake: Lake, server: Local) -> None:
     at(server, "lancedb").create(1, 2)
     lake.branch("dev").create()
     at(server, "lancedb", "dev").open().update(where="id = 1", values={"text": "new"})
     at(server, "lancedb").append(3)
-    with pytest.raises(MergeConflict, match="by update on the one"):
-        lake.merge("dev", "main")
+    lake.merge("dev", "main")
+    found = at(server, "lancedb").open().to_arrow()
+    texts = dict(zip(found["id"].to_pylist(), found["text"].to_pylist(), strict=True))
+    assert (sorted(texts), texts[1]) == ([1, 2, 3], "new")
 
 
 def test_lancedb_makes_own_branches(lake: Lake, server: Local) -> None:
