@@ -251,6 +251,13 @@ def test_a_column_without_values_that_both_sides_got_is_one_column(forked: Lake)
     assert (found["k"].to_pylist(), found["w"].to_pylist()) == ([1, 2, 3, 4, 5, 20], [7, *[None] * 5])
 
 
+def test_values_of_a_column_that_both_sides_got_are_not_lost(forked: Lake) -> None:
+    opened(forked, "dev").add_columns({"w": "k * 2"})
+    opened(forked, "dev").optimize.compact_files()
+    opened(forked).add_columns(pa.field("w", pa.int64()))
+    assert "got the same columns on both sides" in refusal(forked)
+
+
 def test_a_branch_that_got_a_column_takes_in_the_other_rows_first_and_lands_then(forked: Lake) -> None:
     opened(forked, "dev").add_columns({"w": "k * 2"})
     write(forked, "main", 20)
@@ -338,6 +345,43 @@ def test_rows_that_both_sides_updated_are_named_by_their_data_files(forked: Lake
     (conflict,) = refused.value.conflicts
     assert "(data/" in conflict.why
     assert "the same rows" in conflict.why
+
+
+def write_column_anew(lake: Lake, branch: str = "main") -> None:
+    """Give rows of the first fragment other values, in a file beside the one that they are in."""
+    table = opened(lake, branch)
+    values = pa.table({"k": pa.array([1, 2, 3], pa.int64()), "v": [0.1, 0.2, 0.3]})
+    fragment, fields = table.get_fragments()[0].update_columns(values, left_on="k")
+    rewritten = lance.LanceOperation.Update(updated_fragments=[fragment], fields_modified=fields)
+    client = {"namespace_client": lake.lance(branch), "table_id": ["items"]}
+    lance.LanceDataset.commit(table, rewritten, read_version=table.version, **client)
+
+
+@pytest.mark.parametrize(("source", "target"), [("dev", "main"), ("main", "dev")])
+def test_columns_that_were_written_anew_in_place_stay_with_rows_that_nobody_else_touched(
+    forked: Lake, source: str, target: str
+) -> None:
+    """Lance writes a column of a fragment anew, and leaves the others, where many rows get a new value."""
+    write_column_anew(forked)
+    write(forked, "dev", 10)
+    delete(forked, "dev", 5)
+    forked.merge(source, target)
+    found = opened(forked, target).to_table().sort_by("k")
+    assert found["k"].to_pylist() == [1, 2, 3, 4, 10]
+    assert found["v"].to_pylist() == [0.1, 0.2, 0.3, 4.0, 10.0]
+
+
+@pytest.mark.parametrize(("source", "target"), [("dev", "main"), ("main", "dev")])
+@pytest.mark.parametrize("branch", ["dev", "main"])
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_columns_that_were_written_anew_in_place_clash_with_deletions_there(
+    forked: Lake, branch: str, source: str, target: str, *, is_compacted: bool
+) -> None:
+    write_column_anew(forked, branch)
+    if is_compacted:
+        opened(forked, branch).optimize.compact_files()
+    delete(forked, "main" if branch == "dev" else "dev", 2)
+    assert "had columns written anew" in refusal(forked, source, target)
 
 
 def test_appends_go_with_an_update_that_the_target_has(forked: Lake) -> None:

@@ -165,10 +165,10 @@ def graft(
     _check_columns(states[0].manifest, source.manifest, target.manifest, source_done)
     _check_inserts(source_done, target_done)
     rows = _Rows([fragments_of(side) for side in (*states, source, target)], lineage)
-    _check_files(rows)
+    _check_values(rows, source_done, target_done)
     _check_known(rows, bases, source_done, target_done)
     _check_rows(rows, bases, source_done, target_done, receiver)
-    return _Grafting(source, target, rows, target_done).grafted()
+    return _Grafting(source, target, rows).grafted()
 
 
 class _Rows:
@@ -280,6 +280,8 @@ def _check_columns(base: Manifest, source: Manifest, target: Manifest, done: Don
     if not source.has_settings_of(base) and not source.has_settings_of(target):
         raise Ungraftable("was changed on both sides, and its settings were on the other one")
     if source.has_schema_of(target):
+        if not source.has_schema_of(base) and {Operation.MERGE, Operation.REWRITE} <= done.operations:
+            raise Ungraftable("got the same columns on both sides, and the values of one cannot be told")
         return
     if not source.has_schema_of(base):
         if not target.has_schema_of(base):
@@ -298,21 +300,39 @@ def _check_columns(base: Manifest, source: Manifest, target: Manifest, done: Don
         )
 
 
-def _check_files(rows: _Rows) -> None:
-    """``Ungraftable`` if the source has other values in rows that are where they were."""
+def _check_values(rows: _Rows, source: Done, target: Done) -> None:
+    """``Ungraftable`` if rows of one side got other values where they are, and the other side has them too.
+
+    Lance can write a column of a fragment anew, and leave the others where they are.
+    """
     known = {one.files for fragments in rows.bases for one in fragments} | {one.files for one in rows.target}
     first = {files[0] for files in known}
-    if others := [one.file for one in rows.source if one.file in first and one.files not in known]:
-        raise Ungraftable("was changed on both sides, and had columns written anew on one of them", others)
+    clashes = {one.file for one in rows.source if one.file in first and one.files not in known}
+    if source.changes is None or target.changes is None:
+        is_hidden = {Operation.UPDATE, Operation.REWRITE} <= source.operations
+        clashes |= {*rows.of_source} if is_hidden else set()
+        clashes |= {*rows.removed} if Operation.UPDATE in target.operations else set()
+    else:
+        one, other = (
+            all_rows(change.rewritten for step, change in mine.updates.items() if step not in others.updates)
+            for mine, others in ((source.changes, target.changes), (target.changes, source.changes))
+        )
+        clashes |= shared_rows(one, all_rows((rows.base, rows.of_target))).keys()
+        clashes |= shared_rows(other, rows.removed).keys()
+    if clashes:
+        raise Ungraftable(
+            "was changed on both sides, and had columns written anew on one of them, in data files of which"
+            " the other one has rows, or removed some",
+            clashes,
+        )
 
 
 class _Grafting:
     """The target while fragments and deletions of the source come to it."""
 
-    def __init__(self, source: Side, target: Side, rows: _Rows, target_done: Done) -> None:
+    def __init__(self, source: Side, target: Side, rows: _Rows) -> None:
         self._source, self._target, self._rows = source, target, rows
         self._lineage = rows.lineage
-        self._has_updates = Operation.UPDATE in target_done.operations
         self._bases, self._moved = rebased(
             source.manifest.bases, source.folder, target.folder, target.manifest.bases
         )
@@ -358,14 +378,6 @@ class _Grafting:
         gone = places_of(layout, self._rows.removed)
         if not gone:
             return fragment.message
-        if self._has_updates and fragment.files not in {
-            one.files for fragments in self._rows.bases for one in fragments if one.file == fragment.file
-        } | {(fragment.file,)}:
-            raise Ungraftable(
-                "was changed on both sides, and had columns written anew on one of them, in fragments of"
-                " which rows were deleted or updated on the other",
-                [fragment.file],
-            )
         places = union(self._lineage.deletions(fragment), gone)
         if count(places) == fragment.physical_rows:
             return None

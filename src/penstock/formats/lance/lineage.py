@@ -65,6 +65,8 @@ class RowChange(NamedTuple):
 
     removed: RowSet
     added: RowSet
+    rewritten: RowSet
+    """Those that are where they were, in a fragment that got other data files."""
 
 
 class Changes(NamedTuple):
@@ -165,7 +167,10 @@ class Lineage:
         was, left = (
             all_rows(self.rows(one) for one in fragments if one.key not in same) for fragments in (then, now)
         )
-        self._changes[step] = found = RowChange(other_rows(was, left), other_rows(left, was))
+        files = {one.file: one.files for one in then}
+        others = [one for one in now if files.get(one.file, one.files) != one.files]
+        rewritten = all_rows(map(self.rows, others))
+        self._changes[step] = found = RowChange(other_rows(was, left), other_rows(left, was), rewritten)
         return found
 
     def changes(self, trace: Trace | None) -> Changes | None:
