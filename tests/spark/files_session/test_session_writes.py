@@ -250,7 +250,7 @@ def test_a_session_that_is_made_of_another_works_with_the_same_lake_and_paths(
     made = mapped.newSession().newSession()
     rows(made, 0).write.mode("append").parquet(place)
     assert ids(lake, KEY) == [0, 1, 2]
-    with penstock.open(tmp_path / "other") as other:
+    with penstock.open(tmp_path / "other", create=True) as other:
         beside = session(other)
         rows(beside, 0).write.parquet(place)
         assert (ids(lake, KEY), jobs(other)) == ([0, 1, 2], [])
@@ -459,7 +459,7 @@ def test_a_job_that_somebody_aborts_while_it_writes_fails_with_that(
 def test_jobs_of_two_threads_go_to_their_own_tables_and_lakes(
     spark: SparkSession, lake: Lake, place: str, tmp_path: Path
 ) -> None:
-    with penstock.open(tmp_path / "other") as other:
+    with penstock.open(tmp_path / "other", create=True) as other:
         beside = session(other, tables={place: "raw.beside"})
         with ThreadPoolExecutor(4) as threads:
             work = [

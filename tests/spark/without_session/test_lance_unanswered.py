@@ -50,7 +50,7 @@ def clock() -> LateClock:
 
 @pytest.fixture
 def lake(tmp_path: Path, clock: LateClock) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", author="tester", clock=clock) as opened:
+    with penstock.open(tmp_path / "lake", create=True, author="tester", clock=clock) as opened:
         yield opened
 
 

@@ -53,6 +53,8 @@ class Driver:
             lake = self._lake_of_id(self._lake_id)
             if lake is None:
                 raise InvalidRequest("the lake that this session works with is not open in this process")
+            if step == "begin":
+                lake.begin_write()
             told = _answer(Deciding(lake.do, lake.places, lake.author), step, request)
         except PenstockError as problem:
             told = {"error": problem.message, "details": failures.as_line(problem)}
