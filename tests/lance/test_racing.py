@@ -117,12 +117,27 @@ def delete(lake: Lake, table: list[str], ref: str | None = None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "other", "together"),
+    [(update, append, [2, 7, 101]), (update, merge, [2, 7, 101]), (merge, delete, [2, 7])],
+)
+def test_changes_of_other_rows_come_together_in_a_transaction_that_may_rebase(
+    lake: Lake, change: Any, other: Any, together: list[int]
+) -> None:
+    table = make(lake, data=pa.table({"k": pa.array([1, 2], pa.int64())}))
+    with lake.transaction(policy="rebase") as transaction:
+        change(lake, table, transaction.branch)
+        other(lake, table)
+    assert keys(lake, table) == together
+
+
+@pytest.mark.parametrize(
     ("policy", "change", "other"),
     [
-        *(("snapshot", change, other) for change in (merge, update) for other in (append, merge, delete)),
         ("rebase", merge, append),
         ("rebase", merge, merge),
+        ("rebase", update, update),
         ("rebase", update, delete),
+        *(("snapshot", change, other) for change in (merge, update) for other in (append, merge, delete)),
     ],
 )
 def test_a_merge_in_a_transaction_is_never_put_on_top_of_what_it_did_not_read(
@@ -137,20 +152,6 @@ def test_a_merge_in_a_transaction_is_never_put_on_top_of_what_it_did_not_read(
         transaction.land()
     assert transaction.info.state == TransactionState.ABORTED
     assert (keys(lake, table), lake.branch().head) == (before, head)
-
-
-@pytest.mark.parametrize(
-    ("change", "other", "wanted"),
-    [(update, append, [2, 7, 101]), (update, merge, [2, 7, 101]), (merge, delete, [2, 7])],
-)
-def test_a_transaction_that_may_rebase_changes_other_rows_than_others_did(
-    lake: Lake, change: Any, other: Any, wanted: list[int]
-) -> None:
-    table = make(lake, data=pa.table({"k": pa.array([1, 2], pa.int64())}))
-    with lake.transaction(policy="rebase") as transaction:
-        change(lake, table, transaction.branch)
-        other(lake, table)
-    assert keys(lake, table) == wanted
 
 
 def test_a_transaction_that_may_rebase_puts_its_rows_beside_those_of_others(lake: Lake) -> None:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from penstock.errors import ForeignCommit, OutcomeUnknown, Unavailable
 from penstock.formats.lance.backlog import Told
-from penstock.formats.lance.names import MAIN, MANIFEST, staged_name
+from penstock.formats.lance.names import MAIN, MANIFEST, MERGE, STAGING, staged_name
 from penstock.formats.lance.pinning import pin, predecessor
 from penstock.formats.lance.reading import Manifests, is_of
 from penstock.formats.lance.state import Version, Versions
@@ -183,9 +183,11 @@ class Chains:
 
         A client of Lance's that is sent to what a writer staged puts that at its place itself, over whatever
         is there, unless its name ends as that of a manifest which needs nothing more. So it has such a name;
-        and not the one that the lake itself has staged it under, which goes as soon as it is promoted.
+        and not the one that a merge has staged it under, which goes as soon as it is promoted.
         """
         version = one.version
+        if version.staged.endswith(MANIFEST) and f"{STAGING}{MERGE}-" not in version.staged:
+            return version.staged
         if (linked := self.linked(content, one)) is not None:
             return linked
         place = self._places.at(content.location)

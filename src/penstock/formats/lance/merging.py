@@ -18,7 +18,7 @@ from typing import NamedTuple
 from penstock.errors import ManagedElsewhere
 from penstock.formats.lance.joining import Joining, has_same_names
 from penstock.formats.lance.landing import WAY_OUT, Landing
-from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.names import MAIN, MERGE
 from penstock.formats.lance.pinning import pin
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.sides import TableSide, includes, is_same
@@ -200,7 +200,7 @@ def _joining(table: Table, means: Means, here: TableSide) -> Joining:
     standing, location = Standing.of(table), here.content.location
     place = means.places.at(location)
     chain = free_chain(place, standing, here.content, here.state, here.versions)
-    attempt = standing.transaction or "merge"
+    attempt = standing.transaction or MERGE
     is_dry = DRY_RUN in table.notes
     landing = Landing(means.places, means.manifests, location, chain, attempt, means.now_us, is_dry=is_dry)
     return Joining(_objects(table), here, chain, landing, is_part=table.is_repeated)

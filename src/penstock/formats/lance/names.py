@@ -16,6 +16,8 @@ from penstock.model.encoding import ObjectId, digest
 
 LINES: Final = "_penstock/"
 STAGING: Final = "_staging/"
+MERGE: Final = "merge"
+"""How the names begin under which merges stage manifests, below that."""
 VERSIONS: Final = "_versions/"
 TRANSACTIONS: Final = "_transactions/"
 REFS_OF_BRANCHES: Final = "_refs/branches/"
