@@ -72,7 +72,7 @@ def moved(source: Path, target: Path, lines_max: int | None = None) -> bool:
 def test_a_move_that_is_killed_again_and_again_loses_nothing(tmp_path: Path, seed: int) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     chosen = random.Random(seed)
-    with penstock.open(source, author="ada") as lake:
+    with penstock.open(source, create=True, author="ada") as lake:
         fill(lake, seed)
         lake.branch().commit([Put(Key(f"t{number}"), table(number)) for number in range(9000)])
     with start(WRITE, source) as writer:
