@@ -48,6 +48,21 @@ def test_a_commit_that_others_came_after_is_not_reverted(forked: Lake) -> None:
         forked.revert("main~1", "main")
 
 
+def test_commits_are_reverted_one_after_the_other_the_newest_first(forked: Lake) -> None:
+    sixth = write_commit(forked, 6)
+    seventh = write_commit(forked, 7)
+    opened(forked).update({"v": "0.5"}, where="k = 1")
+    for done in (forked.resolve("main"), seventh, sixth):
+        forked.revert(done, "main")
+    assert keys_seen(forked) == [1, 2, 3, 4, 5]
+    assert opened(forked).to_table(filter="v = 0.5").num_rows == 0
+
+
+def write_commit(lake: Lake, key: int) -> str:
+    write(lake, "main", key)
+    return lake.resolve("main")
+
+
 def test_m1_a_forced_merge_takes_the_other_side_as_a_new_version(forked: Lake) -> None:
     opened(forked, "dev").update({"v": "0.5"}, where="k = 1")
     delete(forked, "main", 1, 2)

@@ -70,12 +70,15 @@ class LanceFormat(Format):
 
     def revert(
         self,
-        table: Table,  # noqa: ARG002
+        table: Table,
         was: AnyContent | None,
         wanted: AnyContent | None,
         since: Since,  # noqa: ARG002
     ) -> Applied | None:
-        """Refused: what came later is on top of what is to go."""
+        """Refused if something came later: it is on top of what is to go. Unless that was undone in turn."""
+        now, done = _own(table.content), _own(was)
+        if now is not None and done is not None and merging.is_as(table, now, done):
+            return merging.restore(table, self._means(), now, _own(wanted))
         then, before = (self.tell(one) if one is not None else "nothing" for one in (was, wanted))
         raise Refused(
             f"has been changed since: it was {before}, became {then}, and others came on top; revert those"

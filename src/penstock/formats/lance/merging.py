@@ -92,6 +92,14 @@ def restore(table: Table, means: Means, target: LanceTable | None, wanted: Lance
     return _noted(table, what, lambda: _joining(table, means, here).restore(there))
 
 
+def is_as(table: Table, target: LanceTable, was: LanceTable) -> bool:
+    """Whether a table is what it was in a state of earlier, by whatever versions it came to be that again."""
+    if target.id != was.id:
+        return False
+    here, there = (TableSide.of(one, _objects(table)) for one in (target, was))
+    return is_same(here.newest(), there.newest()) and has_same_names(here, there)
+
+
 def why_not_move(before: LanceTable, after: LanceTable) -> str | None:
     """Why a default branch may not jump from one state of a table to another, if so.
 
