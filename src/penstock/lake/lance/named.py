@@ -27,7 +27,7 @@ _BASE_OF_INDEX: Final = 9
 _FRAGMENT_FIELDS: Final = frozenset((1, 2, 3, 4, 5, 7, 9))
 """Those that do not name a file, or are read here."""
 _DATA: Final = "data/"
-_INDICES: Final = "_indices/"
+INDICES: Final = "_indices/"
 _DELETIONS: Final = "_deletions/"
 
 
@@ -56,7 +56,7 @@ class ManifestNames:
                 yield f"{folder}/{TRANSACTIONS}{name}"
             for index in manifest.indexes:
                 root = _root(roots, index.number(_BASE_OF_INDEX))[0]
-                yield f"{root}/{_INDICES}{_uuid(index)}"
+                yield f"{root}/{INDICES}{_uuid(index)}"
             context = repr(sorted(roots.items(), key=repr)).encode()
             for packed in manifest.body.all(2):
                 known = blake2b(
@@ -120,9 +120,9 @@ def spellings(path: str) -> Iterator[str]:
     folder, _, name = path.rpartition("/")
     if folder.endswith("/_deletions"):
         yield f"{folder}/{name.rpartition('.')[0]}"
-    if f"/{_INDICES}" in path:
-        before, _, after = path.rpartition(f"/{_INDICES}")
-        yield f"{before}/{_INDICES}{after.partition('/')[0]}"
+    if f"/{INDICES}" in path:
+        before, _, after = path.rpartition(f"/{INDICES}")
+        yield f"{before}/{INDICES}{after.partition('/')[0]}"
     if f"/{_DATA}" in path:  # what is beside a data file, in a folder of its name
         before, _, after = path.rpartition(f"/{_DATA}")
         if "/" in after:

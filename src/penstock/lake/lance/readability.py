@@ -19,7 +19,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.lake.files.named import name_hash
 from penstock.lake.lance.kept import tables_at
 from penstock.lake.lance.leftovers import is_data
-from penstock.lake.lance.named import ManifestNames, Unclear, spellings
+from penstock.lake.lance.named import INDICES, ManifestNames, Unclear, spellings
 from penstock.model.content import LanceTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -42,13 +42,21 @@ class Unreadable(NamedTuple):
     key: Key
     location: str
     why: str
+    is_index: bool = False
+    """Whether only files of indexes are gone."""
 
     @property
     def where(self) -> str:
         return f"{self.kind.value} '{self.reference}'"
 
     def __str__(self) -> str:
-        instead = "delete the tag" if self.kind is Kind.TAG else "drop the table there, and create it again"
+        instead = (
+            "restore a version of it that can be read; if none can, drop the table there, and create it anew"
+        )
+        if self.kind is Kind.TAG:
+            instead = "delete the tag"
+        elif self.is_index:
+            instead = "drop the index there, and create it again"
         return (
             f"the Lance table '{self.key}' cannot be read there: {self.why}. Restore what is missing from a"
             f" backup of {self.location}. If there is none, {instead}: nothing else is touched by that"
@@ -63,7 +71,7 @@ class LanceReadability:
         manifest: that takes a list of all files of each table."""
         self._kernel, self._places, self._with_files = kernel, places, with_files
         self._manifests = Manifests(places)
-        self._known: dict[tuple[str, ObjectId], str] = {}
+        self._known: dict[tuple[str, ObjectId], tuple[str, bool]] = {}
         self._there: dict[str, set[bytes]] = {}
         self.tables: set[str] = set()
         """The locations of the tables that were looked at."""
@@ -94,8 +102,9 @@ class LanceReadability:
             known = location, newest[1].id(newest[0])
             if known not in self._known:
                 self._known[known] = self._problem(content, *newest)
-            if (why := self._known[known]) and self._is_there(reference):
-                yield Unreadable(reference.kind, reference.name, key, location, why)
+            why, is_index = self._known[known]
+            if why and self._is_there(reference):
+                yield Unreadable(reference.kind, reference.name, key, location, why, is_index)
 
     def _is_there(self, reference: Reference) -> bool:
         """Whether a reference still is where it was: what is gone may be what only it needed."""
@@ -103,25 +112,27 @@ class LanceReadability:
             return self._kernel.references.get(reference.name).head == reference.head
         return False
 
-    def _problem(self, content: LanceTable, number: int, version: Version) -> str:
-        """Why a version cannot be read; nothing if it can be, as far as is known."""
+    def _problem(self, content: LanceTable, number: int, version: Version) -> tuple[str, bool]:
+        """Why a version cannot be read, and whether that is for want of an index; nothing if it can be, as
+        far as is known."""
         try:
             manifest = self._manifests.manifest(content.location, MAIN, number, version)
         except Damaged as problem:
-            return problem.message
+            return problem.message, False
         if not self._with_files:
-            return ""
+            return "", False
         location = normalise(content.location)
         folder = f"{location}/{folder_of(version.chain, MAIN)}".rstrip("/")
         try:
             named = [one for one in ManifestNames().of(manifest, folder) if one.startswith(f"{location}/")]
         except Unclear:
-            return ""
+            return "", False
         there = self._files(location)
         gone = [one for one in named if f"/{TRANSACTIONS}" not in one and name_hash(one) not in there]
         told = ", ".join(one.removeprefix(f"{location}/") for one in sorted(gone)[:NAMES_MAX])
         more = f" and {len(gone) - NAMES_MAX} more" if len(gone) > NAMES_MAX else ""
-        return f"files of version {number} are gone ({told}{more})" if gone else ""
+        why = f"files of version {number} are gone ({told}{more})" if gone else ""
+        return why, all(f"/{INDICES}" in one for one in gone)
 
     def _files(self, location: str) -> set[bytes]:
         """The files with rows, deletions and indexes of a table, by hashes of the names that manifests have
