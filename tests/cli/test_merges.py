@@ -24,7 +24,10 @@ DRY_RUN = [
     "      main  IDIDIDID  hourly load  etl  just now",
     "      dev   IDIDIDID  mend orders  ada  just now",
     "      To take one side: --take main=sales.orders or --take dev=sales.orders.",
-    "      To redo it: penstock rebase dev --onto main --take main=sales.orders, then run the job again.",
+    (
+        "      To redo it: penstock rebase dev --onto main --take main=sales.orders,"
+        " then the job, under a new id."
+    ),
     "  + sales.returns  ICEBERG_TABLE s3://b/returns-1.json  clean",
 ]
 
@@ -398,7 +401,10 @@ def test_a_preview_tells_versions_files_and_what_each_side_did(forked_delta: Ter
         "      main  IDIDIDID  delete  v4 deleted rows in 1 file of day=mon  etl  just now",
         "      fix   IDIDIDID  delete  v4 deleted rows in 1 file of day=mon  etl  just now",
         "      To take one side: --take main=sales.orders or --take fix=sales.orders.",
-        "      To redo it: penstock rebase fix --onto main --take main=sales.orders, then run the job again.",
+        (
+            "      To redo it: penstock rebase fix --onto main --take main=sales.orders,"
+            " then the job, under a new id."
+        ),
         "  ~ sales.returns  v0 → v1  2 files added          clean",
     ]
 

@@ -34,7 +34,7 @@ def test_an_iceberg_table_that_both_sides_changed_is_said_to_be_none_that_the_la
     assert more == [
         "    the lake does not merge Iceberg tables and views: only their engines write the metadata",
         "    to take one side, merge it with the mode 'force' (the source's) or 'drop' (the target's)",
-        "    to have both, rebase the source onto the target without it and run the job again",
+        "    to have both, rebase the source onto the target without it and run the job again under a new id",
     ]
     lake.rebase("dev", "main", keys={"t": "drop"})
     lake.branch("dev").put("t", IcebergTable(metadata_location="s3://b/both"))

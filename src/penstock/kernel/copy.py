@@ -160,7 +160,8 @@ class _Copy:
             return found
         if arrival.references:  # the copying of objects had begun
             raise InvalidRequest(
-                f"{self._places[1]} holds part of a copy that was cancelled; empty it, or take another place"
+                f"{self._places[1]} holds part of a copy that was cancelled; take another place, or delete"
+                " that part first: the database there, and no files of tables"
             )
         # Cancelled before any object was copied, or never sealed. Its id may be in logs already, as a seal
         # that does not hold, so it gets another one.

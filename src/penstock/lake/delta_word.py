@@ -112,7 +112,8 @@ class OwnersWord:
                 raise InvalidLog(
                     f"version {missing} of the table at {self.place.url} cannot be read from its log any "
                     "more, and a kept commit of the lake has it: what it names is not known\n"
-                    "  Bring the log back from a backup, or let that history expire: penstock horizon",
+                    "  Bring the log back from a backup, or let that history expire, which nobody can read "
+                    "then: penstock horizon",
                     location=self.place.url,
                     version=missing,
                 )

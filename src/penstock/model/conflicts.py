@@ -46,7 +46,7 @@ _IN_MERGE = {
 _ICEBERG = (
     "the lake does not merge Iceberg tables and views: only their engines write the metadata",
     "to take one side, merge it with the mode 'force' (the source's) or 'drop' (the target's)",
-    "to have both, rebase the source onto the target without it and run the job again",
+    "to have both, rebase the source onto the target without it and run the job again under a new id",
 )
 _PATHS = ("to take one side of the table, or of a folder in it, merge that with the mode 'force' or 'drop'",)
 

@@ -226,7 +226,8 @@ class SqliteStore(Store):
         self._looked_s = time.monotonic()
         if self._file is None or _identity(self._path) != self._file:
             raise Unavailable(
-                f"{self._path} was removed or replaced while it was open; put it back, or open the lake anew"
+                f"{self._path} was removed or replaced while it was open; put it back. If what is there now "
+                "was put there on purpose, open the lake anew: it has what that file has."
             )
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:

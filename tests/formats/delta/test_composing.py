@@ -136,9 +136,15 @@ def test_a_body_that_is_there_already_is_the_same_and_one_that_is_not_what_it_sa
     content = owner.content()
     staged = stage_body(owner.table(), owner.commits, content.location, LARGE)
     assert stage_body(owner.table(), owner.commits, content.location, LARGE) == staged
-    (Path(content.location) / staged.name).write_bytes(b"something else")
-    with pytest.raises(InvalidContent, match="does not hold what its name says"):
+    file = Path(content.location) / staged.name
+    file.write_bytes(b"something else")
+    with pytest.raises(
+        InvalidContent, match=r"does not hold what its name says\n  Move it away, and write again"
+    ):
         stage_body(owner.table(), owner.commits, content.location, LARGE)
+    file.rename(file.with_suffix(".damaged"))
+    assert stage_body(owner.table(), owner.commits, content.location, LARGE) == staged
+    assert file.read_bytes() == LARGE
 
 
 @pytest.mark.parametrize("extra", range(-90, 90, 15))

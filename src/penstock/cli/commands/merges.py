@@ -121,7 +121,8 @@ def merge(
             drops = "".join(f" --take {target}={key}" for key in keys[:3])
             more = " …" if len(keys) > 3 else ""
             ways.append(
-                f"To redo it: penstock rebase {source} --onto {target}{drops}{more}, then run the job again."
+                f"To redo it: penstock rebase {source} --onto {target}{drops}{more},"
+                " then the job, under a new id."
             )
         return ways
 

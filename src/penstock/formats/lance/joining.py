@@ -243,7 +243,8 @@ class Joining:
             if not self._chain.owner and one.version.chain:
                 raise Refused(
                     f"has versions of Lance's own branch '{name}' on the other side, which cannot be merged:"
-                    " its files are in that branch's folder; delete it there, and create it here"
+                    " its files are in that branch's folder; create it here and do again on it what was done"
+                    " there, and delete it there only then: its versions go by that"
                 )
             self._changes[version_key(name, one.number)] = one.version
         self._changes[branch_key(name)] = source.versions.branch(name)

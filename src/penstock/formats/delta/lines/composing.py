@@ -107,7 +107,9 @@ def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> B
     body = Body(f"{BODIES}{sha256.hex()}.json", sha256, len(lines))
     if not stage(commits.places.at(location), body.name, lines):
         raise InvalidContent(
-            f"{body.name} of the table {location} does not hold what its name says; remove it", file=body.name
+            f"{body.name} of the table {location} does not hold what its name says\n"
+            "  Move it away, and write again: that puts the right one there.",
+            file=body.name,
         )
     table.notes["body", location, lines] = body
     return body

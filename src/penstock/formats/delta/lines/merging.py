@@ -488,7 +488,8 @@ def _check_same(target: DeltaTable, source: DeltaTable) -> None:
     if target.id != source.id and target.location == source.location:
         raise Refused(
             f"was handed back and adopted again meanwhile ({target.location}), so the sides have no common"
-            " past; keep this one with the mode 'drop', and branch off anew"
+            " past; keep this one with the mode 'drop', branch off anew, and write there again what the other"
+            " side has written"
         )
     if target.id != source.id or target.location != source.location:
         raise Refused(
@@ -510,7 +511,7 @@ def _check_phase(content: DeltaTable, where: str = "") -> None:
     if phase is Phase.RELEASED:
         raise Refused(
             f"{where}was handed back to the file system, and changes no more; leave it out with 'drop', and"
-            " adopt the table again if the lake is to own it"
+            " if the lake is to own it, adopt the table again and append the rows that the other side has"
         )
     if phase is Phase.ADOPTING:
         raise Refused(f"{where}is being adopted, and it is not known yet whether that came about; try again")

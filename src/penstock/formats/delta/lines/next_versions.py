@@ -35,7 +35,7 @@ from penstock.model.encoding import ObjectId
 
 REDO: Final = (
     "to redo the work, rebase the source onto the target without the table (mode 'drop'), then run the job"
-    " again"
+    " again under a new id"
 )
 WAY_OUT: Final = (
     f"to take one side, merge the table with the mode 'force' (the source's) or 'drop' (the target's); {REDO}"

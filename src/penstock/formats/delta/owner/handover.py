@@ -176,8 +176,9 @@ class Handover(Settling):
         if found is None:
             raise InvalidRequest(
                 f"{location} belongs to this lake, but was dropped from it\n"
-                f"  Revert the commit that dropped it, or: penstock delta recover {location} "
-                f"--lost {self._identity.lake_id}",
+                "  Revert the commit that dropped it, and all of it is back. Only if that commit is gone: "
+                f"penstock delta recover {location} --lost {self._identity.lake_id}. That has the versions "
+                "that were published, and no others.",
                 location=location,
             )
         content = self.resolve(found, self._tables.managed(head, found))

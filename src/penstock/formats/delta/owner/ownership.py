@@ -128,8 +128,8 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
             has, lacks = lacks, has
         raise InvalidTable(
             f"{table} is invalid: it has {has}, but not {lacks}\n"
-            "  Whether it is managed cannot be told, so nothing may be committed to it. Read it as it is, or "
-            "bring back the version of its log before the commit that broke it.",
+            "  Whether it is managed cannot be told, so nothing may be committed to it. Copy its rows into a "
+            "table of the lake (lake.delta.read).",
             table=table,
         )
     if name is None:
@@ -164,7 +164,8 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
             way = f"  Hand it back with the engine that '{owner.name}' belongs to."
         raise ManagedElsewhere(
             f"{table} belongs to {owner} already, and a table has one owner only\n{way}\n"
-            "  Only if that owner is lost for good: penstock delta recover",
+            "  Only if that owner is lost for good: penstock delta recover. That has the versions that were "
+            "published, and no others.",
             table=table,
             owner=owner.name,
             lake=owner.lake,
