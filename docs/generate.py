@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from docs.advice import ADVICE
 from docs.generate_api import api_page
 from penstock import errors
 from penstock.cli import audit_shapes, environment, files_shapes, lance_shapes, shapes
@@ -276,6 +277,33 @@ def errors_page() -> Iterator[str]:
                     _first_line(one),
                 )
                 for depth, one in _tree(group)
+            ),
+        )
+    yield from _advice()
+
+
+ADVICE_INTRODUCTION = """
+## What following the advice of a message does
+
+Messages say what to do. Following them loses no row that was acknowledged, unless the tables below say which
+go. A test follows each of them. `…` stands for what a message puts in.
+"""
+
+
+def _advice() -> Iterator[str]:
+    yield from ADVICE_INTRODUCTION.strip().splitlines()
+    yield ""
+    for title, entries in ADVICE.items():
+        yield f"### {title}"
+        yield ""
+        yield from table(
+            ("a message says", "following it"),
+            (
+                (
+                    "<br>".join(f"“{re.sub(chr(123) + '.*?' + chr(125), '…', part)}”" for part in one.says),
+                    one.does,
+                )
+                for one in entries
             ),
         )
 

@@ -21,18 +21,28 @@ NOT_ERRORS: Final = (
 )
 """Modules whose texts are no messages of errors: the names of commands, measurements, what a demo runs."""
 HELP: Final = {"help", "examples", "summary", "description", "title", "epilog", "short_help"}
-_DEEDS: Final = (
-    "abort|adopt|append|assign|bring|cancel|copy|delete|drop|empty|force|merge|move|overwrite|promote|publish|"
-    "rebase|recover|release|remove|rename|repeat|replace|restore|revert|rewrite|settle|sweep"
+NO_ADVICE: Final = (
+    "DELETE FROM objects WHERE",
+    "the mode '{}' is none of",
+    "publish(…, spark=spark)",
+    "Merge operations only support squashed now",
+    "there are {}\n  Unset it",
 )
-_DEEDS_AGAIN: Final = "write|run|do|try|read|open|create|register|ask|commit"
+"""Texts that only look like advice: statements of SQL, what a parameter may be."""
+_DEEDS: Final = (
+    "abort|adopt|append|assign|bring|cancel|complete|copy|delete|deregister|drop|empty|force|hand|merge|move|"
+    "overwrite|promote|publish|put it back|rebase|recover|register|release|remove|rename|repeat|replace|"
+    "restore|revert|rewrite|settle|sweep|undo|unset"
+)
+_DEEDS_AGAIN: Final = "write|run|do|try|read|open|create|register|ask|commit|start"
 _COMMANDS: Final = (
     "delete|copy|sweep|horizon|rebase|revert|restore|delta (?:adopt|recover|release)|(?:branch|tag) assign|"
-    "(?:tx|jobs) abort"
+    "tx commit|(?:tx|jobs) abort|init '{}' to migrate"
 )
 _ADVISES: Final = re.compile(
-    r"(?:^(?=.{40})|\n +|[.;:] |, or |, and |, then |what to do +|to [a-z' ]+, |^or )"
-    rf"(?:(?:{_DEEDS})\b|(?:{_DEEDS_AGAIN})\b[^.;:]*\b(?:again|anew)\b)|the mode '|penstock (?:{_COMMANDS})",
+    r"(?:^(?=.{40})|\n +|[.;:] |, (?:or |and |then )?|what to do +|to [a-z' ]+, |^or )"
+    rf"(?:(?:{_DEEDS})\b|(?:{_DEEDS_AGAIN})\b[^.;:]*\b(?:again|anew)\b)|the mode '|penstock (?:{_COMMANDS})"
+    r"|--sole-writer|repeating the request|give (?:it|the job|this job) another",
     re.IGNORECASE,
 )
 
@@ -42,6 +52,8 @@ class Text(NamedTuple):
 
     where: str
     text: str
+    deeds: tuple[int, ...]
+    """Where each of the deeds is named that it advises."""
 
 
 def advising() -> Iterator[Text]:
@@ -50,8 +62,9 @@ def advising() -> Iterator[Text]:
         name = path.relative_to(SOURCE).as_posix()
         if not name.startswith(NOT_ERRORS):
             for text in _texts(ast.parse(path.read_text("utf-8"))):
-                if " " in text and not text.lstrip().startswith("$ ") and _ADVISES.search(text):
-                    yield Text(name, text)
+                deeds = tuple(found.end() - 1 for found in _ADVISES.finditer(text))
+                if deeds and " " in text and not text.lstrip().startswith("$ "):
+                    yield Text(name, text, deeds)
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:

@@ -146,7 +146,12 @@ def test_partitions_are_those_of_the_lake(mapped: SparkSession, lake: Lake, plac
     assert found(mapped, "select id, hour from parts") == [(1, 1), (3, 1), (102, 2)]
     mapped.sql("drop table parts")
     mapped.sql(f"create table parts (id long, day string, hour int) using parquet location '{place}'")
-    assert "partitioned by day, hour" in refused(lambda: mapped.table("parts").count()).message
+    told = refused(lambda: mapped.table("parts").count()).message
+    assert "partitioned by day, hour" in told
+    assert "Create that one anew with the same partition columns: its rows stay in the lake" in told
+    mapped.sql("drop table parts")
+    mapped.sql(f"create table parts {columns} using parquet partitioned by (day, hour) location '{place}'")
+    assert found(mapped, "select id, hour from parts") == [(1, 1), (3, 1), (102, 2)]
 
 
 def test_a_table_that_says_otherwise_than_the_lake_is_refused(
