@@ -154,9 +154,10 @@ CONFLICTS: Final = (
             "rebase the source onto the target without it and run the job again under a new id",
             "To redo it: penstock rebase {} --onto {}{}{}, then the job, under a new id",
         ),
-        "What the branch did to the table is taken back there, and only the job can bring it again. A "
-        "job id or idempotency key that was used counts as done, so that it needs a new one. A stream "
-        "does not send its batches again: take a side instead, or write their rows by hand.",
+        "What the branch did to the table is taken back there. Its old commits can be had back for half "
+        "of the grace period; after that, only the job can bring it again. A job id or idempotency key "
+        "that was used counts as done, so that it needs a new one. A stream does not send its batches "
+        "again: take a side instead, or write their rows by hand.",
         "tests/advice/test_repeating.py::test_a_job_runs_again_after_a_rebase_under_a_new_id",
     ),
     Advice(
@@ -326,7 +327,7 @@ DELTA: Final = (
         ),
         "Delta Spark writes a version without the feature; rows stay.",
         "tests/interop/test_delta_spark.py"
-        "::test_the_rows_of_a_table_that_cannot_be_adopted_are_copied_as_the_refusal_advises",
+        "::test_what_a_refusal_advises_makes_the_table_one_that_can_be_adopted",
     ),
     Advice(
         ("let the table's files be written anew without their deleted rows",),
@@ -414,8 +415,8 @@ LANCE: Final = (
     ),
     Advice(
         ("restore a version of it that can be read; if none can, drop the table there, and create it anew",),
-        "A restored version is the newest one again, with its rows. A table that is dropped is given up on "
-        "that branch; versions of it that can be read stay in the history.",
+        "A restored version is the newest one again, with its rows. A table that is dropped is given up "
+        "on that branch; versions of it that can be read stay in the history.",
         "tests/advice/test_lance.py"
         "::test_a_version_that_can_be_read_is_restored_where_the_newest_has_lost_a_file",
     ),
@@ -450,16 +451,20 @@ FILES: Final = (
 )
 LAKES: Final = (
     Advice(
+        ("until 'penstock copy SOURCE --cancel' lets it stay",),
+        "The lake stays at the source, which has everything.",
+        "tests/cli/test_copy.py::test_a_move_can_be_cancelled_until_it_is_complete",
+    ),
+    Advice(
         (
             "Run the same copy again",
             "run the same copy again; if that does not help, cancel it",
             "complete that, or take another place",
             "the same 'penstock copy', run again, completes it",
-            "until 'penstock copy SOURCE --cancel' lets it stay",
         ),
         "The source has everything until the copy has been compared with it. A copy that is cancelled "
         "leaves the source as it was.",
-        "tests/cli/test_copy.py::test_a_move_can_be_cancelled_until_it_is_complete",
+        "tests/advice/test_copies.py::test_a_copy_that_was_killed_is_run_again_and_has_all_rows",
     ),
     Advice(
         ("take another place, or delete that part first: the database there, and no files of tables",),
@@ -470,7 +475,8 @@ LAKES: Final = (
     Advice(
         ("Restore the lake's database from a backup", "restore its database from a backup"),
         "The lake is what it was when the backup was made. What was committed since is not in it; tables "
-        "whose logs and folders have it say so, and can be taken over with it.",
+        "whose logs and folders have it say so, and can be taken over with it. Files of the old database "
+        "that lie beside it (`penstock.db-wal`, `penstock.db-shm`) are moved away first.",
         "tests/advice/test_copies.py::test_a_lake_whose_database_is_damaged_comes_back_from_a_backup",
     ),
     Advice(
@@ -519,7 +525,7 @@ LAKES: Final = (
     Advice(
         ("say where to: penstock copy SOURCE TARGET",),
         "The lake moves to an empty place; the source can be read, and takes no more writes.",
-        "tests/cli/test_copy.py::test_a_move_can_be_cancelled_until_it_is_complete",
+        "tests/advice/test_copies.py::test_a_copy_that_was_killed_is_run_again_and_has_all_rows",
     ),
 )
 WORK: Final = (

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock import Lake
-from penstock.errors import Damaged, InvalidRequest, LakeMoved, Unavailable
+from penstock.errors import Damaged, InvalidRequest, LakeMoved, PenstockError, Unavailable
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import cancel_copy, copy_lake
 from penstock.stores.memory import MemoryStore
@@ -30,6 +30,22 @@ def place(lake: Lake, tmp_path: Path) -> Path:
     lake.finish_background()
     lake.close()
     return tmp_path / "lake"
+
+
+def test_a_copy_that_was_killed_is_run_again_and_has_all_rows(place: Path) -> None:
+    target = MemoryStore()
+    dying = FaultyStore(target)
+    dying.fail(Point.FETCH, Killed())
+    with pytest.raises(Killed):
+        copy_lake(place, dying)
+    with pytest.raises(PenstockError, match=r"the same 'penstock copy', run again, completes it"):
+        penstock.open(target)
+    copy_lake(place, target)
+    with penstock.open(target) as moved, penstock.open(place) as source:
+        moved.table("a.t").append(rows(3))
+        assert (numbers(moved), numbers(source)) == ([1, 2, 3], [1, 2])
+        with pytest.raises(LakeMoved, match="write there"):
+            source.table("a.t").append(rows(4))
 
 
 def test_a_cancelled_copy_is_deleted_and_begun_anew(place: Path) -> None:

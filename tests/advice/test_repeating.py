@@ -23,7 +23,7 @@ from penstock.kernel.settings import Settings
 from penstock.lake.lance.calls import PromoteLance
 from penstock.storage.places import Place
 from penstock.stores.memory import MemoryStore
-from penstock.testing.faults import FaultyStore, Point
+from penstock.testing.faults import FaultyStore, Point, SwapLost
 from tests.advice.rows import numbers, numbers_in, rows
 
 
@@ -36,8 +36,8 @@ def test_what_was_given_up_is_tried_again_and_done_once(tmp_path: Path) -> None:
     with penstock.open(store, create=True, settings=Settings(write_timeout_s=0.1)) as lake:
         lake.branch().put("a", metadata("v1"))
         before = lake.resolve()
-        store.fail(Point.BEFORE_SWAP, Unavailable("the store does not answer"), name="main", times=None)
-        with pytest.raises(PenstockError):
+        store.fail(Point.BEFORE_SWAP, SwapLost(), name="main", times=None)
+        with pytest.raises(PenstockError, match="Nothing was changed; try again"):
             lake.branch().put("b", metadata("v1"))
         store.heal()
         assert lake.resolve() == before
