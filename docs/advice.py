@@ -207,6 +207,7 @@ CONFLICTS: Final = (
         (
             "undo what came after, the newest commit first; or undo all of it at once with the mode 'force'",
             "revert those first, the newest one first, or restore an earlier version of it",
+            "undo the merge instead",
             "revert the commits instead",
             "Revert the commits that are not wanted, or merge those that are",
             "cannot be called back; 'penstock revert' undoes a commit",

@@ -219,16 +219,19 @@ class RulesOfCommits:
     ) -> None:
         was = table.get_commits()
         metadata = json.loads(was.metadata)
-        metadata["metaData"]["configuration"]["delta.appendOnly"] = "true"
+        metadata["metaData"]["configuration"]["delta.enableChangeDataFeed"] = "true"
         protocol = json.loads(was.protocol)
-        protocol["protocol"]["writerFeatures"].append("appendOnly")
+        protocol["protocol"]["writerFeatures"].append("changeDataFeed")
         before = lake.branch().head
         after = table.commit(1, [protocol, metadata]).commit.id
         for commit, version, value in ((before, 0, None), (after, 1, "true")):
             seen = lake.at(commit).table(table.key).get_commits()
             assert seen.latest_version == version
-            assert json.loads(seen.metadata)["metaData"]["configuration"].get("delta.appendOnly") == value
-            assert ("appendOnly" in json.loads(seen.protocol)["protocol"]["writerFeatures"]) == bool(value)
+            configuration = json.loads(seen.metadata)["metaData"]["configuration"]
+            assert configuration.get("delta.enableChangeDataFeed") == value
+            assert ("changeDataFeed" in json.loads(seen.protocol)["protocol"]["writerFeatures"]) == bool(
+                value
+            )
 
     def test_r10_a_conflict_tells_the_commits_that_won_and_the_latest_version(self, table: Table) -> None:
         for number in (1, 2, 3):

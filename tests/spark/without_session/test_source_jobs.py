@@ -192,11 +192,20 @@ def test_neither_does_one_that_an_application_numbers_itself(lake: Lake) -> None
 
 def test_a_stream_s_batch_for_a_table_that_has_become_another_meanwhile_is_refused(lake: Lake) -> None:
     messages = [TableSink(planned(lake, app_id="query")).write(iter([batch(1)]))]
-    lake.table(KEY).commit(1, [_with_column(lake, "price")])
+    now = lake.table(KEY).snapshot().metadata
+    for_good = {**now.configuration, "delta.appendOnly": "true"}
+    lake.table(KEY).commit(1, [msgspec.structs.replace(now, configuration=for_good)])
     with pytest.raises(ConflictError):
         TableSink(planned(lake, app_id="query")).commit(messages, 0)  # Spark makes another one for the commit
     assert ids(lake) == []
     assert not data_files(lake)
+
+
+def test_a_stream_s_batch_for_a_table_that_got_a_column_meanwhile_lands(lake: Lake) -> None:
+    messages = [TableSink(planned(lake, app_id="query")).write(iter([batch(1)]))]
+    lake.table(KEY).commit(1, [_with_column(lake, "price")])
+    TableSink(planned(lake, app_id="query")).commit(messages, 0)
+    assert ids(lake) == [1]
 
 
 def test_a_job_whose_rows_end_in_an_error_leaves_no_file(lake: Lake) -> None:
