@@ -102,10 +102,10 @@ def _logs(directory: Path, commits: int, adds_each: int) -> Logs:
     """The same log twice, adopted by a lake, one with a checkpoint shortly before its end."""
     names = {WITH: "checkpointed", WITHOUT: "plain"}
     locations = {which: directory / "lake" / "warehouse" / name for which, name in names.items()}
-    write_log(locations[WITH], commits, adds_each)
-    shutil.copytree(locations[WITH], locations[WITHOUT])
     files = commits * adds_each
     with opened(directory) as lake:
+        write_log(locations[WITH], commits, adds_each)
+        shutil.copytree(locations[WITH], locations[WITHOUT])
         for which, name in names.items():
             lake.delta.adopt(str(locations[which]), name)
             if which == WITH:

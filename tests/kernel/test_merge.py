@@ -83,7 +83,7 @@ def _merged(kernel: Kernel, expected: Expected, options: MergeOptions = MergeOpt
     assert without_ids(after, given) == without_ids(expected.held, given)
     for key in given & before.keys():
         if not isinstance(after[key], Unknown) and before[key].id is not None:
-            assert after[key].id == before[key].id
+            assert (after[key].id == before[key].id) == (type(after[key]) is type(before[key]))
     _check_told(result, preview, before, after, given)
     return result
 
