@@ -5,13 +5,14 @@ SHELL := /bin/bash
 BIN := .venv/bin
 STAMP := .venv/.up-to-date
 INTEROP := build/interop/.up-to-date
+RELEASE := build/release/.up-to-date
 # One more than the two cores that the suite is made for: some always wait for a disk or another process. A larger
 # machine: make test WORKERS=8.
 WORKERS := 3
-TYPED := $(wildcard hatch_build.py src tests benchmarks docs/*.py)
+TYPED := $(wildcard hatch_build.py src tests benchmarks release docs/*.py)
 JVM := hatch_build.py $(shell find jvm -type f 2>/dev/null)
 
-.PHONY: help setup servers interop check format quick test verify verify-only reliability mutants bench demo docs lock clean
+.PHONY: help setup servers interop check format quick test verify verify-only lowest reliability mutants bench demo docs lock release clean
 
 # A command uses the cores of the machine itself.
 .NOTPARALLEL:
@@ -38,14 +39,14 @@ servers: ## Install PostgreSQL, which `make test` runs against (at once when it 
 
 interop: $(INTEROP) ## Install what only `make verify` and `make bench` need: other servers and clients, wrk
 
-$(INTEROP): scripts/interop.sh scripts/parts.sh tests/pom.xml \
+$(INTEROP): scripts/interop.sh scripts/parts.sh tests/pom.xml requirements/lowest.txt \
 		$(wildcard requirements/interop-*.txt tests/servers/*pom.xml tests/servers/*.java tests/servers/nessie-java.txt) \
 		$(wildcard tests/interop/*/pom.xml tests/interop/java/*) | $(STAMP)
 	@bash scripts/interop.sh
 
 # Their system packages are installed while .venv is made. What cannot be installed is named; its tests are skipped.
 test mutants: export PENSTOCK_PACKAGES := postgresql
-verify-only reliability bench: export PENSTOCK_PACKAGES := postgresql maven wrk
+verify-only lowest reliability bench: export PENSTOCK_PACKAGES := postgresql maven wrk
 TEST_SERVERS = bash scripts/servers.sh || true
 ALL_SERVERS = $(TEST_SERVERS); $(MAKE) --no-print-directory interop || true
 
@@ -66,11 +67,25 @@ test: setup ## Run the tests that prove a change, the documents' examples includ
 	@$(TEST_SERVERS)
 	$(BIN)/pytest -n $(WORKERS)
 
-verify: test verify-only ## Run all that must pass before a change lands: `make test`, then `make verify-only`
+verify: test verify-only lowest ## Run all that must pass before a change lands: `make test`, then what is slower
 
 verify-only: setup ## Run what `make verify` adds: other people's servers and clients, clusters, every store
 	@$(ALL_SERVERS)
 	$(BIN)/pytest -n 2 -m "share or not reliability and (verify or hypothesis)"
+
+# Of every library with a lower bound, tests that use it: jobs of Spark on three formats; a life of a table of each
+# format, embedded and behind a server; a server's connections; a drill of each store; metrics, queries, fsspec.
+# Spark 4.1 leaves sockets to be closed by Python, which warns of it.
+LOWEST_TESTS := tests/spark/test_transactions.py tests/smoke tests/kernel/test_commit.py tests/kernel/test_merge.py \
+	tests/server/test_connection.py tests/storage/test_places.py tests/metrics tests/audits/test_queries.py \
+	tests/lance/test_rows.py tests/files/test_files_system.py tests/cli/test_installation.py \
+	$(foreach store,rocksdb postgres mongodb dynamodb,'tests/stores/test_drills.py::test_a_drill_finds_nothing_wrong[$(store)]')
+
+lowest: setup ## Run a share of the tests with the lowest versions that pyproject.toml allows
+	@$(ALL_SERVERS)
+	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python build/interop/lowest/bin/python --editable .
+	build/interop/lowest/bin/pytest -n 2 -m "not reliability" -W ignore::pytest.PytestUnraisableExceptionWarning \
+		$(LOWEST_TESTS)
 
 reliability: setup ## Run the long tests that hunt for rare failures
 	@$(ALL_SERVERS)
@@ -87,16 +102,31 @@ bench: setup ## Run every benchmark and write its numbers
 demo: setup ## See a pipeline of Spark land on main at one instant
 	@$(BIN)/penstock demo
 
+release: setup $(RELEASE) ## Build what is published, try it out, and write its bill of materials into dist/
+	$(BIN)/python -m release
+
+$(RELEASE): requirements/release.txt | $(STAMP)
+	$(BIN)/uv venv --quiet --clear --no-python-downloads --python $(BIN)/python build/release
+	$(BIN)/uv pip sync --quiet --require-hashes --python build/release/bin/python requirements/release.txt
+	@touch $@
+
 docs: setup ## Regenerate the generated reference pages
 	$(BIN)/python -m docs.generate
 
 # Hashes only: which index serves the packages is the machine's business.
-COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+RESOLVE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-emit-find-links --no-python-downloads
+COMPILE := $(RESOLVE) --upgrade --generate-hashes
+# Of the pins, those of Penstock's own libraries, and of deltalake, which the documents use: what users can install too.
+CONSTRAINTS = echo deltalake | $(RESOLVE) --no-annotate --all-extras --constraints requirements/dev.txt \
+	-o src/penstock/constraints.txt pyproject.toml -
 
 lock: setup ## Pin the newest versions of all tools and libraries
 	echo uv | $(COMPILE) --no-annotate -o requirements/bootstrap.txt -
 	$(COMPILE) --all-extras -o requirements/dev.txt pyproject.toml requirements/dev.in
+	$(CONSTRAINTS)
+	$(COMPILE) --resolution lowest-direct --all-extras -o requirements/lowest.txt pyproject.toml requirements/lowest.in
+	$(COMPILE) -o requirements/release.txt requirements/release.in
 	$(COMPILE) -o requirements/interop-lance.txt requirements/interop-lance.in
 	$(COMPILE) -o requirements/interop-pynessie.txt requirements/interop-pynessie.in
 	$(COMPILE) -o requirements/interop-spark.txt requirements/interop-spark.in

@@ -32,7 +32,7 @@ RESOURCES = "../resources"  # beside the sources: files that go into the jar as 
 RELEASE = "17"
 QUICKLY = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")  # the compiler runs for a second only
 OLDEST_SPARK = (4, 1)
-SPARK = "pyspark>=4.1,<5"
+SPARK = "pyspark>=4.1,<4.4"  # as the extra `spark` in pyproject.toml
 NOTE = "missing.txt"
 DIGEST = "Penstock-Sources"
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can tell

@@ -20,17 +20,23 @@ RESULTS = HERE / "results"
 WORK = HERE / ".work"
 
 NAMES = (
+    "backup",
     "commit_cost",
     "committer",
     "delta",
     "delta_cost",
     "delta_loading",
+    "erase",
+    "fairness",
     "group_commit",
     "lance",
     "merge_cost",
     "merge_base",
     "references",
+    "revert_cost",
+    "row_work",
     "server",
+    "soak",
     "spark",
     "start",
     "stores",

@@ -26,6 +26,7 @@ REPEATING: Final = (
             "Nothing was changed; try again",
             "Nothing was added; try again",
             "as many as it takes; try again shortly",
+            "never more than are left for others; try again shortly",
             "about to delete what is to be stored again; try again when it has ended",
             "was not ready after {} s; try again",
             "came and went all the time; try again",
@@ -41,6 +42,11 @@ REPEATING: Final = (
         ),
         "Nothing was changed, so that it is done once.",
         "tests/advice/test_repeating.py::test_what_was_given_up_is_tried_again_and_done_once",
+    ),
+    Advice(
+        ("has no room left: free space there, then try again",),
+        "Nothing was changed, so that it is done once.",
+        "tests/outages/test_full_disk.py::test_tables_on_a_full_disk_say_so_and_take_rows_again_once_there_is_room",
     ),
     Advice(
         (
@@ -205,16 +211,76 @@ CONFLICTS: Final = (
     ),
     Advice(
         (
-            "undo what came after, the newest commit first; or undo all of it at once with the mode 'force'",
-            "revert those first, the newest one first, or restore an earlier version of it",
+            "revert the named commit first, the newest first if there are several",
+            "back to what it was before, without anything that came since, with the mode 'force'",
+            "back to what it was then, without anything that came since, with the mode 'force'",
+            "or leave the table as it is with the mode 'drop'",
+            "revert the commit that did so first, or leave it with the mode 'drop'",
+            "drop or rename that one and revert again, or leave it as it is with the mode 'drop'",
+            "revert those first, or drop the table with all that is in it",
+            "with all that is in it with the mode 'force', or leave it as it is with the mode 'drop'",
+        ),
+        "What is undone goes from the table, by a new version, and nothing else does; with 'force' all goes "
+        "that came since, with 'drop' nothing. The commits stay in the history, and a revert of the revert "
+        "brings back what it took.",
+        "tests/formats/delta/test_conflict_advice.py::test_the_advice_of_a_conflict_leads_out_of_it",
+    ),
+    Advice(
+        ("as well: revert that commit instead",),
+        "What the merge brought goes, and the rows that it took are back; what came since stays.",
+        "tests/formats/delta/test_undo.py"
+        "::test_an_overwrite_of_a_branch_whose_merge_took_rows_of_main_is_undone_with_the_merge",
+    ),
+    Advice(
+        (
             "undo the merge instead",
-            "revert the commits instead",
-            "Revert the commits that are not wanted, or merge those that are",
+            "to undo single commits, revert them",
             "cannot be called back; 'penstock revert' undoes a commit",
         ),
         "What is undone goes from the table, by a new version. Its commits stay in the history, and a "
         "revert of the revert brings it back.",
         "tests/advice/test_lance.py::test_what_was_undone_as_advised_comes_back_by_undoing_that",
+    ),
+    Advice(
+        (
+            "revert that commit, and then this one",
+            "revert those commits, the newest one first, and then this one",
+            "before this commit, without anything that came since, with the mode 'force'",
+            "leave the table as it is with the mode 'drop'",
+        ),
+        "A revert that others are in the way of: what is reverted goes from the table by a new version, with "
+        "'force' all that came since goes too, and with 'drop' nothing does. A revert of the revert brings "
+        "it back.",
+        "tests/formats/lance/test_reverting.py"
+        "::test_rows_that_were_changed_since_are_a_conflict_with_ways_out",
+    ),
+    Advice(
+        ("revert that first, and then this commit",),
+        "The table is there again, and then without what the commit did.",
+        "tests/formats/lance/test_reverting.py"
+        "::test_a_commit_of_a_table_that_was_dropped_waits_for_the_table",
+    ),
+    Advice(
+        ("drop the table to have neither, or leave it as it is with the mode 'drop'",),
+        "The table goes with all its rows; a revert of that brings it back. With the mode 'drop' it stays.",
+        "tests/formats/lance/test_reverting.py"
+        "::test_a_table_that_was_changed_since_its_creation_is_not_reverted_away",
+    ),
+    Advice(
+        ("rename it, and revert the commit then, or leave it as it is with the mode 'drop'",),
+        "Both tables are there, each at its own key. With the mode 'drop' only the one that is there stays.",
+        "tests/formats/lance/test_reverting.py::test_another_table_in_its_place_is_a_conflict",
+    ),
+    Advice(
+        ("revert here what is to be undone",),
+        "What the commit did here is undone here.",
+        "tests/formats/lance/test_reverting.py::test_a_revert_is_not_repeated_where_its_rows_never_were",
+    ),
+    Advice(
+        ("do again what it did, or revert the commit that reverted it",),
+        "What the commit did is there again.",
+        "tests/formats/lance/test_reverting.py"
+        "::test_a_reverted_commit_comes_back_by_a_revert_where_too_much_was_done_for_a_transplant",
     ),
     Advice(
         (
@@ -228,16 +294,70 @@ CONFLICTS: Final = (
         "tests/advice/test_delta.py::test_a_default_branch_that_cannot_be_moved_gets_the_rows_by_a_merge",
     ),
 )
+RESTORING: Final = (
+    Advice(
+        ("penstock restore --all --to {} --branch {}",),
+        "All tables are as they were at that commit, by new versions of each; those that were created since "
+        "are dropped. Nothing is removed from history: a restore to the commit before it brings all back.",
+        "tests/restore/test_tables.py::test_the_advice_for_a_default_branch_that_cannot_be_assigned_gives_readers_the_same_rows",
+    ),
+    Advice(
+        (
+            "to have it gone, drop it: penstock delete {}",
+            "to bring a dropped table back, restore it to a commit",
+        ),
+        "The table goes from the branch. Earlier commits have it, and a restore to one of them brings it "
+        "back with all its rows.",
+        "tests/advice/test_restore.py::test_a_table_that_is_to_be_gone_is_dropped_as_advised_and_comes_back",
+    ),
+    Advice(
+        ("restore a newer state, or bring the files back",),
+        "The table is as it was in the newer state; or, once the files are at their place, as in the one "
+        "that was asked for. Until then nothing was changed.",
+        "tests/advice/test_restore.py::test_files_that_are_gone_are_brought_back_and_the_state_with_them",
+    ),
+    Advice(
+        ("restore another version, or bring the file back",),
+        "The table is as it was in the other version; or, once the manifest is at its place, as in the one "
+        "that was asked for. Until then nothing was changed.",
+        "tests/advice/test_restore.py::test_a_manifest_that_is_gone_is_brought_back_and_the_version_with_it",
+    ),
+    Advice(
+        ("restore it to one of its versions instead",),
+        "The table is as it was at that version, by a new one, and still the lake's.",
+        "tests/restore/test_tables.py::test_a_table_that_was_adopted_since_goes_back_to_its_versions_only",
+    ),
+    Advice(
+        (
+            "restore it to a commit or to a time",
+            "name that table, or restore to a commit",
+            "name one key, or restore to a revision",
+        ),
+        "What was named is as it was then. Before that nothing was changed.",
+        "tests/advice/test_restore.py::test_what_has_no_versions_is_restored_to_a_commit",
+    ),
+)
 DELTA: Final = (
     Advice(
         (
-            "Stop that writer, copy the rows that only this file and later ones add",
-            "move those files out of the log, publish again, and append the rows",
+            "'penstock resync {}' takes the table's versions over, with all their rows",
+            "'penstock resync --all' does so for every table of the lake",
+            "'penstock resync' takes the log's versions over",
+            "'penstock resync' takes the folder's versions over",
+            "'penstock resync' takes them over",
+            "'penstock resync --all' takes over what they have",
+            "'penstock resync {}' takes the log's versions over",
+            "'penstock resync {}' takes the versions over, with all their rows",
         ),
-        "The log has what the lake ratified, and the other writer's rows on top. The files that were "
-        "moved away are kept by who moved them.",
-        "tests/lake/test_older_copies.py"
-        "::test_a_commit_of_the_log_that_the_lake_does_not_know_is_put_aside_without_losing_rows",
+        "The lake has all versions of the table's own log or folder, and goes on from them. Versions that "
+        "only the lake has are added on top, or stay until `--leave-own` says that they may be left.",
+        "tests/lake/test_resync.py::test_a_resync_takes_over_all_rows_and_keeps_key_id_history_and_branches",
+    ),
+    Advice(
+        ("'penstock resync {} --leave-own' takes the table's versions over", "write again what they did"),
+        "The table has its own versions. The lake's are read at the commit, and what is written again is on "
+        "top.",
+        "tests/lake/test_resync.py::test_what_cannot_be_added_on_top_is_left_only_if_that_is_said",
     ),
     Advice(
         (
@@ -284,11 +404,6 @@ DELTA: Final = (
         "not in it; files that may be such are named.",
         "tests/formats/delta/test_recovery.py"
         "::test_versions_that_cannot_be_known_to_have_existed_are_named_one_by_one",
-    ),
-    Advice(
-        ("drop it first: penstock delete {}", "still in the lake's history: append that afterwards"),
-        "The lake owns the table as its log has it, and the rows that only the lake had are appended.",
-        "tests/lake/test_older_copies.py::test_a_delta_table_is_taken_over_with_what_its_log_has",
     ),
     Advice(
         (
@@ -357,20 +472,6 @@ DELTA: Final = (
     ),
 )
 LANCE: Final = (
-    Advice(
-        (
-            "Stop that writer, copy the rows that only this and later manifests have",
-            "move those files out of the folder, promote again, and append the rows",
-        ),
-        "The folder has what the lake ratified, and the other writer's rows on top. The files that were "
-        "moved away are kept by who moved them.",
-        "tests/advice/test_lance.py::test_a_manifest_that_the_lake_does_not_know_is_put_aside_without_losing_rows",
-    ),
-    Advice(
-        ("deregister the table and register its folder",),
-        "The lake takes over all versions that the folder has.",
-        "tests/lake/test_older_copies.py::test_a_lance_table_is_taken_over_with_what_its_folder_has",
-    ),
     Advice(
         ("register it there, and deregister it again",),
         "The other lake lets go of the table, whose versions all stay in its folder.",
@@ -452,16 +553,17 @@ FILES: Final = (
 )
 LAKES: Final = (
     Advice(
-        ("until 'penstock copy SOURCE --cancel' lets it stay",),
+        ("until 'penstock move SOURCE --cancel' lets it stay",),
         "The lake stays at the source, which has everything.",
         "tests/cli/test_copy.py::test_a_move_can_be_cancelled_until_it_is_complete",
     ),
     Advice(
         (
-            "Run the same copy again",
-            "run the same copy again; if that does not help, cancel it",
+            "Run the same command again",
+            "run the same command again; if that does not help, take another place",
             "complete that, or take another place",
-            "the same 'penstock copy', run again, completes it",
+            "the same command, run again, completes it",
+            "the same 'penstock {}', run again, completes it",
         ),
         "The source has everything until the copy has been compared with it. A copy that is cancelled "
         "leaves the source as it was.",
@@ -476,7 +578,7 @@ LAKES: Final = (
     Advice(
         ("Restore the lake's database from a backup", "restore its database from a backup"),
         "The lake is what it was when the backup was made. What was committed since is not in it; tables "
-        "whose logs and folders have it say so, and can be taken over with it. Files of the old database "
+        "whose logs and folders have it take no commits until 'penstock resync'. Files of the old database "
         "that lie beside it (`penstock.db-wal`, `penstock.db-shm`) are moved away first.",
         "tests/advice/test_copies.py::test_a_lake_whose_database_is_damaged_comes_back_from_a_backup",
     ),
@@ -524,7 +626,71 @@ LAKES: Final = (
         "tests/advice/test_horizons.py::test_a_sweep_takes_nothing_that_a_kept_commit_has",
     ),
     Advice(
-        ("say where to: penstock copy SOURCE TARGET",),
+        (
+            "remove it (penstock backups expire {} {})",
+            "forget it (penstock backups forget {})",
+        ),
+        "The backup goes, or the lake keeps no files for it: rows that only it had are gone, as an erase "
+        "wants. The lake has all that its branches have.",
+        "tests/backup/test_erased_tables.py"
+        "::test_an_erase_names_the_backups_that_hold_the_rows_and_later_backups_are_whole",
+    ),
+    Advice(
+        (
+            "run the command again with --own, which seals that lake",
+            "and is to take that lake's place: penstock restore-backup BACKUP PLACE --own",
+        ),
+        "The lake that the backup is of takes no more writes, and can still be read: what was committed "
+        "after the backup is there. The restored one has its id and its tables.",
+        "tests/backup/test_restored_lakes.py::test_to_own_the_tables_seals_the_source_for_good",
+    ),
+    Advice(
+        ("If 'penstock fsck' finds nothing wrong with the lake, run the same command again",),
+        "All objects are copied once more; earlier backups at the same place stay.",
+        "tests/backup/test_backups.py::test_a_backup_killed_anywhere_is_completed_by_the_next_one",
+    ),
+    Advice(
+        (
+            "this one was held up for too long. Run the same command again",
+            "Run the same command again: it completes",
+        ),
+        "What was begun is completed, by whoever comes next.",
+        "tests/backup/test_backups.py::test_a_backup_killed_anywhere_is_completed_by_the_next_one",
+    ),
+    Advice(
+        ("To have a lake of it: penstock restore-backup BACKUP PLACE",),
+        "There is a lake with all that the backup has; the backup stays as it is.",
+        "tests/backup/test_restored_lakes.py::test_beside_its_source_it_reads_managed_tables_and_changes_none",
+    ),
+    Advice(
+        ("Bring them back, take a later backup, or say --missing-ok to have the lake without them",),
+        "The lake is restored; tables whose files are gone cannot be read at these branches, as before.",
+        "tests/backup/test_restored_lakes.py::test_files_that_are_gone_are_named_before_anything_is_written",
+    ),
+    Advice(
+        (
+            "'penstock move SOURCE --cancel' lets the lake stay",
+            "or if it is too late for that, the same move, run again, completes it",
+        ),
+        "The lake stays at the source, which has everything, or it lives at the target with everything.",
+        "tests/copy/test_undo_move.py::test_only_a_move_between_these_places_is_undone",
+    ),
+    Advice(
+        ("To have it at another place with what was written: penstock move {} PLACE",),
+        "The lake moves on from the target, with everything.",
+        "tests/copy/test_moving.py::test_a_lake_can_move_on_and_on",
+    ),
+    Advice(
+        (
+            "'penstock copy' makes a copy and leaves the lake as it is",
+            "To make a copy instead, answer no and use 'penstock copy' or 'penstock backup'",
+        ),
+        "With --yes the source takes no more writes, and everything is at the target. A copy leaves the "
+        "source as it is.",
+        "tests/cli/test_copy.py::test_a_move_that_nobody_confirms_changes_nothing",
+    ),
+    Advice(
+        ("say where to: penstock move SOURCE TARGET",),
         "The lake moves to an empty place; the source can be read, and takes no more writes.",
         "tests/advice/test_copies.py::test_a_copy_that_was_killed_is_run_again_and_has_all_rows",
     ),
@@ -561,12 +727,45 @@ WORK: Final = (
         "tests/advice/test_transactions.py::test_an_expectation_that_is_removed_takes_no_row_along",
     ),
 )
+ERASING: Final = (
+    Advice(
+        ("not finished: run this again{}",),
+        "What was too young to go is removed as soon as no writer can rely on it; live rows stay.",
+        "tests/erase/test_erase_delta.py"
+        "::test_an_erase_waits_for_the_grace_period_says_until_when_and_ends_after_it",
+    ),
+    Advice(
+        ("is being erased: nothing is brought back until that has begun; try again",),
+        "What was there before the erase stays refused, what came after it is brought back.",
+        "tests/erase/test_erase_delta.py::test_a_revert_is_refused_while_an_erase_is_about_to_begin",
+    ),
+    Advice(
+        (
+            "wait for it, or abort it: penstock tx abort {}",
+            "delete the tag, or let it go: --all-references makes '{}' unreadable there",
+            "it has changes of its own to the table; merge it and delete it, or delete it",
+        ),
+        "What was neither merged nor landed goes with its branch or transaction; all other rows stay.",
+        "tests/erase/test_erase_delta.py::test_following_the_advice_of_a_refusal_lets_the_erase_go_on",
+    ),
+    Advice(
+        (
+            "delete the branch, or let it go: --all-references",
+            "until the branch is rebased (penstock rebase {})",
+        ),
+        "The branch has the table as it is on the default branch; it had no rows of its own in it.",
+        "tests/erase/test_erase_delta.py"
+        "::test_references_without_changes_let_go_when_told_and_a_branch_gets_the_table_back_by_a_rebase",
+    ),
+)
 ADVICE: Final[dict[str, tuple[Advice, ...]]] = {
     "To repeat something": REPEATING,
     "To settle a conflict": CONFLICTS,
+    "To go back to an earlier state": RESTORING,
     "About Delta tables": DELTA,
     "About Lance tables": LANCE,
     "About tables of files": FILES,
     "About a lake as a whole": LAKES,
     "About transactions and expectations": WORK,
+    "About erasing": ERASING,
 }

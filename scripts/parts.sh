@@ -90,7 +90,7 @@ begin_packages() {
   packages=$(missing_packages "$@" | tr '\n' ' ')
   if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && has apt-get; then
     # shellcheck disable=SC2086  # names without spaces
-    begin_uninterrupted "${packages% }" packages install_packages $packages
+    begin_uninterrupted "${packages% } from the system's packages (apt-get)" packages install_packages $packages
     packages_part=$begun
   fi
 }

@@ -66,6 +66,22 @@ def test_a_part_that_fails_stops_no_other_and_shows_the_end_of_its_log(tmp_path:
     assert not (tmp_path / "never").exists()
 
 
+def test_what_is_installed_on_the_system_is_said_before_it_is(tmp_path: Path) -> None:
+    script = """
+    missing_packages() { echo default-jdk-headless; }
+    id() { echo 0; }
+    has() { true; }
+    install_packages() { echo "$@" >installed; }
+    begin_packages jdk
+    finish
+    """
+    process = start(tmp_path, script)
+    printed, _ = process.communicate(timeout=ENDS_MAX_S)
+    said = "parts: installing default-jdk-headless from the system's packages (apt-get)\n"
+    assert (process.returncode, printed.startswith(said)) == (0, True)
+    assert (tmp_path / "installed").read_text() == "default-jdk-headless\n"
+
+
 def test_an_interrupted_script_leaves_no_part_running_and_lets_packages_end(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "endless")
     os.mkfifo(tmp_path / "packages")

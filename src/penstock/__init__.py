@@ -15,11 +15,23 @@ from penstock import errors
 if TYPE_CHECKING:
     from penstock.kernel.checks import Vetoed
     from penstock.kernel.settings import Settings
+    from penstock.lake.backup import backup_lake as backup
+    from penstock.lake.backup import (
+        expire_backups,
+        forget_backups,
+        list_backups,
+        registered_backups,
+        restore_backup,
+        verify_backup,
+    )
+    from penstock.lake.copy import cancel_move, undo_move
     from penstock.lake.copy import copy_lake as copy
+    from penstock.lake.copy import move_lake as move
     from penstock.lake.lake import Lake
     from penstock.lake.opening import init_lake as init
     from penstock.lake.opening import open_lake as open  # noqa: A004 - `penstock.open` is the way in
     from penstock.lake.table_opening import open_table
+    from penstock.lake.upgrade import upgrade_lake as upgrade
     from penstock.model.commits import Commit
     from penstock.model.content import (
         DeltaTable,
@@ -55,10 +67,21 @@ _HOMES = {
     "Unchanged": "penstock.model.operations",
     "Unknown": "penstock.model.content",
     "Vetoed": "penstock.kernel.checks",
+    "backup": "penstock.lake.backup:backup_lake",
+    "cancel_move": "penstock.lake.copy",
     "copy": "penstock.lake.copy:copy_lake",
+    "expire_backups": "penstock.lake.backup",
+    "forget_backups": "penstock.lake.backup",
     "init": "penstock.lake.opening:init_lake",
+    "list_backups": "penstock.lake.backup",
+    "move": "penstock.lake.copy:move_lake",
     "open": "penstock.lake.opening:open_lake",
     "open_table": "penstock.lake.table_opening",
+    "registered_backups": "penstock.lake.backup",
+    "restore_backup": "penstock.lake.backup",
+    "undo_move": "penstock.lake.copy",
+    "upgrade": "penstock.lake.upgrade:upgrade_lake",
+    "verify_backup": "penstock.lake.backup",
 }
 
 __all__ = [  # noqa: RUF022 - in the order in which a reader needs them
@@ -66,6 +89,17 @@ __all__ = [  # noqa: RUF022 - in the order in which a reader needs them
     "open_table",
     "init",
     "copy",
+    "move",
+    "cancel_move",
+    "undo_move",
+    "backup",
+    "list_backups",
+    "registered_backups",
+    "verify_backup",
+    "expire_backups",
+    "forget_backups",
+    "restore_backup",
+    "upgrade",
     "Lake",
     "Key",
     "Put",

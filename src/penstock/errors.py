@@ -13,6 +13,7 @@
     │   ├── HistoryExpired          the commit lies behind the history horizon
     │   ├── LakeMoved               the lake is moving to another place, or has moved; write there
     │   ├── TooLarge                a request's body is larger than the server takes
+    │   ├── WorkTooLarge            more memory or time than the server gives one request's work on rows
     │   ├── UnsupportedMediaType    a request's body is of a type that the server does not read
     │   ├── MethodNotAllowed        there is such an address, but not for this method
     │   ├── UnsupportedFeature      a table uses something that Penstock does not read, or not write
@@ -46,13 +47,16 @@
     │   ├── VersionTaken            another writer of a Lance table was faster
     │   ├── OwnRefExists            a Lance table has such a branch or tag of its own already
     │   ├── TableStateRefused       what is asked of a table does not go with its state
+    │   ├── EraseRefused            others still hold rows that are to be erased
     │   ├── ReferenceExists
     │   ├── ReferenceChanged        a reference is not where the caller expected it
     │   └── LakeExists
     ├── TryAgainError               nothing was changed; the same request may work later
     │   ├── Unavailable             the store does not answer
+    │   │   └── StorageFull         there is no room left for what is to be written
     │   ├── RetriesExhausted        the branch moved faster than the request could be applied
     │   ├── Throttled               too much waits already
+    │   ├── WorkerLost              the process that worked on the request ended
     │   └── TimedOut                the server took longer than a request may
     ├── OutcomeUnknown              find out what happened: repeat with the same key, or look it up
     └── AdministratorError          somebody with more rights must act
@@ -63,6 +67,7 @@
         │   ├── LogGap              a commit is missing from the middle of it
         │   └── InvalidTable        what a table says of its owner contradicts itself
         ├── ForeignCommit           somebody else's file stands in the log of a managed table
+        ├── OutOfSync               a table has versions that the lake does not know
         └── UnsupportedFormat       the lake was written by a newer Penstock
 
 ``code`` is stable and meant for programs, ``details`` hold the structured facts, ``exit_code`` and
@@ -170,6 +175,14 @@ class TooLarge(RequestError):
 
     code = "too_large"
     http_status = 413
+
+
+class WorkTooLarge(RequestError):
+    """Work on rows took more memory or time than the server gives a request: ``details["limit"]`` is the
+    option that says how much."""
+
+    code = "work_too_large"
+    http_status = 422
 
 
 class UnsupportedMediaType(RequestError):
@@ -340,9 +353,11 @@ class MergeConflict(CommitConflict):
 
     code = "merge_conflict"
 
-    def __init__(self, conflicts: Sequence[Conflict], message: str | None = None) -> None:
+    def __init__(
+        self, conflicts: Sequence[Conflict], message: str | None = None, *, what: str = "cannot merge"
+    ) -> None:
         lines = [one.in_merge() for one in conflicts[:_SHOWN]]
-        super().__init__(conflicts, message or _describe("cannot merge", conflicts, lines))
+        super().__init__(conflicts, message or _describe(what, conflicts, lines))
 
 
 class TableConflict(CommitConflict):
@@ -401,6 +416,12 @@ class TableStateRefused(ConflictError):
     code = "table_state_refused"
 
 
+class EraseRefused(ConflictError):
+    """Other references, forks or open transactions still hold rows that an erase is to make unrecoverable."""
+
+    code = "erase_refused"
+
+
 class ReferenceExists(ConflictError):
     """A branch or tag of that name exists already."""
 
@@ -428,9 +449,21 @@ class TryAgainError(PenstockError):
 
 
 class Unavailable(TryAgainError):
-    """The store could not be reached, or is busy for longer than the configured wait."""
+    """The store could not be reached, or is busy for longer than the configured wait.
+
+    ``details["part"]`` is ``"database"`` or ``"storage"`` (of tables), where it is known which of them it is.
+    """
 
     code = "unavailable"
+
+
+class StorageFull(Unavailable):
+    """There is no room left where the lake's database is, or where its tables are: ``details["part"]``.
+
+    Reads go on. Writes do again as soon as somebody has made room; no retry helps before that.
+    """
+
+    code = "storage_full"
 
 
 class RetriesExhausted(TryAgainError):
@@ -444,6 +477,12 @@ class Throttled(TryAgainError):
 
     code = "throttled"
     http_status = 429
+
+
+class WorkerLost(TryAgainError):
+    """The process that worked on the request's rows ended: it was killed, or met a bug of a library."""
+
+    code = "worker_lost"
 
 
 class TimedOut(TryAgainError):
@@ -517,6 +556,16 @@ class ForeignCommit(AdministratorError):
     """
 
     code = "foreign_commit"
+
+
+class OutOfSync(AdministratorError):
+    """A table's own log, or folder, has versions that the lake does not know, or others than the lake's.
+
+    Commits to the table are refused, reads go on. ``details`` name the table, its location, the newest
+    ``known`` version and the ``version`` that tells; ``penstock resync`` takes the versions over.
+    """
+
+    code = "out_of_sync"
 
 
 class UnsupportedFormat(AdministratorError):

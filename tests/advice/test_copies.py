@@ -12,7 +12,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import Damaged, InvalidRequest, LakeMoved, PenstockError, Unavailable
 from penstock.kernel.settings import Settings
-from penstock.lake.copy import cancel_copy, copy_lake
+from penstock.lake.copy import cancel_move, move_lake
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Point
 from tests.advice.rows import numbers, rows
@@ -37,10 +37,10 @@ def test_a_copy_that_was_killed_is_run_again_and_has_all_rows(place: Path) -> No
     dying = FaultyStore(target)
     dying.fail(Point.FETCH, Killed())
     with pytest.raises(Killed):
-        copy_lake(place, dying)
-    with pytest.raises(PenstockError, match=r"the same 'penstock copy', run again, completes it"):
+        move_lake(place, dying)
+    with pytest.raises(PenstockError, match=r"the same 'penstock move', run again, completes it"):
         penstock.open(target)
-    copy_lake(place, target)
+    move_lake(place, target)
     with penstock.open(target) as moved, penstock.open(place) as source:
         moved.table("a.t").append(rows(3))
         assert (numbers(moved), numbers(source)) == ([1, 2, 3], [1, 2])
@@ -53,17 +53,17 @@ def test_a_cancelled_copy_is_deleted_and_begun_anew(place: Path) -> None:
     dying = FaultyStore(target)
     dying.fail(Point.FETCH, Killed())
     with pytest.raises(Killed):
-        copy_lake(place, dying)
-    with penstock.open(place) as lake, pytest.raises(LakeMoved, match="'penstock copy SOURCE --cancel'"):
+        move_lake(place, dying)
+    with penstock.open(place) as lake, pytest.raises(LakeMoved, match="'penstock move SOURCE --cancel'"):
         lake.table("a.t").append(rows(3))
-    cancel_copy(place)
+    cancel_move(place)
     with penstock.open(place) as lake:
         lake.table("a.t").append(rows(3))
         lake.finish_background()
     with pytest.raises(InvalidRequest, match=r"delete that part first: the database there, and no files of"):
-        copy_lake(place, target)
+        move_lake(place, target)
     anew = MemoryStore()  # the place without what was in its database
-    copy_lake(place, anew)
+    move_lake(place, anew)
     with penstock.open(anew) as moved:
         moved.table("a.t").append(rows(4))
         assert numbers(moved) == [1, 2, 3, 4]

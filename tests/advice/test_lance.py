@@ -27,7 +27,7 @@ from penstock.lake.lance.calls import (
     PutLanceBranch,
     PutLanceTag,
 )
-from tests.formats.lance.tables import content, keys_of, keys_seen, opened, rows, versions, write
+from tests.formats.lance.tables import content, delete, keys_of, keys_seen, opened, rows, versions, write
 
 ITEMS = Key("items")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -122,16 +122,18 @@ def test_a_table_that_made_way_for_another_comes_back_by_a_revert(forked: Lake) 
 
 def test_what_was_undone_as_advised_comes_back_by_undoing_that(forked: Lake) -> None:
     write(forked, "main", 6)
-    write(forked, "main", 7)
+    delete(forked, "main", 1)
     sixth = forked.resolve("main~1")
-    with pytest.raises(MergeConflict, match="revert those first, the newest one first"):
+    opened(forked).update({"v": "0.5"}, where="k = 6")
+    with pytest.raises(MergeConflict, match="revert that commit, and then this one"):
         forked.revert(sixth)
     forked.revert("main")
     forked.revert(sixth)
-    assert keys_seen(forked) == [1, 2, 3, 4, 5]
+    assert keys_seen(forked) == [2, 3, 4, 5]
     forked.revert("main")
     forked.revert("main~2")
-    assert keys_seen(forked) == [1, 2, 3, 4, 5, 6, 7]
+    assert keys_seen(forked) == [2, 3, 4, 5, 6]
+    assert opened(forked).to_table(filter="k = 6")["v"].to_pylist() == [0.5]
 
 
 def test_a_first_version_is_undone_by_dropping_the_table(lake: Lake) -> None:
@@ -162,8 +164,8 @@ def test_an_index_that_is_in_the_way_is_dropped_and_made_again(forked: Lake) -> 
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def test_a_manifest_that_the_lake_does_not_know_is_put_aside_without_losing_rows(
-    forked: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_manifest_that_the_lake_does_not_know_is_taken_over_without_losing_rows(
+    forked: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forked.finish_background()
     location = content(forked).location
@@ -171,18 +173,12 @@ def test_a_manifest_that_the_lake_does_not_know_is_put_aside_without_losing_rows
         held.setattr(Chains, "put", unpromoted)
         write(forked, "main", 20)
         lance.write_dataset(rows(8), location, mode="append")  # past the lake
-    with pytest.raises(ForeignCommit, match="Do not delete the file") as refused:
+    with pytest.raises(ForeignCommit, match="penstock resync"):
         forked.do(PromoteLance(key=ITEMS))
-    version = refused.value.details["version"]
-    there, before = (
-        lance.dataset(location, version=one).to_table()["k"].to_pylist() for one in (version, version - 1)
-    )
-    kept = [one for one in there if one not in before]
-    for number in range(version, lance.dataset(location).version + 1):
-        shutil.move(f"{location}/_versions/{2**64 - 1 - number:020d}.manifest", tmp_path)
-    forked.do(PromoteLance(key=ITEMS))
-    write(forked, "main", *kept)
-    assert kept == [8]
+    (done,) = forked.resync(ITEMS, leave_own=True).tables
+    own = forked.at(done.commit).table(ITEMS).to_arrow()["k"].to_pylist()
+    write(forked, "main", *(one for one in own if one not in keys_of(forked)))
+    forked.finish_background()
     assert keys_seen(forked) == keys_of(forked) == [1, 2, 3, 4, 5, 8, 20]
 
 

@@ -13,6 +13,7 @@ import pytest
 import penstock
 from penstock.errors import CommitVetoed, InvalidRequest, KeyNotFound, ReferenceNotFound, TransactionOver
 from penstock.formats.delta.rows.arrow_types import pa, pq
+from penstock.kernel import checks
 from penstock.lake.audits import installed
 from penstock.lake.copy import copy_lake
 from penstock.lake.files.calls import BeginJob, NewFile, WriteFiles
@@ -331,7 +332,7 @@ def test_more_than_fits_into_a_row_is_refused(lake: Lake) -> None:
 def test_a_copy_of_a_lake_expects_the_same(lake: Lake, store: MemoryStore) -> None:
     lake.expect("positive amounts", POSITIVE)
     target = MemoryStore()
-    copy_lake(store, target, fork=True)
+    copy_lake(store, target)
     with penstock.open(target, create=False) as copied:
         assert copied.expectations() == lake.expectations()
 
@@ -419,3 +420,19 @@ def test_a_transaction_that_is_not_as_expected_is_aborted(lake: Lake, other: Lak
     with pytest.raises(TransactionOver):
         tx.land()
     assert ids(lake) == [1, 2]
+
+
+def test_branches_that_expected_something_are_not_remembered_for_ever(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "EXPECTING_MAX", 3)
+    for number in range(10):
+        branch = lake.branch(f"b{number}").create()
+        lake.expect("positive", POSITIVE, branch.name)
+        lake.table("sales.orders", branch.name).append(orders(10 + number))
+        assert lake.kernel.checks.may_be_for(branch.name)
+        branch.delete()
+    assert len(lake.kernel.checks._expecting) <= 3
+    lake.expect("positive", POSITIVE)
+    with pytest.raises(CommitVetoed):
+        lake.table("sales.orders").append(orders(-1))

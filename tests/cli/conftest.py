@@ -28,7 +28,7 @@ anywhere = pytest.mark.parametrize("terminal", WHERE, indirect=True)
 """For tests of what is the same on a lake of one's own and on one behind a server, with a token that is bound
 to references. Its pattern matches all their names, but it is none for all references, so that a commit can be
 read only by way of one of them."""
-BOUND = "write:[a-z]*"
+BOUND = ("write:[a-z]*", "restore:[a-z]*")
 
 
 class Ran:
@@ -115,7 +115,7 @@ def terminal(
         yield Terminal(place)
         return
     with serving(place) as server:
-        monkeypatch.setenv("PENSTOCK_TOKEN", server.token("etl", BOUND))
+        monkeypatch.setenv("PENSTOCK_TOKEN", server.token("etl", *BOUND))
         yield server.terminal
 
 

@@ -37,7 +37,8 @@ def test_there_are_the_commands_that_are_promised() -> None:
         "init", "branch", "tag", "log", "show", "tables", "diff", "merge", "transplant", "revert", "rebase",
         "reflog", "namespace", "put", "delete", "outcome", "horizon", "grace", "sweep", "fsck", "doctor",
         "demo", "completion", "bench", "copy", "serve", "token", "root", "delta",
-        "files", "jobs", "tx", "lance", "expect", "publish",
+        "files", "jobs", "tx", "lance", "expect", "publish", "restore", "erase", "resync",
+        "backup", "backups", "restore-backup", "move", "upgrade",
     }  # fmt: skip
     for group in ("branch", "tag"):
         assert [path[1] for path, _ in ALL if path[0] == group and len(path) > 1] == [
@@ -86,8 +87,9 @@ def test_penstock_alone_shows_the_overview(terminal: Terminal) -> None:
     assert told.out == terminal.plain("--help").out
     for title, section in SECTIONS.items():
         assert f"\n{title}:\n" in told.out
+        width = max(10, *map(len, section))
         for name, (_, line) in section.items():
-            assert f"  {name.ljust(10)}  {line}" in told.out
+            assert f"  {name.ljust(width)}  {line}" in told.out
 
 
 def test_the_version_is_told(terminal: Terminal) -> None:

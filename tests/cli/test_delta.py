@@ -9,6 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
+from penstock.errors import OutOfSync
 from penstock.storage.places import Place
 from tests.cli.conftest import Serving, Terminal, anywhere, serving
 from tests.formats.delta.older import as_the_first_release
@@ -100,7 +101,7 @@ def test_lists_and_commits_tell_the_version(terminal: Terminal, orders: str) -> 
 def test_the_log_is_looked_after(terminal: Terminal, orders: str) -> None:
     assert terminal("delta", "checkpoint", "sales.orders").out.startswith("wrote _delta_log/")
     assert "there is a checkpoint" in terminal("delta", "checkpoint", "sales.orders").out
-    assert "nothing to compact" in terminal("delta", "compact", "sales.orders").out
+    assert "nothing to compact" in terminal("delta", "compact-log", "sales.orders").out
     assert terminal.json("delta", "publish", "sales.orders")["tables"][0]["backlog"] == 0
 
 
@@ -117,7 +118,7 @@ def test_a_table_of_the_first_release_is_repaired_once(terminal: Terminal) -> No
 
 
 def test_a_table_is_released(terminal: Terminal, orders: str) -> None:
-    assert "removed 0 files" in terminal("delta", "clean", "sales.orders").out
+    assert "removed 0 files" in terminal("delta", "clean-log", "sales.orders").out
     assert "released sales.orders with version 2" in terminal("delta", "release", "sales.orders").out
     assert terminal("delta", "cat", "sales.orders", status=4).err.count("there is no 'sales.orders'") == 1
     assert deltalake.DeltaTable(orders).version() == 2
@@ -160,10 +161,10 @@ def test_r32_only_administrators_release_recover_and_clean(
 def _refused(server: Serving, monkeypatch: pytest.MonkeyPatch, location: str) -> None:
     monkeypatch.setenv("PENSTOCK_TOKEN", server.token("etl", "write"))
     server.terminal("delta", "adopt", location)
-    for command in (["release", "orders"], ["clean", "orders"], ["recover", location, "--any"]):
+    for command in (["release", "orders"], ["clean-log", "orders"], ["recover", location, "--any"]):
         server.terminal("delta", *command, status=6)
     monkeypatch.setenv("PENSTOCK_TOKEN", server.token("root", "admin"))
-    server.terminal("delta", "clean", "orders")
+    server.terminal("delta", "clean-log", "orders")
     server.terminal("delta", "release", "orders")
 
 
@@ -174,12 +175,15 @@ def test_the_doctor_tells_how_far_tables_are_published(terminal: Terminal, order
 
 
 def test_the_doctor_passes_an_alarm_on(terminal: Terminal, orders: str) -> None:
-    foreign = Path(orders) / "_delta_log" / f"{2:020}.json"
-    foreign.write_text("{}")
+    foreign = Path(orders) / "_delta_log" / f"{3:020}.json"
     with penstock.open(terminal.place) as lake:
         lake.table("sales.orders").append(ROWS)
-    for command in ("publish", "checkpoint", "compact", "clean"):
-        assert "00000000000000000002.json" in terminal("delta", command, "sales.orders", status=1).err
+        foreign.write_text("{}")
+        lake.table("sales.orders").append(ROWS)
+    for command in ("publish", "checkpoint", "compact-log", "clean-log"):
+        assert foreign.name in terminal("delta", command, "sales.orders", status=1).err
+    with penstock.open(terminal.place) as lake, pytest.raises(OutOfSync, match=foreign.name):
+        lake.table("sales.orders").append(ROWS)
     shown = terminal("delta", "status").lines
     assert "1 to publish" in shown[0]
     assert shown[1].startswith("! sales.orders: ")

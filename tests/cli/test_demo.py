@@ -68,7 +68,7 @@ def test_without_the_delta_extra_the_demo_says_what_is_missing(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     terminal = Terminal(tmp_path / "demo")
     told = terminal.plain("demo", "--no-spark", str(terminal.place))
-    assert "pip install penstock[delta]" in told.out
+    assert "pip install 'penstock[delta]'" in told.out
     assert "delta cat" not in told.out
     assert terminal.json("fsck")["sound"] is True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import lance
@@ -159,8 +160,8 @@ def test_a_conflict_is_told_once_for_a_table_with_ways_out_that_work(terminal: T
 
 def test_the_doctor_says_which_lance_is_installed(terminal: Terminal, items: str) -> None:
     found = {one["name"]: one for one in terminal.json("doctor")["checks"]}
-    assert found["Lance"]["state"] == "ok"
-    assert found["Lance"]["finding"].startswith("pylance ")
+    assert found["extra lance"]["state"] == "ok"
+    assert f"pylance {version('pylance')}" in found["extra lance"]["finding"]
 
 
 def test_the_list_of_commands_does_not_load_lance() -> None:

@@ -17,6 +17,7 @@ from tests.formats.delta.sides import Side, create, rows
 from tests.formats.files.lakes import address, paths, write
 
 MERGE_FIELDS = ["applied", "base", "commits", "dry_run", "head", "keys", "source", "target"]
+KEY_FIELDS = ["action", "after", "before", "change", "conflicts", "key", "mode"]
 DRY_RUN = [
     "dev → main   2 commits, 2 tables",
     "  ~ sales.orders   both sides changed it                conflict",
@@ -58,7 +59,7 @@ def test_a_dry_run_in_json_has_every_key(forked: Terminal) -> None:
     )
     assert found["base"] == forked.json("show", "main~1")["id"]
     orders, returns = found["keys"]
-    assert sorted(orders) == ["after", "before", "conflicts", "key", "mode"]
+    assert sorted(orders) == KEY_FIELDS
     assert orders["key"] == "sales.orders"
     assert [one["kind"] for one in orders["conflicts"]] == ["VALUE_DIFFERS"]
     assert (returns["key"], returns["conflicts"], returns["before"]) == ("sales.returns", [], None)
@@ -391,7 +392,7 @@ def test_a_preview_tells_versions_files_and_what_each_side_did(forked_delta: Ter
     lines = blurred(forked_delta("merge", "fix", "--into", "main", "--dry-run", status=3).lines)
     assert forked_delta.json("branch") == before
     assert lines[0] == "fix → main   3 commits, 2 tables"
-    assert lines[1] == "  ~ sales.orders   v4       both sides changed it  conflict"
+    assert lines[1] == "  ~ sales.orders   v4       both sides changed it        conflict"
     assert re.fullmatch(
         r" {6}version 4 \(DELETE\) removed day=mon/\S+ in day=mon,"
         r" which fix has read or adds again \(rule 11\)",
@@ -405,14 +406,14 @@ def test_a_preview_tells_versions_files_and_what_each_side_did(forked_delta: Ter
             "      To redo it: penstock rebase fix --onto main --take main=sales.orders,"
             " then the job, under a new id."
         ),
-        "  ~ sales.returns  v0 → v1  2 files added          clean",
+        "  ~ sales.returns  v0 → v1  2 files added, 2 rows added  clean",
     ]
 
 
 @anywhere
 def test_a_preview_in_json_has_the_reason_whole(forked_delta: Terminal) -> None:
     orders, returns = forked_delta.json("merge", "fix", "--dry-run", status=3)["keys"]
-    assert sorted(orders) == sorted(returns) == ["after", "before", "conflicts", "key", "mode"]
+    assert sorted(orders) == sorted(returns) == KEY_FIELDS
     (conflict,) = orders["conflicts"]
     assert (conflict["kind"], conflict["expected"], conflict["found"]) == ("FORMAT", "version 3", "version 4")
     clash, both, take, redo = conflict["why"].split("; ")
@@ -426,15 +427,16 @@ def test_a_preview_in_json_has_the_reason_whole(forked_delta: Terminal) -> None:
 
 
 @anywhere
-def test_a_preview_does_not_count_what_an_overwrite_will_find(terminal: Terminal) -> None:
+def test_a_preview_counts_what_an_overwrite_will_find(terminal: Terminal) -> None:
     with penstock.open(terminal.place) as lake:
         main = create(lake, "fix")
         Side(lake, "fix").overwrite(7, day="mon")
-    assert "  1 file added, 2 removed  clean" in terminal("merge", "fix", "--dry-run").lines[1]
+    line = terminal("merge", "fix", "--dry-run").lines[1]
+    assert line.endswith("  1 file added, 2 removed, 1 row added, 4 removed  clean")
     with penstock.open(terminal.place) as lake:
         Side(lake, main.branch).append(8)
     line = terminal("merge", "fix", "--dry-run").lines[1]
-    assert line == "  ~ sales.orders  v4 → v5  1 file added, in the place of what is there  clean"
+    assert line == "  ~ sales.orders  v4 → v5  1 file added, 3 removed, 1 row added, 5 removed  clean"
     assert "  1 file added, 3 removed  clean" in terminal("merge", "fix").lines[1]
 
 

@@ -255,7 +255,7 @@ def test_the_program_completes_when_the_shell_asks(forked: Terminal) -> None:
 def test_commands_names_and_keys_are_completed(forked: Terminal) -> None:
     forked("tag", "create", "daily")
     lake = {"PENSTOCK_LAKE": str(forked.place)}
-    assert completed("re", **lake) == ["reflog", "rebase", "revert"]
+    assert completed("re", **lake) == ["reflog", "rebase", "revert", "restore", "resync", "restore-backup"]
     assert completed("branch", "as", **lake) == ["assign"]
     assert completed("log", "d", **lake) == ["dev", "daily"]
     assert completed("merge", "--into", "m", **lake) == ["main"]

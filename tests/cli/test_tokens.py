@@ -29,6 +29,19 @@ def test_a_new_token_is_all_that_is_printed_and_opens_a_server(terminal: Termina
     assert enter(terminal, text) == ("etl", ["read", "write:dev/*:sales.*"])
 
 
+def test_a_second_token_of_a_name_replaces_the_first_or_is_refused(terminal: Terminal) -> None:
+    first = terminal.json("token", "create", "etl", "--grant", "write")
+    refused = terminal("token", "create", "etl", "--grant", "write", status=3)
+    assert f"there is a token of 'etl' already, {first['id']}" in refused.err
+    assert len(terminal.json("token")["tokens"]) == 1
+    unknown = terminal("token", "create", "dbt", "--grant", "write", "--replaces", first["id"], status=4)
+    assert f"there is no token '{first['id']}' of 'dbt' to replace" in unknown.err
+    made = terminal("token", "create", "etl", "--grant", "write", "--replaces", first["id"])
+    assert f"penstock token revoke {first['id']}" in made.err
+    assert terminal("token", "revoke", first["id"]).status == 0
+    assert len(terminal.json("token")["tokens"]) == 1
+
+
 def test_a_new_token_as_an_object(terminal: Terminal) -> None:
     found = terminal.json("token", "create", "etl", "--grant", "admin")
     assert sorted(found) == ["created", "expires", "grants", "id", "name", "token"]
@@ -96,7 +109,8 @@ def test_a_token_is_revoked_by_id_by_name_or_by_itself(terminal: Terminal, how: 
 
 
 def test_of_several_tokens_with_one_name_none_is_guessed(terminal: Terminal) -> None:
-    made = [terminal.json("token", "create", "etl", "--grant", "read") for _ in range(2)]
+    made = [terminal.json("token", "create", "etl", "--grant", "read")]
+    made.append(terminal.json("token", "create", "etl", "--grant", "read", "--replaces", made[0]["id"]))
     ran = terminal("token", "revoke", "etl", status=1)
     assert all(one["id"] in ran.err for one in made)
     assert len(terminal.json("token")["tokens"]) == 2

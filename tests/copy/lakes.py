@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from penstock.errors import MergeConflict
 from penstock.kernel.settings import Settings
-from penstock.lake.copy import copy_lake
+from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.model.content import IcebergTable
@@ -28,8 +28,8 @@ def table(number: object, size: int = 0) -> IcebergTable:
     return IcebergTable(metadata_location=f"s3://lake/{number}/".ljust(size, "x"))
 
 
-def fill(lake: Lake, seed: int, steps: int = 40) -> None:
-    """Random commits, branches, tags, merges, deletions, notes and horizons."""
+def fill(lake: Lake, seed: int, steps: int = 40, label: str = "") -> None:
+    """Random commits, branches, tags, merges, deletions, notes, horizons; with another label, once more."""
     chosen = random.Random(seed)
     for number in range(steps):
         branches = [branch.name for branch in lake.branches()]
@@ -38,11 +38,11 @@ def fill(lake: Lake, seed: int, steps: int = 40) -> None:
         if what < 4:
             size = chosen.choice([0, 0, 2000, 300_000])
             key = f"t{chosen.randrange(8)}"
-            lake.branch(branch).put(key, table(number, size), idempotency_key=f"key-{number}")
+            lake.branch(branch).put(key, table(number, size), idempotency_key=f"key-{label}{number}")
         elif what == 4:
-            lake.branch(f"b/{number}").create(at=branch)
+            lake.branch(f"b/{label}{number}").create(at=branch)
         elif what == 5:
-            lake.tag(f"v{number}").create(at=branch)
+            lake.tag(f"v{label}{number}").create(at=branch)
         elif what == 6 and branch != "main":
             lake.branch(branch).delete()
         elif what == 7 and branch != "main":
@@ -54,8 +54,8 @@ def fill(lake: Lake, seed: int, steps: int = 40) -> None:
             references = lake.kernel.references
             references.annotate(branch, references.get(branch), b"note %d" % number)
     lake.keep_history("b/*", max_commits=50, max_days=30)
-    lake.branch("gone").create().delete()
-    lake.branch("last").create(at="main")
+    lake.branch(f"gone{label}").create().delete()
+    lake.branch(f"last{label}").create(at="main")
 
 
 def new_store(seed: int, steps: int = 40) -> MemoryStore:
@@ -77,8 +77,8 @@ def reopened(store: Store) -> Lake:
 
 
 def move(source: Store, target: Store, *, fork: bool = False) -> str:
-    """Copy a lake, and return its id at the target."""
-    return copy_lake(source, target, author="mover", settings=QUICK, fork=fork).id
+    """Move or copy a lake, and return its id at the target."""
+    return (copy_lake if fork else move_lake)(source, target, author="mover", settings=QUICK).id
 
 
 def rows(store: Store) -> dict[str, Row]:

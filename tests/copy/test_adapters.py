@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from penstock.kernel.settings import Settings
-from penstock.lake.copy import copy_lake
+from penstock.lake.copy import move_lake
 from penstock.lake.opening import open_lake
 from penstock.model.clock import now_us
 from penstock.stores import open_store
@@ -24,7 +24,7 @@ def test_a_lake_moves_from_store_to_store_and_back(tmp_path: Path) -> None:
         fill(lake, 7)
         identity, head = lake.id, lake.branch().head
     for source, target in pairwise(places):
-        moved = copy_lake(source, target)
+        moved = move_lake(source, target)
         assert moved.id == identity
         stores = [open_store(place, False, now_us) for place in (source, target)]
         assert rows(stores[0]) == rows(stores[1])

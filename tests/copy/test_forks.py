@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import LakeExists
 from penstock.kernel.description import read_description
 from penstock.kernel.settings import Settings
-from penstock.lake.copy import copy_lake
+from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.opening import open_lake
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Point
@@ -18,7 +18,7 @@ from tests.copy.lakes import like, move, new_store, objects, reopened, rows, tab
 def test_a_fork_leaves_the_source_alone(seed: int) -> None:
     source, target = new_store(seed), MemoryStore()
     before = like(source)
-    forked = copy_lake(source, target, fork=True)
+    forked = copy_lake(source, target)
     assert (source._rows, source._objects) == (before._rows, before._objects)
     assert rows(target) == rows(source)
     assert objects(target) == objects(source)
@@ -57,10 +57,10 @@ def test_forking_again_to_the_same_place_says_that_it_is_complete() -> None:
     source, target = new_store(1), MemoryStore()
     identity = move(source, target, fork=True)
     reopened(source).branch().put("t", table("later"))
-    again = copy_lake(source, target, fork=True)
+    again = copy_lake(source, target)
     assert (again.repeated, again.id) == (True, identity)
     with pytest.raises(LakeExists):
-        copy_lake(source, target)
+        move_lake(source, target)
 
 
 @pytest.mark.parametrize("skip", range(12))

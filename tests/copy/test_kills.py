@@ -21,9 +21,9 @@ KILLS = 8
 MOVE = """
 import sys
 from penstock.kernel import copy
-from penstock.lake.copy import copy_lake
+from penstock.lake.copy import move_lake
 copy.SCAN_PAGE = 40
-copy_lake(sys.argv[1], sys.argv[2], progress=lambda what, count, total: print(what, count, flush=True))
+move_lake(sys.argv[1], sys.argv[2], progress=lambda what, count, total: print(what, count, flush=True))
 """
 
 WRITE = """

@@ -13,7 +13,7 @@ from penstock.errors import IdempotencyKeyReused, LakeMoved
 from penstock.kernel import copy as copying
 from penstock.kernel.description import Description, read_description
 from penstock.lake.answers import LogLine
-from penstock.lake.copy import copy_lake
+from penstock.lake.copy import move_lake
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.model.encoding import ObjectId, decoder
@@ -43,7 +43,7 @@ def test_a_move_takes_everything_along(places: tuple[Store, Store], seed: int) -
     with_everything = open_lake(source, author="ada", settings=QUICK)
     fill(with_everything, seed)
     lake, logs = read_description(source), _logs(with_everything)
-    moved = copy_lake(source, target, author="mover", settings=QUICK)
+    moved = move_lake(source, target, author="mover", settings=QUICK)
     assert rows(target) == rows(source)
     assert objects(target) == objects(source)
     assert (moved.references, moved.objects) == (len(rows(source)), len(objects(source)))
@@ -159,7 +159,7 @@ def test_moving_again_says_that_it_is_complete(moved: tuple[MemoryStore, MemoryS
     source, target = moved
     reopened(target).branch().put("t", table("later"))
     before = rows(target), objects(target)
-    again = copy_lake(source, target)
+    again = move_lake(source, target)
     assert (again.repeated, again.id) == (True, read_description(source).id)
     assert again.objects == len(objects(source))
     assert (rows(target), objects(target)) == before

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, LakeExists, LakeMoved, LakeNotFound, Unavailable
 from penstock.kernel.description import Phase, read_description
-from penstock.lake.copy import cancel_copy, copy_lake
+from penstock.lake.copy import cancel_move, copy_lake, move_lake
 from penstock.lake.opening import open_lake
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
@@ -61,7 +61,7 @@ def test_a_lake_is_not_copied_onto_itself(source: MemoryStore, tmp_path: Path) -
         with pytest.raises(LakeExists):
             move(source, source, fork=fork)
         with pytest.raises(LakeExists):
-            copy_lake(tmp_path / "lake", f"sqlite://{tmp_path}/lake", fork=fork)
+            (copy_lake if fork else move_lake)(tmp_path / "lake", f"sqlite://{tmp_path}/lake")
     reopened(source).branch().put("t", table("goes on"))
 
 
@@ -75,7 +75,7 @@ def test_a_place_that_it_came_from_is_not_empty(source: MemoryStore) -> None:
 
 def test_without_a_source_nothing_is_made(tmp_path: Path) -> None:
     with pytest.raises(LakeNotFound):
-        copy_lake(tmp_path / "nowhere", tmp_path / "target")
+        move_lake(tmp_path / "nowhere", tmp_path / "target")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -101,12 +101,12 @@ def test_part_of_a_move_is_not_taken_for_part_of_a_fork(source: MemoryStore) -> 
     for fork in (False, True):
         target = MemoryStore()
         half_moved(source, target, Phase.OBJECTS, fork)
-        with pytest.raises(InvalidRequest, match="part of another copy"):
+        with pytest.raises(InvalidRequest, match=r"holds part of a (copy|move) of"):
             move(source, target, fork=not fork)
-        with pytest.raises(InvalidRequest, match="part of another copy"):
+        with pytest.raises(InvalidRequest, match=r"holds part of a (copy|move) of"):
             move(new_store(4, 5), target, fork=fork)
         if not fork:
-            cancel_copy(source)
+            cancel_move(source)
 
 
 def test_a_lake_on_its_way_to_one_place_does_not_move_to_another(source: MemoryStore) -> None:
@@ -130,7 +130,7 @@ def test_a_move_that_was_cancelled_leaves_the_lake_as_it_was(source: MemoryStore
     assert lake.moving_to == "memory:"
     with pytest.raises(LakeMoved, match="--cancel"):
         lake.branch().put("t", table("x"))
-    assert cancel_copy(source).target == "memory:"
+    assert cancel_move(source).target == "memory:"
     for name in [branch.name for branch in lake.branches()]:
         lake.branch(name).put("after", table(name))
     lake.branch("gone").create()
@@ -146,7 +146,7 @@ def test_a_move_that_was_cancelled_leaves_the_lake_as_it_was(source: MemoryStore
 def test_a_cancelled_copy_is_not_gone_on_with_once_objects_were_copied(source: MemoryStore) -> None:
     target = MemoryStore()
     half_moved(source, target, Phase.CHECKING)
-    cancel_copy(source)
+    cancel_move(source)
     before = objects(target)
     with pytest.raises(InvalidRequest, match="was cancelled; take another place, or delete"):
         move(source, target)
@@ -159,7 +159,7 @@ def test_a_cancelled_copy_is_begun_anew_if_no_object_was_copied(source: MemorySt
     target = MemoryStore()
     half_moved(source, target, phase)
     if phase is not Phase.BEGUN:
-        cancel_copy(source)
+        cancel_move(source)
     lake = reopened(source)
     lake.branch().put("t", table("between"))
     lake.branch("last").delete()
@@ -172,7 +172,7 @@ def test_a_seal_that_was_cancelled_does_not_hold_for_the_next_move(source: Memor
     """A writer finds the seal void, is held up, and the lake is sealed again: the swap must be lost."""
     target = MemoryStore()
     half_moved(source, target, Phase.ROWS)
-    cancel_copy(source)
+    cancel_move(source)
     writing = FaultyStore(source, locking=False)
     gate = writing.pause(Point.BEFORE_SWAP, name="main")
     writer = Caller(lambda: reopened(writing).branch().put("t", table("late")))
@@ -188,7 +188,7 @@ def test_a_mover_who_was_cancelled_does_not_complete_the_move(source: MemoryStor
     gate = target.pause(Point.STORE)
     mover = Caller(lambda: move(source, target))
     gate.reached()
-    cancel_copy(source)
+    cancel_move(source)
     reopened(source).branch().put("t", table("goes on"))
     gate.open()
     assert isinstance(mover.error, InvalidRequest)
@@ -199,7 +199,7 @@ def test_a_mover_who_was_cancelled_does_not_complete_the_move(source: MemoryStor
 
 def test_a_move_that_is_cancelled_at_the_last_moment_is_not_completed(source: MemoryStore) -> None:
     target, moving = MemoryStore(), FaultyStore(source)
-    moving.at(Point.TURN, lambda: cancel_copy(source), name="@lake", skip=1)
+    moving.at(Point.TURN, lambda: cancel_move(source), name="@lake", skip=1)
     with pytest.raises(InvalidRequest, match="was cancelled"):
         move(moving, target)
     reopened(source).branch().put("t", table("goes on"))
@@ -209,7 +209,7 @@ def test_a_move_that_is_cancelled_at_the_last_moment_is_not_completed(source: Me
 
 def test_a_move_that_is_cancelled_while_sealing_copies_nothing(source: MemoryStore) -> None:
     target, moving = MemoryStore(), FaultyStore(source)
-    moving.at(Point.REFERENCES, lambda: cancel_copy(source), skip=1)
+    moving.at(Point.REFERENCES, lambda: cancel_move(source), skip=1)
     with pytest.raises(InvalidRequest, match="was cancelled"):
         move(moving, target)
     assert not rows(target)
@@ -240,13 +240,13 @@ def test_a_rule_that_was_set_before_the_source_was_sealed_goes_along(source: Mem
 
 def test_what_is_not_moving_cannot_be_cancelled(source: MemoryStore) -> None:
     with pytest.raises(InvalidRequest, match="nothing to cancel"):
-        cancel_copy(source)
+        cancel_move(source)
     target = MemoryStore()
     move(source, target)
     with pytest.raises(LakeMoved, match="has moved"):
-        cancel_copy(source)
+        cancel_move(source)
     with pytest.raises(InvalidRequest):
-        cancel_copy(target, settings=QUICK)
+        cancel_move(target, settings=QUICK)
 
 
 def test_a_move_that_gave_the_lake_away_can_only_be_completed(source: MemoryStore) -> None:
@@ -256,6 +256,6 @@ def test_a_move_that_gave_the_lake_away_can_only_be_completed(source: MemoryStor
     with pytest.raises(Killed):
         move(dying, target)
     with pytest.raises(LakeMoved):
-        cancel_copy(source)
+        cancel_move(source)
     move(source, target)
     reopened(target).branch().put("t", table("there"))

@@ -36,8 +36,9 @@ _DEEDS: Final = (
 )
 _DEEDS_AGAIN: Final = "write|run|do|try|read|open|create|register|ask|commit|start"
 _COMMANDS: Final = (
-    "delete|copy|sweep|horizon|rebase|revert|restore|delta (?:adopt|recover|release)|(?:branch|tag) assign|"
-    "tx commit|(?:tx|jobs) abort|init '{}' to migrate"
+    "delete|copy|move|backup(?!s| lease)|restore-backup(?!s| lease)|upgrade|"
+    "sweep|horizon|rebase|resync|revert|restore|delta (?:adopt|recover|release)|(?:branch|tag) assign|"
+    "tx commit|(?:tx|jobs) abort|backups (?:forget|expire)|init '{}' to migrate"
 )
 _ADVISES: Final = re.compile(
     r"(?:^(?=.{40})|\n +|[.;:] |, (?:or |and |then )?|what to do +|to [a-z' ]+, |^or )"

@@ -13,8 +13,8 @@ A document is read from top to bottom in one empty directory:
 A process has one Spark. Where it runs already, a document's ``session(lake)`` is a session of that one, with
 settings and views of its own; relative paths that Spark is given lie below the document's directory all the
 same; and ``spark.stop()`` ends the document's session only (see ``tests/spark/lending.py``). A document that
-leaves a session there without a stop is wrong. ``README.md`` is run in a process of its own, where a session
-starts Spark and stops it, as it does for a reader.
+leaves a session there without a stop is wrong. ``README.md`` is run in a process of its own as well
+(``tests/release``), where a session starts Spark and stops it, as it does for a reader.
 """
 
 import contextlib

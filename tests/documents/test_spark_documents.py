@@ -1,15 +1,13 @@
-"""The examples that need Spark are true: in the suite's Spark, and README's also in one that they start."""
+"""The examples that need Spark are true, in the suite's Spark. README starts its own in tests/release."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.documents.pages import DOCUMENTS_WITH_SPARK, README, ROOT, name_of
+from tests.documents.pages import DOCUMENTS_WITH_SPARK, name_of
 from tests.documents.runner import WrongDocument, run_document
 
 if TYPE_CHECKING:
@@ -20,14 +18,6 @@ if TYPE_CHECKING:
 def test_the_examples_of_a_document_are_true(path: Path, tmp_path: Path, started_spark: SparkSession) -> None:
     run_document(str(path), path.read_text("utf-8"), tmp_path)
     assert started_spark.range(3).count() == 3
-
-
-@pytest.mark.verify
-def test_the_readme_is_true_where_it_starts_spark_itself(tmp_path: Path) -> None:
-    assert README in DOCUMENTS_WITH_SPARK
-    program = [sys.executable, "-m", "tests.documents.runner", str(README), str(tmp_path)]
-    ran = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 # --- what the runner does with the Spark that runs --------------------------------------------------------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.errors import Denied, InvalidRequest, JobNotFound
+from penstock.lake.call import Call
 from penstock.lake.files.calls import (
     AbortJob,
     BeginJob,
@@ -69,6 +71,29 @@ def test_a_copy_needs_the_right_to_read_what_is_copied(lake: Lake) -> None:
     written = reader_too.do(WriteFiles(key=ORDERS, branch="dev/etl", copied=(one,)))
     assert written.commit is not None
     assert written.commit.committer == "tester"
+
+
+def test_the_folder_of_another_tables_attempt_is_not_taken(lake: Lake) -> None:
+    """Who knows where a file lies cannot have it in a table of theirs: they may not be allowed to read it."""
+    [pay] = lake.do(ListFiles(key=PAY, at="main"))
+    folder = below_pool(pay.address.removesuffix("x"))
+    fence = folder.rstrip("/").rpartition("/")[2]
+    taken = (NewFile(path="stolen", name="x", size=1),)
+    theirs = WriteFiles(key=ORDERS, branch="main", folder=folder, added=taken)
+    for grants in (("write:main:sales.*",), ("write",), ("admin",)):
+        thief = as_(lake, *grants)
+        wanted: tuple[Call[Any], ...] = (
+            theirs,
+            msgspec.structs.replace(theirs, added=(), put=taken),
+            msgspec.structs.replace(theirs, job=f"{9:032x}", fence=fence),
+            BeginJob(id=f"{9:032x}", fence=fence, key=ORDERS, branch="main"),
+            msgspec.structs.replace(theirs, key=PAY, branch="dev/etl"),
+        )
+        for call in wanted:
+            with pytest.raises((InvalidRequest, Denied), match=r"another table|may not"):
+                thief.do(call)
+    own = WriteFiles(key=PAY, branch="main", folder=folder, added=(NewFile(path="y", name="x", size=1),))
+    assert lake.do(own).commit is not None  # of the same table, it could be copied as well
 
 
 def test_a_new_table_needs_the_right_to_make_its_namespace(lake: Lake) -> None:

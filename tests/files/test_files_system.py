@@ -21,7 +21,7 @@ import pytest
 
 import penstock
 from penstock.lake.files.paths import parse_path, table_text
-from penstock.lake.files.system import FilesSystem
+from penstock.lake.files.system import FILES_ALONE, FilesSystem
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.server.access import TokenGate
@@ -382,8 +382,40 @@ def test_removing_takes_one_commit(lake: Lake, fs: FilesSystem) -> None:
         fs.rm("raw.events/day=2")
     fs.rm("raw.events/day=2/*.txt")
     assert fs.ls("raw.events") == []
-    assert fs.exists("raw.events")
     assert commits(lake) == before + 2
+
+
+def test_a_table_whose_files_were_all_removed_is_not_there_until_it_has_one(
+    lake: Lake, fs: FilesSystem
+) -> None:
+    pinned = lake.files_system(pinned=True)
+    for where in ("raw.events", "penstock://raw.events/"):
+        assert (fs.exists(where), pinned.exists(where)) == (True, True)
+    fs.rm("raw.events", recursive=True)
+    assert (fs.exists("raw.events"), fs.exists("raw.events/day=1"), pinned.exists("raw.events")) == (
+        False, False, True,
+    )  # fmt: skip
+    assert lake.table("raw.events").exists  # with its history
+    fs.pipe_file("raw.events/again", b"a")
+    assert (fs.exists("raw.events"), fs.find("raw.events")) == (True, ["raw.events/again"])
+
+
+def test_files_that_are_written_one_by_one_are_told_of_once(
+    lake: Lake, fs: FilesSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = pa.table({"part": [*range(FILES_ALONE * 2)]})
+    how = {"format": "parquet", "partitioning": ["part"], "filesystem": fs, "use_threads": False}
+    before = commits(lake)
+    with fs.transaction:
+        ds.write_dataset(rows, "raw.together", **how)
+    assert (commits(lake), caplog.messages) == (before + 1, [])
+    ds.write_dataset(rows.slice(0, FILES_ALONE - 1), "raw.alone", **how)
+    assert caplog.messages == []
+    ds.write_dataset(rows, "raw.alone", existing_data_behavior="overwrite_or_ignore", **how)
+    assert commits(lake) == before + FILES_ALONE * 3
+    (said,) = caplog.messages
+    assert said.startswith(f"{FILES_ALONE} files were written to 'raw.alone' one by one")
+    assert "with fs.transaction" in said
 
 
 def test_one_commit_is_of_one_table(lake: Lake, fs: FilesSystem) -> None:

@@ -17,6 +17,8 @@ import lance
 import pytest
 
 import penstock
+from penstock.kernel.description import FORMAT_VERSION
+from penstock.lake.upgrade import upgrade_lake
 from tests.interop import first_release_program as program
 
 FIRST_RELEASE = "1b709b3"
@@ -88,3 +90,34 @@ def test_the_first_release_does_not_sweep_a_lake_by_periods_of_its_own(release: 
     with penstock.open(place) as lake:
         lake.set_grace(data_grace_days=30)
     assert release.do("look", place)["error"] == "unsupported_format"
+
+
+def test_a_lake_of_the_first_release_is_backed_up_and_restored(place: Path, tmp_path: Path) -> None:
+    penstock.backup(place, tmp_path / "before.backup")
+    program.write(str(place))
+    penstock.restore_backup(tmp_path / "before.backup", tmp_path / "again")
+    again = program.look(str(tmp_path / "again"))
+    assert again == {"main": BEFORE, "dev": ON_DEV, "kept": BEFORE, "first": BEFORE}
+
+
+def test_an_upgraded_lake_works_here_and_is_refused_by_the_first_release(
+    release: Release, place: Path, tmp_path: Path
+) -> None:
+    assert "error" not in release.do("look", place)
+    done = upgrade_lake(place, backup=tmp_path / "before.backup")
+    assert (done.before, done.after) == (1, FORMAT_VERSION)
+    assert upgrade_lake(place) == (FORMAT_VERSION, FORMAT_VERSION, "")
+    refused = release.do("look", place)
+    assert refused["error"] == "unsupported_format"
+    assert f"has format version {FORMAT_VERSION}" in refused["message"]
+    program.write(str(place))
+    after = [[1, 2, 20], [1, 2, 20], ["20.csv", "one.csv"]]
+    assert program.look(str(place))["main"] == after
+
+
+def test_a_backup_made_before_an_upgrade_is_for_the_first_release_too(
+    release: Release, place: Path, tmp_path: Path
+) -> None:
+    upgrade_lake(place, backup=tmp_path / "before.backup")
+    penstock.restore_backup(tmp_path / "before.backup", tmp_path / "again")
+    assert release.do("look", tmp_path / "again")["main"] == BEFORE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -144,6 +145,53 @@ def test_a_job_begins_at_the_same_cost_among_ten_thousand_that_have_ended() -> N
     before = store.counts
     assert [job.id for job in lake.do(ListJobs())] == ["4" * 32, "2" * 32]
     assert (store.counts - before).rows_read <= 4
+
+
+@pytest.mark.parametrize("change", ["forgotten", "begun anew"])
+def test_a_list_of_jobs_goes_on_after_one_that_was_forgotten_or_begun_anew_meanwhile(change: str) -> None:
+    clock = SetClock()
+    store = MemoryStore(clock)
+    lake = open_lake(store, clock)
+    ids = [UUID(int=2**100 + number).hex for number in range(6)]
+    for one in ids:
+        clock.go_on(60)
+        lakes.begin(lake, A, id=one)
+        lakes.abort(lake, id=one)
+    page = lake.do(ListJobs(all=True, limit=2))
+    clock.go_on(30 * DAY_S if change == "forgotten" else 60)
+    if change == "forgotten":
+        Attempts(lake.kernel).jobs.forget(page[-1].id)
+    else:
+        lakes.begin(lake, B, id=page[-1].id)
+    found = [job.id for job in page]
+    while page := lake.do(ListJobs(all=True, limit=2, after=page[-1].id)):
+        found += [job.id for job in page]
+    assert {*found} == {*ids}
+    assert len(found) <= 2 + len(ids)
+
+
+def test_a_job_that_comes_on_two_pages_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SetClock()
+    lake = open_lake(MemoryStore(clock), clock)
+    ids = [UUID(int=2**100 + number).hex for number in range(6)]
+    for one in ids:
+        clock.go_on(60)
+        lakes.begin(lake, A, id=one)
+        lakes.abort(lake, id=one)
+    clock.go_on(30 * DAY_S)
+    jobs, do, asked = Attempts(lake.kernel).jobs, lake.do, []
+
+    def forgetting(call: Any) -> Any:
+        asked.append(call.after)
+        page = do(call)
+        if len(asked) == 1:
+            jobs.forget(page[-1].id)
+        return page
+
+    monkeypatch.setattr(lake.catalogue, "page_max", 2)
+    monkeypatch.setattr(lake, "do", forgetting)
+    assert sorted(job.id for job in lake.jobs(all=True)) == ids
+    assert len(asked) > 3
 
 
 def test_jobs_that_ended_long_ago_are_forgotten_as_others_begin() -> None:

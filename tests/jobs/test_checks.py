@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import pytest
 
 import penstock
 from penstock import Commit, Delete, Key, Namespace, Put, Vetoed
-from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, Unavailable
+from penstock.errors import CommitVetoed, InvalidRequest, ReferenceNotFound, RetriesExhausted, Unavailable
 from penstock.kernel.settings import Settings
 from penstock.lake.calls import AssignReference
 from penstock.lake.checks import Proposed
@@ -216,6 +219,28 @@ def test_writers_of_a_checked_branch_take_turns_and_each_is_checked_once(lake: L
     assert sorted(runs) == [str(n) for n in range(8)]
 
 
+def test_turns_are_kept_only_for_branches_that_are_written_just_now(lake: Lake) -> None:
+    checks = lake.kernel.checks
+    kept: list[int] = []
+    lake.add_check("count", lambda _: kept.append(len(checks._turns)), "*")
+    for number in range(20):
+        branch = lake.branch(f"b{number}").create()
+        branch.create_namespace(f"n{number}")
+        branch.delete()
+    works = [Running(partial(lake.commit, [put(f"k{n}")], branch=f"w{n % 3}")) for n in range(9)]
+    for number in range(3):
+        lake.branch(f"w{number}").create()
+    for work in works:
+        with suppress(ReferenceNotFound):
+            work.result()
+    lake.add_check("no", lambda _: "never", "main")
+    with pytest.raises(CommitVetoed):
+        lake.commit([put("refused")])
+    assert kept[:20] == [1] * 20
+    assert max(kept) <= 3
+    assert (checks._turns, checks._whose) == ({}, {})
+
+
 def test_a_check_that_writes_to_its_own_branch_is_told_so_and_does_not_hang(lake: Lake) -> None:
     lake.branch("audit").create()
 
@@ -288,6 +313,29 @@ def test_a_check_can_read_the_bytes_of_files_that_are_not_published(tmp_path: Pa
         with pytest.raises(CommitVetoed, match=r"raw\.notes/b\.txt has a secret"):
             files.put("b.txt", b"a secret")
         assert [one.path for one in files.list()] == ["a.txt"]
+
+
+def test_reading_files_in_a_check_loads_nothing_of_other_formats(tmp_path: Path) -> None:
+    program = """
+import sys, penstock
+with penstock.open(sys.argv[1]) as lake:
+    files = lake.table("raw.notes").files
+    files.put("a.txt", b"plain")
+    loaded, seen = {*sys.modules}, []
+
+    def read(proposed):
+        with proposed.files("raw.notes").open("a.txt") as opened:
+            seen.append(opened.read())
+
+    lake.add_check("read", read)
+    files.put("b.txt", b"x")
+    more = {*sys.modules} - loaded
+    print(seen, lake.catalogue._delta, [name for name in more if name.startswith("penstock.formats.delta")])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "lake"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[b'plain'] None []\n"
 
 
 def test_a_branch_is_moved_only_to_what_its_checks_agree_to(lake: Lake) -> None:

@@ -31,6 +31,20 @@ class Expected(msgspec.Struct):
     """Keys that hold a given content, whose id may be new."""
 
 
+def undo(was: State, wanted: State, now: State) -> Expected:
+    """Bring a difference that undoes a commit: a namespace stays if something is in it."""
+    while True:
+        expected = bring(was, wanted, now)
+        filled = {
+            key: was[key]
+            for kind, key in expected.conflicts
+            if kind is ConflictKind.NAMESPACE_NOT_EMPTY and key in was and key not in wanted
+        }
+        if not filled:
+            return expected
+        wanted = {**wanted, **filled}
+
+
 def bring(
     was: State,
     wanted: State,

@@ -43,6 +43,7 @@ from tests.kernel.brute_force import (
     carry_out,
     random_operations,
     told,
+    undo,
     virtual_base,
     without_ids,
 )
@@ -377,7 +378,7 @@ class LakeMachine(RuleBasedStateMachine):
         history = self.graph.ancestors(head) - {NO_COMMIT}
         chosen = random.choice([one for one in self.held if one in history])
         was, wanted = self.held[chosen], self.held[self.graph.parents[chosen][0]]
-        expected = bring(was, wanted, self.held[head])
+        expected = undo(was, wanted, self.held[head])
         if expected.conflicts:
             with pytest.raises(MergeConflict) as refused:
                 self.kernel.revert(chosen, branch, CommitMeta())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernel import tree
+from penstock.kernel import chain, state, tree
 from penstock.kernel.chain import FOLD_BYTES, FOLD_OPERATIONS, Chain, Draft
 from penstock.kernel.objects import Objects, Pending, split_value
 from penstock.kernel.state import diff_commits, recent_changes, state_of
@@ -259,6 +259,28 @@ def test_a_chain_knows_what_it_has_not_touched_since_a_commit() -> None:
     line.reopen()
     assert [line.chain.contains(one) for one in commits] == [False] * 10 + [True]
     assert not line.chain.unchanged_since(commits[3], b"key0")
+
+
+def test_a_chain_remembers_so_many_keys_and_no_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "TOUCHED_MAX", 20)
+    line, changed = Line(), dict[bytes, int]()
+    for number in range(100):
+        keys = {b"key%d" % (7 * number % 90), b"key%d" % (number + 1000)}
+        line.land([dict.fromkeys(keys, b"%d" % number)])
+        changed |= dict.fromkeys(keys, number)
+        assert len(line.chain._touched) <= 22
+        for since, (one, _) in enumerate(line.commits[1:]):
+            for key in keys:
+                assert not line.chain.unchanged_since(one, key) or changed[key] <= since
+
+
+def test_a_tree_that_is_only_written_to_remembers_so_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "FOLD_OPERATIONS", 5)
+    monkeypatch.setattr(state, "KNOWN_MAX", 30)
+    line = Line()
+    for number in range(100):
+        line.land([{b"key%d" % number: b"v"}])
+    assert len(line.chain._tree._known) <= 30 + 6
 
 
 def test_a_batch_reads_its_own_large_values_before_they_are_stored() -> None:

@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import Damaged, OutcomeUnknown, Unavailable
 from penstock.kernel.copy import copy
 from penstock.kernel.fsck import fsck
-from penstock.kernel.leases import KIND, PREFIX, Leases
+from penstock.kernel.leases import KIND, PREFIX, WATCHED_S, Leases
 from penstock.kernel.sweep import sweep
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
@@ -75,6 +75,40 @@ def test_a_lease_whose_holder_died_is_taken_when_it_was_watched_for_long_enough(
     assert heir.take("table") is None
     watch.now_s += 0.2
     assert heir.take("table") is not None
+
+
+def test_of_many_leases_that_others_hold_so_many_are_watched(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.kernel.leases.WATCHED_MAX", 3)
+    dead, watch = process(store, Watch()), Watch(5.0)
+    tables = [f"table {number}" for number in range(10)]
+    for table in tables:
+        assert dead.take(table) is not None
+    heir = process(store, watch)
+    taken: list[str] = []
+    for _ in range(5):  # those that are watched are taken, and make room for others
+        for table in [one for one in tables if one not in taken]:
+            if heir.take(table) is not None:
+                taken.append(table)
+            assert len(heir._watched) <= 3
+        watch.now_s += GOOD_S + 0.1
+    assert taken == tables
+
+
+def test_a_lease_that_nobody_wants_any_more_is_not_watched_for_ever(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.kernel.leases.WATCHED_MAX", 3)
+    other, watch = process(store, Watch()), Watch(5.0)
+    heir = process(store, watch)
+    for number in range(10):
+        lease = other.take(f"table {number}")
+        assert lease is not None
+        assert heir.take(f"table {number}") is None
+        lease.release()
+        watch.now_s += WATCHED_S / 2
+    assert [*heir._watched] == ["table 8", "table 9"]
 
 
 def test_a_lease_that_is_renewed_is_not_taken(store: FaultyStore) -> None:

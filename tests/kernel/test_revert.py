@@ -12,13 +12,12 @@ from penstock.errors import (
     MergeConflict,
 )
 from penstock.model.commits import CommitMeta
-from penstock.model.conflicts import ConflictKind
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
 from penstock.testing import CountingStore
 from tests.chance import seeds
-from tests.kernel.brute_force import bring, forked, told
+from tests.kernel.brute_force import forked, told, undo
 from tests.kernel.lakes import (
     branch,
     commit,
@@ -47,7 +46,7 @@ def test_a_revert_equals_brute_force_and_its_own_revert_restores(seed: int) -> N
         chosen = random.choice(own)
         parent = kernel.history.commit(chosen).parent
         before = state(kernel, "dev")
-        expected = bring(state(kernel, chosen), state(kernel, parent), before)
+        expected = undo(state(kernel, chosen), state(kernel, parent), before)
         untouched = stored(kernel.store)
         preview = kernel.revert(chosen, "dev", META, dry_run=True)
         assert stored(kernel.store) == untouched
@@ -104,13 +103,21 @@ def test_only_commits_of_the_branch_are_reverted_on_it() -> None:
             kernel.revert(b"x" * 32, "main", META, dry_run=dry_run)
 
 
-def test_a_revert_may_not_empty_a_namespace_that_was_filled_since_k6() -> None:
+def test_a_revert_leaves_a_namespace_that_was_filled_since_k6() -> None:
     kernel = new_kernel()
-    made = commit(kernel, "main", [Put(Key("ns"), Namespace())])
-    commit(kernel, "main", [Put(Key("ns", "t"), large_table(1))])
-    with pytest.raises(MergeConflict) as refused:
+    made = commit(kernel, "main", [Put(Key("ns"), Namespace()), Put(Key("ns", "t"), large_table(1))])
+    commit(kernel, "main", [Put(Key("ns", "u"), large_table(2))])
+    result = kernel.revert(made, "main", META)
+    assert {one.key: one.after is None for one in result.keys} == {Key("ns"): False, Key("ns", "t"): True}
+    assert state(kernel).keys() == {Key("ns"), Key("ns", "u")}
+
+
+def test_a_revert_that_cannot_be_says_so_in_its_own_words() -> None:
+    kernel = new_kernel()
+    made = commit(kernel, "main", puts(t=1))
+    commit(kernel, "main", puts(t=2))
+    with pytest.raises(MergeConflict, match="cannot revert: 1 conflict"):
         kernel.revert(made, "main", META)
-    assert told(refused.value.conflicts) == {(ConflictKind.NAMESPACE_NOT_EMPTY, Key("ns"))}
 
 
 def test_reverts_and_rebases_that_are_dry_write_nothing() -> None:

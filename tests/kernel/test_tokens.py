@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +20,9 @@ from penstock.errors import (
     TokenNotFound,
     Unavailable,
 )
+from penstock.kernel import tokens as kernel_tokens
 from penstock.kernel.copy import copy
+from penstock.kernel.description import FIRST_VERSION, GRANTS_VERSION, read_description
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.seal import cancel
@@ -28,7 +31,7 @@ from penstock.kernel.sweep import sweep
 from penstock.kernel.tokens import PREFIX, find_token, put_token, revoke_token, tokens
 from penstock.model.clock import now_us
 from penstock.model.references import Kind
-from penstock.model.tokens import Grant, Role, Token
+from penstock.model.tokens import FIRST_ROLES, Grant, Role, Token
 from penstock.stores import open_store
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row, Store
@@ -66,12 +69,56 @@ def test_a_token_is_found_until_it_is_revoked(store: FaultyStore) -> None:
     assert tokens(store) == []
     assert put_token(store, QUICK, TOKEN) == TOKEN
     assert find_token(store, TOKEN.id) == TOKEN
-    other = put_token(store, QUICK, like(id="f" * 12))
+    other = put_token(store, QUICK, like(id="f" * 12, name="other"))
     assert tokens(store) == [TOKEN, other]
     assert revoke_token(store, QUICK, TOKEN.id) == TOKEN
     assert (find_token(store, TOKEN.id), tokens(store)) == (None, [other])
     with pytest.raises(TokenNotFound, match=TOKEN.id):
         revoke_token(store, QUICK, TOKEN.id)
+
+
+def test_a_grant_that_the_first_release_cannot_read_raises_the_version_of_the_lake(
+    store: FaultyStore,
+) -> None:
+    put_token(store, QUICK, TOKEN)
+    assert read_description(store).format_version == FIRST_VERSION
+    operator = like(id="e" * 12, name="operator", grants=(Grant(Role.READ), Grant(Role.BACKUP)))
+    assert put_token(store, QUICK, operator) == put_token(store, QUICK, operator) == operator
+    assert read_description(store).format_version == GRANTS_VERSION
+    revoke_token(store, QUICK, operator.id)
+    assert read_description(store).format_version == GRANTS_VERSION, "history may name what it did"
+
+
+@pytest.mark.parametrize("role", sorted(set(Role) - FIRST_ROLES))
+def test_a_token_with_a_new_role_is_read_as_it_was_put(store: FaultyStore, role: Role) -> None:
+    token = put_token(store, QUICK, like(grants=(Grant(role),)))
+    assert find_token(store, token.id) == token
+
+
+def test_roles_include_what_they_say_and_nothing_else() -> None:
+    included = {role: {other for other in Role if role.includes(other)} for role in Role}
+    single = {Role.READ, Role.RESTORE, Role.ERASE, Role.MAINTAIN, Role.BACKUP, Role.MOVE}
+    assert included == {
+        **{role: {role} for role in single},
+        Role.WRITE: {Role.READ, Role.WRITE},
+        Role.ADMIN: set(Role),
+    }
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        Grant(Role.BACKUP, "main"),
+        Grant(Role.MOVE, "*", "sales.*"),
+        Grant(Role.ADMIN, "main"),
+        Grant(Role.ERASE, "main"),
+        Grant(Role.MAINTAIN, "dev/*", "sales.*"),
+    ],
+    ids=str,
+)
+def test_a_grant_that_means_nothing_is_refused(grant: Grant) -> None:
+    with pytest.raises(InvalidRequest, match=f"'{grant.role}.*grant"):
+        grant.check()
 
 
 def test_tokens_are_kept_by_a_database(tmp_path: Path) -> None:
@@ -180,6 +227,36 @@ def test_a_store_that_is_away_is_unavailable(store: FaultyStore) -> None:
     assert tokens(store) == []
 
 
+def test_no_two_tokens_have_one_name_unless_one_replaces_the_other(store: FaultyStore) -> None:
+    put_token(store, QUICK, TOKEN)
+    other = like(id="f" * 12, secret_hash=bytes(32))
+    with pytest.raises(ConflictError, match="there is a token of 'etl' already, 0123456789ab"):
+        put_token(store, QUICK, other)
+    with pytest.raises(TokenNotFound, match="no token 'eeeeeeeeeeee' of 'etl' to replace"):
+        put_token(store, QUICK, other, "e" * 12)
+    assert tokens(store) == [TOKEN]
+    assert put_token(store, QUICK, other, TOKEN.id) == other
+    assert put_token(store, QUICK, other) == other, "the same one again is answered"
+    revoke_token(store, QUICK, TOKEN.id)
+    assert tokens(store) == [other]
+
+
+def test_of_two_tokens_that_come_at_once_with_one_name_the_later_one_goes(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swap, rival = kernel_tokens._swap, like(id="f" * 12)
+
+    def after_a_rival(*arguments: Any) -> Token:
+        monkeypatch.setattr(kernel_tokens, "_swap", swap)
+        put_token(store, QUICK, rival)
+        return swap(*arguments)
+
+    monkeypatch.setattr(kernel_tokens, "_swap", after_a_rival)
+    with pytest.raises(ConflictError, match="there is a token of 'etl' already"):
+        put_token(store, QUICK, TOKEN)
+    assert tokens(store) == [rival]
+
+
 def test_a_move_takes_tokens_along_and_a_fork_has_none(store: FaultyStore) -> None:
     kernel = Kernel(store, settings=QUICK)
     put_token(store, QUICK, TOKEN)
@@ -189,7 +266,7 @@ def test_a_move_takes_tokens_along_and_a_fork_has_none(store: FaultyStore) -> No
     assert tokens(forked) == []
     assert tokens(moved) == [TOKEN]
     with pytest.raises(LakeMoved):
-        put_token(store, QUICK, like(id="f" * 12))
+        put_token(store, QUICK, like(id="f" * 12, name="other"))
     with pytest.raises(LakeMoved):
         revoke_token(store, QUICK, TOKEN.id)
     revoke_token(moved, QUICK, TOKEN.id)

@@ -33,7 +33,7 @@ def test_the_default_branch_is_not_moved_back_behind_a_version(kept: Lake) -> No
     with pytest.raises(InvalidRequest) as refused:
         kept.branch().assign("main~2")
     assert "'diary' is at version 2 already" in str(refused.value)
-    assert "Revert" in str(refused.value)
+    assert f"penstock restore --all --to {kept.show('main~2').id[:8]} --branch main" in str(refused.value)
     assert refused.value.details["key"] == "diary"
     assert kept.show().id == head
 

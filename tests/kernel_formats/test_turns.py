@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
-from threading import Event, Thread
+from threading import Barrier, BrokenBarrierError, Event, Thread
+from time import sleep
 
 import pytest
 
@@ -221,6 +223,48 @@ def test_k4_a_change_that_must_be_prepared_for_ever_gives_up_in_bounds(journals:
     assert lake.branch().head == head
 
 
+def test_k4_changes_that_must_be_prepared_again_are_prepared_one_after_the_other(
+    journals: JournalFormat,
+) -> None:
+    """Side by side only one of them would land in each round, and the last one give up."""
+    lake = _lake_on(MemoryStore(), journals)
+    lake.commit([append("diary", "first")])
+    journals.reads_storage = True
+    together = Barrier(8)
+
+    def prepare_slowly() -> None:
+        _wait_once(together)
+        sleep(0.02)  # long enough for the others to come meanwhile
+
+    journals.during_prepare = prepare_slowly
+    before = journals.calls["prepare"]
+    at_once(*(partial(lake.commit, [append("diary", f"line {number}")]) for number in range(8)))
+    assert sorted(lines_of(lake.kernel, "diary")) == ["first", *(f"line {number}" for number in range(8))]
+    assert journals.calls["prepare"] - before == 8 + 7
+
+
+def test_k4_a_change_does_not_wait_for_another_that_is_prepared_again_slowly(journals: JournalFormat) -> None:
+    lake = _lake_on(MemoryStore(), journals, settings=Settings(write_timeout_s=2))
+    arrived, go = Event(), Event()
+    texts = iter(["slow", "slow again", "other", "other again"])
+
+    def hold() -> None:
+        if next(texts) == "slow again":
+            arrived.set()
+            assert go.wait(30)
+
+    journals.again, journals.during_prepare = 1, hold
+    slow = Thread(target=lambda: lake.commit([append("diary", "slow")]))
+    slow.start()
+    assert arrived.wait(30)
+    journals.again = 1
+    lake.commit([append("diary", "other")])
+    assert lines_of(lake.kernel, "diary") == ["other"]
+    go.set()
+    slow.join(30)
+    assert lines_of(lake.kernel, "diary") == ["other", "slow"]
+
+
 def test_k4_another_in_the_batch_lands_while_one_goes_round(lake: Lake, journals: JournalFormat) -> None:
     journals.again = 1
     at_once(*(partial(lake.commit, [append("diary", f"line {number}")]) for number in range(6)))
@@ -270,6 +314,13 @@ def test_k4_a_change_whose_answer_is_unknown_is_settled_by_its_key(
 def _held(lake: Lake) -> tuple[bytes, ...]:
     content = journal_at(lake.kernel, "diary")
     return content.objects if content is not None else ()
+
+
+def _wait_once(barrier: Barrier) -> None:
+    """Wait for the others, the first time that all are here; whoever comes later goes on."""
+    with suppress(BrokenBarrierError):
+        if barrier.wait(30) == 0:
+            barrier.abort()
 
 
 def _lake_on(

@@ -77,7 +77,7 @@ def test_cleaning_leaves_what_a_branch_needs_of_the_same_table_under_its_former_
     grow_old(place)
     lake.table("t").append(rows(30))
     lake.delta.publish("t")
-    lake.delta.clean("t")
+    lake.delta.clean_log("t")
     lake.close()
     with penstock.open(tmp_path / "lake") as anew:
         assert ids(anew, "t", "dev") == [1, 10, 11, 100]
@@ -95,7 +95,7 @@ def test_cleaning_leaves_a_branchs_own_files_of_the_same_table_under_its_former_
     come_back(lake, place, how)
     lake.finish_background()
     grow_old(place)
-    assert lake.delta.clean("t").names == ()
+    assert lake.delta.clean_log("t").names == ()
     assert (place / name).exists()
 
 

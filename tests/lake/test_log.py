@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import CommitNotFound, InvalidKey, InvalidName, InvalidRequest, PenstockError
+from penstock.kernel.history import History
+from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
+from penstock.lake.log import PAGES_KEPT
 from penstock.model.commits import Commit
 from penstock.stores.memory import MemoryStore
 from tests.queue.hooks import SetClock, new_lake, table
@@ -140,6 +143,75 @@ def test_merged_commits_are_shown_if_all_parents_are_wanted(lake: Lake) -> None:
     while page := lake.log(all_parents=True, limit=6, after=pages[-1].id if pages else None):
         pages += page
     assert pages == shown
+
+
+@pytest.mark.parametrize("chosen", [{}, {"author": "dev"}])
+def test_pages_of_a_log_with_all_parents_cost_what_the_log_costs(
+    lake: Lake, chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        dev = lake.branch(f"dev{number}").create(at=f"main~{number}")
+        for each in range(5):
+            dev.put(f"dev{number}-{each}", table(), author="dev")
+        lake.merge(f"dev{number}", "main")
+    steps = 0
+    read = History.link
+
+    def link(history: History, one: bytes) -> Any:
+        nonlocal steps
+        steps += 1
+        return read(history, one)
+
+    monkeypatch.setattr(History, "link", link)
+    shown = lake.log(all_parents=True, limit=None, **chosen)
+    whole, steps = steps, 0
+    pages: list[Commit] = []
+    while page := lake.log(all_parents=True, limit=3, after=pages[-1].id if pages else None, **chosen):
+        pages += page
+    assert pages == shown
+    assert len(shown) >= 30
+    assert steps <= whole + 3 * len(pages)
+
+
+def test_a_page_that_is_asked_for_twice_is_the_same(lake: Lake) -> None:
+    lake.branch("dev").create(at="main~2").put("d", table())
+    lake.merge("dev", "main")
+    first = lake.log(all_parents=True, limit=4)
+    second = lake.log(all_parents=True, limit=4, after=first[-1].id)
+    assert lake.log(all_parents=True, limit=4, after=first[-1].id) == second
+    assert lake.log(all_parents=True, limit=8) == first + second
+
+
+def test_pages_that_many_readers_have_begun_are_read_to_the_end(lake: Lake) -> None:
+    """Where more pages are open than are remembered, the next page is looked for from the beginning."""
+    lake.branch("dev").create(at="main~2").put("d", table())
+    lake.merge("dev", "main")
+    firsts = [lake.log(all_parents=True, limit=size) for size in range(1, 20)]
+    for number in range(PAGES_KEPT):
+        lake.log(f"main~{number % 25}", all_parents=True, limit=1 + number // 25)
+    whole = lake.log(all_parents=True, limit=None)
+    for first in firsts:
+        assert first + lake.log(all_parents=True, limit=None, after=first[-1].id) == whole
+    assert isinstance(lake.catalogue, Embedded)
+    assert len(lake.catalogue._log_pages._ends) <= PAGES_KEPT
+
+
+def test_going_on_with_all_parents_after_a_commit_that_is_not_in_the_log_reads_no_older_ones(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.branch("dev").create(at="main~3")
+    elsewhere = lake.branch("dev").put("d", table()).id
+    read: set[bytes] = set()
+    reading = History.link
+
+    def link(history: History, one: bytes) -> Any:
+        read.add(one)
+        return reading(history, one)
+
+    monkeypatch.setattr(History, "link", link)
+    with pytest.raises(InvalidRequest, match=elsewhere):
+        lake.log("main", after=elsewhere, all_parents=True)
+    assert len(read) <= 8
 
 
 def test_parents_come_after_their_children_with_all_parents(lake: Lake) -> None:

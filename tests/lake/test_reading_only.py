@@ -121,6 +121,7 @@ def test_a_reader_without_the_right_to_write_sees_new_commits(place: Path, tmp_p
     """While a writer has the lake open, after it closed it, and when another one came."""
     _fill(place)
     _fill(tmp_path / "copy")
+    (place / "penstock.db").chmod(0o644)  # its owner lets others read it
     reader = subprocess.Popen(
         _program("follow", str(place), str(tmp_path / "copy")),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -147,6 +148,15 @@ def test_a_reader_without_the_right_to_write_sees_new_commits(place: Path, tmp_p
     finally:
         reader.communicate()
     assert reader.returncode == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
+def test_a_lake_that_is_its_owners_alone_says_so_to_others(place: Path, tmp_path: Path) -> None:
+    for directory in (place, tmp_path / "copy"):
+        penstock.init(directory).close()
+    said = _run("opening", str(place), str(tmp_path / "copy"))
+    assert said["code"] == "denied"
+    assert "may not read it" in said["message"]
 
 
 def test_a_lake_in_rocksdb_says_why_it_cannot_be_read(place: Path, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_branch_that_was_made_before_the_store_fell_silent_is_not_said_to_be_m
     lake = open_lake(store, author="tester")
     # The lake's row is read before, and once more when the new name is there.
     store.fail(Point.REFERENCE, Unavailable("away"), times=None, skip=1, name="@lake")
-    with pytest.raises(OutcomeUnknown, match="once 'dev' was made"):
+    with pytest.raises(OutcomeUnknown, match="'dev' was made, but it is not known"):
         lake.kernel.references.create("dev", lake.branch().kind, lake.kernel.references.get("main").head)
 
 
@@ -264,7 +264,6 @@ def test_a_request_stays_the_same_whatever_rights_its_sender_has(lake: Lake, cal
     wide = Guarded(lake.catalogue, _caller("write"))
     first = narrow.do(call)
     assert _id(wide.do(call)) == _id(first)
-    assert _id(lake.do(call)) == _id(first)
 
 
 def _caller(*grants: str) -> Caller:

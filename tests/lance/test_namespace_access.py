@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import lance
 import lance_namespace as ln
 import pytest
 from lance_namespace.errors import PermissionDeniedError
 
-from penstock.errors import Denied
+from penstock.errors import Denied, InvalidManifest
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.lake.lance.calls import (
     CommitLance,
+    CreateLanceVersion,
     DeclareLance,
     GetLanceTable,
     ListLanceBranches,
@@ -109,3 +112,38 @@ def test_a_namespace_above_a_new_table_is_created_by_those_who_may(lake: Lake) -
     denied(writer, CommitLance(operations=(DeclareLance(key=Key("shop", "own", "t")),)))
     writer = as_(lake, "write:main:shop.*")
     assert writer.do(CommitLance(operations=(DeclareLance(key=Key("shop", "t")),))).done[0].location
+
+
+def test_a_version_does_not_bring_in_files_of_another_table(lake: Lake, tmp_path: Path) -> None:
+    """A clone of what its writer may not read, put into storage as a version of a table of theirs: the server
+    would read the rows for them."""
+    writer = as_(lake, "write:main:sales.*")
+    pay = lake.do(GetLanceTable(key=PAY)).location
+    writer.do(CommitLance(operations=(DeclareLance(key=Key("sales", "mine")),)))
+    lance.dataset(pay).shallow_clone(str(tmp_path / "clone"), 1)
+    for key, version in ((Key("sales", "mine"), 1), (ITEMS, 2)):
+        if version == 2:  # one that is made anew, and need not go on from the version before
+            lance.dataset(str(tmp_path / "clone")).restore()  # type: ignore[no-untyped-call]
+        place = Path(lake.do(GetLanceTable(key=key)).location) / "_versions"
+        place.mkdir(exist_ok=True)
+        data = min((tmp_path / "clone" / "_versions").glob("*.manifest")).read_bytes()
+        (staged := place / f"{version}.manifest-{uuid4()}").write_bytes(data)
+        one = CreateLanceVersion(key=key, version=version, manifest=str(staged), size=len(data))
+        for who in (writer, as_(lake, "admin")):
+            with pytest.raises(InvalidManifest, match=r"has files at .*only a table that is registered"):
+                who.do(CommitLance(operations=(one,)))
+    whole = RegisterLance(key=Key("sales", "clone"), location=str(tmp_path / "clone"))
+    denied(writer, CommitLance(operations=(whole,)))
+
+
+def test_a_clone_that_was_registered_is_written_on(lake: Lake) -> None:
+    items = Path(lake.do(GetLanceTable(key=ITEMS)).location)
+    clone = items.parent / "clone"
+    lance.dataset(str(items)).shallow_clone(str(clone), 1)
+    key = Key("sales", "clone")
+    lake.do(CommitLance(operations=(RegisterLance(key=key, location=str(clone)),)))
+    written(lake.lance(), *key, ids=[2], mode="append")
+    assert ids_at(lake.lance(), *key) == [1, 2]
+    written(lake.lance(), *key, ids=[3], mode="overwrite")
+    lance.dataset(namespace_client=lake.lance(), table_id=list(key), version=2).restore()  # type: ignore[no-untyped-call]
+    assert ids_at(lake.lance(), *key) == [1, 2]

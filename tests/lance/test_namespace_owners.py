@@ -40,7 +40,7 @@ def fork(tmp_path: Path) -> Iterator[tuple[Lake, str]]:
         source.branch("dev").create()
         written(source.lance("dev"), "items", ids=[2])
         written(source.lance(), "items", ids=[3])
-    copy_lake(tmp_path / "source", tmp_path / "fork", fork=True)
+    copy_lake(tmp_path / "source", tmp_path / "fork")
     with penstock.open(tmp_path / "fork") as lake:
         yield lake, folder
 

@@ -110,7 +110,9 @@ def test_tables_are_listed_by_page_and_others_are_not_seen(lake: Lake, namespace
     rest = namespace.list_all_tables(ln.ListTablesRequest(page_token=everything.page_token))
     assert (rest.tables, rest.page_token) == (["top"], None)
     assert code(lambda: namespace.list_tables(ln.ListTablesRequest(id=["z"]))) == 1
-    assert code(lambda: namespace.list_tables(ln.ListTablesRequest(id=[], limit=0))) == 13
+    none = namespace.list_tables(ln.ListTablesRequest(id=["a"], limit=0))
+    assert (none.tables, none.page_token) == ([], None)
+    assert len(namespace.list_tables(ln.ListTablesRequest(id=["a"], limit=-1)).tables) == 3
     assert code(lambda: namespace.describe_table(ln.DescribeTableRequest(id=["a", "iceberg"]))) == 4
 
 
@@ -230,7 +232,7 @@ def test_a_table_that_is_there_is_registered_and_goes_on(lake: Lake, namespace: 
     assert code(lambda: namespace.register_table(ln.RegisterTableRequest(id=["u"], location=place))) == 13
     gone = f"{lake.warehouse}/outside/none.lance"
     assert code(lambda: namespace.register_table(ln.RegisterTableRequest(id=["u"], location=gone))) == 4
-    assert code(lambda: namespace.register_table(ln.RegisterTableRequest(id=["u"], location="old"))) == 13
+    assert code(lambda: namespace.register_table(ln.RegisterTableRequest(id=["u"], location="old"))) == 4
 
 
 def test_a_place_outside_of_the_lakes_roots_is_refused(namespace: PenstockNamespace, tmp_path: Path) -> None:
@@ -288,6 +290,24 @@ def test_versions_of_several_tables_come_all_or_none(tables: PenstockNamespace) 
     assert (versions(tables, "left"), versions(tables, "right")) == ([3, 2, 1], [3, 2, 1])
 
 
+def test_a_branch_of_lances_own_that_is_not_there_is_told_by_every_operation(
+    tables: PenstockNamespace,
+) -> None:
+    good = staged(tables, "left", 3)
+    table, below = good["manifest_path"].split("/_versions/")
+    for wrong in ({}, {"manifest_path": f"{table}/tree/nope/_versions/{below}"}):
+        create = {**good, "branch": "nope", **wrong}
+        delete = {"id": ["left"], "branch": "nope", "ranges": [{"start_version": 1, "end_version": 2}]}
+        assert code(lambda create=create: tables.create_table_version(create)) == 22  # type: ignore[misc]
+        for entries in ([create], [staged(tables, "right", 3), create]):
+            with pytest.raises(errors.TableBranchNotFoundError, match=rf"^operation {len(entries) - 1}: "):
+                tables.batch_create_table_versions({"entries": entries})
+        for operation in ({"create_table_version": create}, {"delete_table_versions": delete}):
+            with pytest.raises(errors.TableBranchNotFoundError, match=r"^operation 0: .*no branch 'nope'"):
+                batch(tables, operation)
+    assert versions(tables, "left") == [2, 1]
+
+
 def test_a_manifest_that_is_not_what_was_said_is_refused(tables: PenstockNamespace) -> None:
     good = staged(tables, "left", 3)
     for wrong in (
@@ -297,10 +317,14 @@ def test_a_manifest_that_is_not_what_was_said_is_refused(tables: PenstockNamespa
         {"manifest_path": "etc/passwd"},
         {"manifest_path": staged(tables, "right", 3)["manifest_path"]},
         {"naming_scheme": "V3"},
+        {"naming_scheme": "V1"},
         {"branch": "../up"},
         {"version": 0},
     ):
         assert code(lambda wrong=wrong: tables.create_table_version({**good, **wrong})) in (13, 22), wrong  # type: ignore[misc]
+    told = {**good, "naming_scheme": "V1"}
+    with pytest.raises(errors.InvalidInputError, match="are named by the scheme V2"):
+        tables.create_table_version(told)
     assert code(lambda: tables.create_table_version({**good, "id": ["none"]})) == 4
     assert code(lambda: tables.create_table_version({**good, "id": []})) == 13
     assert code(lambda: tables.create_table_version({"id": ["left"]})) == 13

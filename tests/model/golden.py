@@ -144,6 +144,9 @@ ROWS: dict[str, Reference | Description] = {
     "lake with graces": Description(
         format_version=2, id=str(ID), created_us=1, graces=(Grace(), Grace(3600.0, 30.0, 9))
     ),
+    "lake with many expired commits": Description(
+        format_version=3, id=str(ID), created_us=1, more_expired=Large(9600, (ONE,))
+    ),
 }
 
 

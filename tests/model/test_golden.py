@@ -119,6 +119,22 @@ ROWS = {
         "22220201c400a3746167"
     ),
     "lake": (
+        "dc001001d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea22f"
+        "7791a673333a2f2f6291c42011111111111111111111111111111111111111111111111111111111111111119295a56a"
+        "6f622f2a64c007c095a12ac0cb403e80000000000008c0c0c0a081a161a16290c0c290"
+    ),
+    "lake with graces": (
+        "dc001002d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea090"
+        "9090c0c0a0809293cb40f5180000000000cb401c0000000000000093cb40ac200000000000cb403e00000000000009c0c290"
+    ),
+    "lake with many expired commits": (
+        "dc001003d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea090"
+        "9090c0c0a0809092cd258091c4201111111111111111111111111111111111111111111111111111111111111111c290"
+    ),
+}
+
+OLDER_ROWS = {
+    "lake": (
         "9d01d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea22f"
         "7791a673333a2f2f6291c42011111111111111111111111111111111111111111111111111111111111111119295a56a"
         "6f622f2a64c007c095a12ac0cb403e80000000000008c0c0c0a081a161a16290"
@@ -128,6 +144,7 @@ ROWS = {
         "9090c0c0a0809293cb40f5180000000000cb401c0000000000000093cb40ac200000000000cb403e00000000000009"
     ),
 }
+"""As they were written before expired commits could be in blobs."""
 
 INTENTS = "9294c4016ba564656c7461c406617070656e64c294c4016ca56c616e6365c400c3"
 
@@ -157,7 +174,7 @@ def test_the_empty_lake_has_the_id_that_nessies_clients_expect() -> None:
     assert EMPTY_COMMIT_ID == "2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
     assert NO_COMMIT.hex() == EMPTY_COMMIT_ID == hashlib.sha256(b"empty").hexdigest()
     assert EMPTY_ROOT.hex() == IDS["empty leaf"]
-    assert FORMAT_VERSION == 2
+    assert FORMAT_VERSION == 6
 
 
 @pytest.mark.parametrize("name", golden.CONTENTS)
@@ -181,6 +198,12 @@ def test_a_row_has_its_bytes(name: str) -> None:
     value = golden.ROWS[name]
     assert encode(value).hex() == ROWS[name]
     assert decoder(type(value)).decode(bytes.fromhex(ROWS[name])) == value
+
+
+@pytest.mark.parametrize("name", OLDER_ROWS)
+def test_a_row_of_an_older_release_is_read(name: str) -> None:
+    value = golden.ROWS[name]
+    assert decoder(type(value)).decode(bytes.fromhex(OLDER_ROWS[name])) == value
 
 
 def test_intents_have_their_bytes() -> None:

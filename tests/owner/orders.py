@@ -92,13 +92,19 @@ def blocked(table: Table, version: int) -> Iterator[Path]:
         foreign.unlink()
 
 
+def let_look(table: Table) -> None:
+    """Have the lake compare the log with what it knows, which it does once before it commits."""
+    table.lake.delta.clean_log(table.key, dry_run=True)
+
+
 @contextmanager
 def unpublished(table: Table) -> Iterator[None]:
-    """What is ratified in here is not published, nor afterwards, until somebody asks for it.
+    """The one commit in here is not published, nor is what comes afterwards, until somebody asks for it.
 
-    The log is blocked, which stops the publisher. A commit waits for it, so it has stopped when the first one
-    is answered.
+    The log is blocked, which stops the publisher. A commit waits for it, so it has stopped when the commit is
+    answered. No second one is taken before the foreign file is gone.
     """
+    let_look(table)
     with blocked(table, table.backfill_to_version() + 1):
         yield
 
@@ -107,8 +113,9 @@ def left_unpublished(table: Table, count: int) -> TableVersions:
     """So many versions that are ratified and not published, each with one file named after its version."""
     first = table.get_commits().latest_version + 1
     with unpublished(table):
-        for version in range(first, first + count):
-            table.append_actions([add(f"of-{version}")])
+        table.append_actions([add(f"of-{first}")])
+    for version in range(first + 1, first + count):
+        table.append_actions([add(f"of-{version}")])
     return table.get_commits(start=first)
 
 

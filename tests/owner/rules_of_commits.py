@@ -146,8 +146,8 @@ class RulesOfCommits:
         attempt = uuid4()
         with unpublished(table):
             table.commit(1, [add("a")], attempt=attempt)
-            for number in range(3):
-                table.append_actions([add(f"{number}")])
+        for number in range(3):
+            table.append_actions([add(f"{number}")])
         found = [STAGED.fullmatch(one.name) for one in table.get_commits(start=1).commits]
         names = [one.groups() for one in found if one is not None]
         assert [int(version) for version, _ in names] == [1, 2, 3, 4]

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.errors import ForeignCommit, InvalidRequest, Throttled
+from penstock.errors import ForeignCommit, InvalidRequest, OutOfSync, Throttled
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.testing.threads import at_once
@@ -18,6 +18,7 @@ from tests.owner.orders import (
     foreign_paths,
     foreign_version,
     left_unpublished,
+    let_look,
     log_file,
     paths,
     published_versions,
@@ -54,7 +55,7 @@ class RulesOfPublishing:
         line += '"dataChange":true, "unknown":{"kept":[1, 2]}}}'
         with unpublished(table):
             table.append_actions(line)
-            table.commit(2, [add("a")])
+        table.commit(2, [add("a")])
         root = root_of(table)
         ratified = {one.version: (root / one.name).read_bytes() for one in table.get_commits(1).commits}
         assert line.encode() in ratified[1].splitlines()
@@ -62,6 +63,7 @@ class RulesOfPublishing:
         assert {one: log_file(table, one).read_bytes() for one in (1, 2)} == ratified
 
     def test_r19_what_somebody_else_put_there_is_not_replaced(self, lake: Lake, table: Table) -> None:
+        let_look(table)
         with blocked(table, 1) as foreign:
             was = foreign.read_bytes()
             table.append_actions([add("a")])
@@ -69,9 +71,23 @@ class RulesOfPublishing:
                 table.backfill_to_version()
             (status,) = lake.delta.status(table.key)
             assert foreign.name in status.alarm
+            with pytest.raises(OutOfSync, match=f"{foreign.name}(.|\n)*penstock resync {table.key}"):
+                table.append_actions([add("b")])
             assert (status.latest_version, status.published, foreign.read_bytes()) == (1, 0, was)
+            assert table.get_commits().latest_version == 1
         assert table.backfill_to_version() == 1
         assert foreign_paths(table) == ["a"]
+        assert table.append_actions([add("b")]).version == 2
+
+    def test_r19_a_merge_lands_once_what_somebody_else_put_there_is_gone(
+        self, lake: Lake, table: Table, dev: str
+    ) -> None:
+        lake.branch(dev).create().table(table.key).append_actions([add("b")])
+        with unpublished(table):
+            table.append_actions([add("a")])
+        lake.merge(dev)
+        assert paths(table) == ["a", "b"]
+        assert table.backfill_to_version() == 2
 
     def test_r20_what_is_not_published_stays_available(self, table: Table, another: Lake) -> None:
         left_unpublished(table, 20)
@@ -122,13 +138,15 @@ class RulesOfPublishing:
     def test_r22_what_waits_to_be_published_is_bounded(self, table: Table, narrow: Lake) -> None:
         mine = narrow.table(table.key)
         with unpublished(mine):
-            for number in range(3):
-                mine.append_actions([add(f"{number}")])
-            with pytest.raises(Throttled, match="3 versions"):
-                mine.append_actions([add("too-many")])
-            with pytest.raises(Throttled, match="3 versions"):
-                mine.commit(4, [add("too-many")])
-            assert mine.get_commits().latest_version == 3
+            mine.append_actions([add("0")])
+        for number in (1, 2):
+            mine.append_actions([add(f"{number}")])
+        with pytest.raises(Throttled, match="3 versions"):
+            mine.append_actions([add("too-many")])
+        with pytest.raises(Throttled, match="3 versions"):
+            mine.commit(4, [add("too-many")])
+        assert mine.get_commits().latest_version == 3
+        assert published_versions(mine) == [0]
         assert mine.backfill_to_version() == 3
         assert mine.append_actions([add("3")]).version == 4
         assert paths(table) == ["0", "1", "2", "3"]
@@ -147,10 +165,10 @@ class RulesOfPublishing:
             aged(one, 2)
         fresh = folder / f"{1:020}.{uuid4()}.json"
         fresh.write_text("lost a moment ago")
-        tried = lake.delta.clean(table.key, dry_run=True)
+        tried = lake.delta.clean_log(table.key, dry_run=True)
         assert set(tried.names) == {f"_delta_log/_commits/{one}" for one in staged_names(table)} - {
             f"_delta_log/_commits/{one.name}" for one in (fresh, *old[2:])
         }
-        assert lake.delta.clean(table.key).names == tried.names
+        assert lake.delta.clean_log(table.key).names == tried.names
         assert staged_names(table) == sorted(one.name for one in (fresh, *old[2:]))
         assert paths(table) == foreign_paths(table) == ["a", "b"]

@@ -32,8 +32,8 @@ class RulesOfUpkeep:
             table.append_actions([add(path)])
         left_unpublished(table, 2)
         with pytest.raises(InvalidRequest, match="published up to version 2, not 3"):
-            lake.delta.compact(table.key, last=3)
-        compacted = lake.delta.compact(table.key)
+            lake.delta.compact_log(table.key, last=3)
+        compacted = lake.delta.compact_log(table.key)
         checkpoint = lake.delta.checkpoint(table.key)
         assert compacted.name == f"_delta_log/{0:020}.{2:020}.compacted.json"
         assert checkpoint.name == f"_delta_log/{2:020}.checkpoint.parquet"
@@ -47,7 +47,7 @@ class RulesOfUpkeep:
         table.backfill_to_version()
         for version in range(4):
             aged(log_file(table, version), 400)
-        assert lake.delta.clean(table.key).names == ()
+        assert lake.delta.clean_log(table.key).names == ()
         assert published_versions(table) == [0, 1, 2, 3]
 
     def test_r35_what_a_commit_of_the_lake_needs_stays(self, lake: Lake, table: Table) -> None:
@@ -57,7 +57,7 @@ class RulesOfUpkeep:
         lake.delta.checkpoint(table.key)
         for one in (root_of(table) / "_delta_log").iterdir():
             aged(one, 400)
-        lake.delta.clean(table.key)
+        lake.delta.clean_log(table.key)
         for version in range(4):
             assert len(paths(table, version)) == version
 
@@ -65,7 +65,7 @@ class RulesOfUpkeep:
         self, lake: Lake, key: str, tmp_path: Path
     ) -> None:
         place, table = self.adopted(lake, key, tmp_path)
-        names = lake.delta.clean(key).names
+        names = lake.delta.clean_log(key).names
         assert sorted(names) == [f"_delta_log/{version:020}.json" for version in (0, 1, 2)]
         assert published_versions(table) == [3, 4, 5]
         assert ForeignTable(place).version() == 5
@@ -90,10 +90,10 @@ class RulesOfUpkeep:
             one.write_bytes(b"{}")
         for one in (*needed, abandoned, foreign):
             aged(one, 2)
-        told = lake.delta.clean(table.key, dry_run=True)
+        told = lake.delta.clean_log(table.key, dry_run=True)
         assert told.names == (str(abandoned.relative_to(root_of(table))),)
         assert abandoned.exists()
-        assert lake.delta.clean(table.key).names == told.names
+        assert lake.delta.clean_log(table.key).names == told.names
         assert [one.exists() for one in (*needed, fresh, foreign, abandoned)] == [True] * 4 + [False]
         assert paths(branch.table(table.key))[-1] == "on-the-branch"
         assert len(paths(table)) == len(large)
@@ -104,8 +104,8 @@ class RulesOfUpkeep:
         left_unpublished(table, 1)
         before = sorted(place.glob("*.parquet"))
         lake.delta.checkpoint(key)
-        lake.delta.compact(key)
-        lake.delta.clean(key)
+        lake.delta.compact_log(key)
+        lake.delta.clean_log(key)
         lake.sweep()
         assert sorted(place.glob("*.parquet")) == before
         assert len(before) == 6

@@ -64,7 +64,7 @@ class Example:
         for version in (3, 4, 5):
             self.table.append_actions(self._lines(version))
         self.table.backfill_to_version()
-        lake.delta.compact("orders", 3, 5)
+        lake.delta.compact_log("orders", 3, 5)
         for version, attempt in RATIFIED.items():
             for _, loser in (one for one in LOST if one[0] == version):
                 self.stage(version, loser)

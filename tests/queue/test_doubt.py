@@ -146,6 +146,7 @@ def test_a_store_that_goes_down_with_the_answer_leaves_a_key_to_ask_with(
     assert error.details == {"key": "the-key", "name": "main"}
     assert "idempotency key the-key" in str(error)
     assert store.url in str(error)
+    assert "Nothing was changed" not in str(error)
     with pytest.raises(Unavailable):
         lake.outcome("the-key")
 

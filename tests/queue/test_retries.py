@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from penstock.errors import RetriesExhausted, TryAgainError, Unavailable
+from penstock.errors import OutcomeUnknown, RetriesExhausted, StorageFull, TryAgainError, Unavailable
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
 from penstock.model.commits import CommitMeta
@@ -129,7 +129,7 @@ def test_a_branch_that_always_moves_first_exhausts_the_tries(shared: MemoryStore
     with pytest.raises(RetriesExhausted) as caught:
         put(kernel, "mine", key="k")
     assert store.advances == 5
-    assert caught.value.details == {"tries": 5}
+    assert caught.value.details["tries"] == 5
     text = str(caught.value)
     assert "gave up after 5 tries" in text
     assert "another process moved 'main'" in text
@@ -219,3 +219,33 @@ def test_a_store_that_comes_back_in_time_is_not_noticed(store: HookedStore, what
     put(kernel, "a")
     put(kernel, "b")
     assert messages(kernel) == ["a", "b"]
+
+
+@pytest.mark.parametrize("what", ["commit", "create"])
+def test_a_store_without_room_is_not_tried_again(store: HookedStore, what: str) -> None:
+    kernel = new_kernel(store, settings=Settings(tries_max=4, backoff_min_ms=0))
+    at, before = head(kernel), everything(store)
+
+    def full(_: Go) -> Advanced:
+        raise StorageFull("the disk is full")
+
+    store.around_advance = full
+    tried = store.advances
+    with pytest.raises(StorageFull):
+        _ = put(kernel, "a") if what == "commit" else kernel.references.create("dev", Kind.BRANCH, at)
+    assert store.advances - tried <= 1
+    store.around_advance = lambda go: go()
+    assert everything(store) == before
+
+
+def test_a_branch_that_moves_after_a_doubt_does_not_say_that_nothing_was_changed(store: HookedStore) -> None:
+    kernel = new_kernel(store, settings=Settings(tries_max=3, backoff_min_ms=0))
+
+    def lose(_: Go) -> Advanced:
+        raise OutcomeUnknown("the connection broke")
+
+    store.around_advance = lose
+    with pytest.raises(OutcomeUnknown, match="the connection broke") as caught:
+        put(kernel, "a", key="k")
+    assert "Nothing was changed" not in str(caught.value)
+    assert "did not answer" not in str(caught.value)

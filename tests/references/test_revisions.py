@@ -2,16 +2,21 @@
 
 from datetime import UTC, datetime
 from itertools import count
+from typing import Any
 
 import pytest
 
 from penstock.errors import CommitNotFound, InvalidName, PenstockError, ReferenceNotFound
+from penstock.kernel import kernel
+from penstock.kernel.history import History
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.encoding import encode, object_id
 from penstock.model.objects import EMPTY_ROOT, CommitObject
 from penstock.model.references import Kind
-from tests.queue.hooks import HookedStore, SetClock, everything, new_kernel, put, table
+from penstock.stores.memory import MemoryStore
+from penstock.testing.counting import CountingStore
+from tests.queue.hooks import HookedStore, SetClock, everything, new_kernel, new_lake, put, table
 
 
 def _commits(lake: Lake, count: int, branch: str | None = None) -> list[str]:
@@ -142,6 +147,47 @@ def test_an_abbreviated_id_of_something_merged_is_found(lake: Lake) -> None:
         assert lake.resolve(commit) == commit
         assert lake.resolve(commit[:12]) == commit
         assert lake.resolve(f"b-second@{commit[:12]}") == commit
+
+
+def test_looking_for_an_abbreviated_id_reads_each_commit_once_however_many_branches_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = CountingStore(MemoryStore())
+    lake = new_lake(store)
+    shared = _commits(lake, 60)
+    for number in range(20):
+        lake.branch(f"b{number}").create()
+        _commits(lake, 1, f"b{number}")
+    steps = 0
+    read = History.link
+
+    def link(history: History, one: bytes) -> Any:
+        nonlocal steps
+        steps += 1
+        return read(history, one)
+
+    monkeypatch.setattr(History, "link", link)
+    with pytest.raises(CommitNotFound):
+        lake.resolve("0123456789")
+    assert steps <= 2 * (60 + 20)
+    cold = new_lake(store)
+    store.reset()
+    assert cold.resolve(shared[0][:12]) == shared[0]
+    assert store.counts.objects_read <= 60 + 20
+
+
+def test_an_abbreviated_id_is_looked_for_among_so_many_of_the_newest(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = _commits(lake, 10)
+    lake.branch("old").create(at="main~8")
+    on_old = _commits(lake, 1, "old")
+    monkeypatch.setattr(kernel, "ABBREVIATION_SEARCH_MAX", 4)
+    assert lake.resolve(commits[-4][:10]) == commits[-4]
+    for commit in (commits[-5], on_old[0]):
+        with pytest.raises(CommitNotFound, match="give the whole id"):
+            lake.resolve(commit[:10])
+    assert lake.resolve(f"old@{on_old[0][:10]}") == on_old[0]
 
 
 def _alike() -> dict[bytes, bytes]:

@@ -345,6 +345,44 @@ def moving(lake: Lake) -> list[Any]:
     ]
 
 
+def restoring(lake: Lake) -> list[Any]:
+    main, dev = lake.branch(), lake.branch("dev")
+    main.put("a.b", table(1))
+    first = main.put("a.c", table(2))
+    lake.tag("v1").create()
+    dev.create()
+    main.put("a.b", table(3))
+    main.drop("a.c")
+    lake.commit([append("diary", "dear diary")])
+    lake.commit([append("diary", "it rained")])
+    return [
+        told(lambda: lake.restore("a.b", to="v1", dry_run=True)),
+        told(lambda: lake.restore(["a.b", "a.c"], to="v1", message="back", idempotency_key="r")),
+        told(lambda: lake.restore(["a.b", "a.c"], to="v1", message="back", idempotency_key="r")),
+        told(lambda: lake.restore("a.b", to=first)),
+        told(lambda: lake.table("diary").restore(ref="main~2", author="bob")),
+        told(lambda: lake.table("diary").restore(version=1)),
+        told(lambda: lake.table("a.b").restore(version=1)),
+        told(lambda: lake.table("a.d").restore(version=1)),
+        told(lambda: lake.table("a.b").restore(timestamp="1999-01-01")),
+        told(lambda: lake.table("a.b").restore()),
+        told(lambda: dev.put("a.b", table(4))),
+        told(lambda: dev.put("a.d", table(4))),
+        told(lambda: dev.restore(namespace="a", to="main", leave="a.d")),
+        told(lambda: dev.restore(all=True, to="v1", if_head=first.id)),
+        told(lambda: dev.restore(all=True, to="v1", if_head=dev.head)),
+        told(lambda: dev.restore("a", to="v1")),
+        told(lambda: dev.restore("a.d", to="v1")),
+        told(lambda: dev.restore("a.b", to="nobody")),
+        told(lambda: lake.restore("a.b", to="v1", branch="nobody")),
+        told(lambda: lake.restore(to="v1")),
+        told(lambda: lake.restore("a.b")),
+        list(lake.at("dev").entries()),
+        lake.log("dev"),
+        lake.log(),
+    ]
+
+
 def changing(lake: Lake) -> list[Any]:
     """A format decides, where the lake's kernel is."""
     dev = lake.branch("dev")
@@ -366,6 +404,7 @@ def changing(lake: Lake) -> list[Any]:
 
 def caring(lake: Lake) -> list[Any]:
     lake.branch().put("a", table(1))
+    lake.commit([append("diary", "dear diary")])
     steps: list[tuple[str, int]] = []
     results = [
         told(lambda: lake.keep_history("dev/*", max_commits=10, max_days=1.5)),
@@ -383,6 +422,13 @@ def caring(lake: Lake) -> list[Any]:
         told(lambda: lake.remove_root("s3://bucket/tables")),
         told(lambda: lake.sweep(progress=lambda *step: steps.append(step)).removed),
         told(lambda: lake.fsck(lambda *step: steps.append(step))),
+        told(lambda: lake.resync(dry_run=True)),
+        told(lambda: lake.resync(leave_own=True)),
+        told(lambda: lake.resync("a")),
+        told(lambda: lake.resync("nothing")),
+        told(lambda: lake.erase("a", dry_run=True)),
+        told(lambda: lake.erase("diary", all_references=True)),
+        told(lambda: lake.erase("nothing")),
     ]
     assert {what for what, _ in steps} >= {"read", "checked"}
     return results
@@ -521,16 +567,16 @@ def expecting(lake: Lake) -> list[Any]:
 WRITES: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
-        committing, repeating, referring, merging, moving, changing, caring, letting_in, keeping_files,
-        keeping_lance, transacting, expecting,
+        committing, repeating, referring, merging, moving, restoring, changing, caring, letting_in,
+        keeping_files, keeping_lance, transacting, expecting,
     )
 }  # fmt: skip
 
 _PASSING = re.compile(
     r"(?P<commit>[0-9a-f]{64})|(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
     r"|(?P<made>\d+~\d+~[0-9a-f]+~[0-9a-f]+|\b[0-9a-f]{32}\b)|(?P<short>\b[0-9a-f]{8}\b)"
-    r"|(?P<bytes>(?<!['\w])b(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))"
-    r"|(?P<time>datetime\.datetime\([^)]*\))|(?P<us>\b1[0-9]{15}\b)"
+    r"|(?P<bytes>(?<!['\w.])b(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))"
+    r"|(?P<time>datetime\.datetime\([^)]*\)|\b20\d\d-\d\d-\d\dT[\d:]{8}\+00:00)|(?P<us>\b1[0-9]{15}\b)"
 )
 
 

@@ -132,15 +132,23 @@ UNREADABLE = [
 ]
 
 
+@pytest.mark.parametrize(("said", "_"), UNREADABLE)
+def test_a_write_whose_answer_cannot_be_read_is_sent_once_more_with_the_same_key(said: Said, _: str) -> None:
+    with scripted(said, YES) as server:
+        assert ask(server.url, WRITE) == FOUND
+    assert [asked.method for asked in server.asked] == ["POST", "POST"]
+    assert len({asked.headers["idempotency-key"] for asked in server.asked}) == 1
+
+
 @pytest.mark.parametrize(("said", "told"), UNREADABLE)
-def test_a_write_whose_answer_cannot_be_read_is_looked_up(said: Said, told: str) -> None:
+def test_a_write_whose_second_answer_cannot_be_read_either_is_looked_up(said: Said, told: str) -> None:
     landing = Said(200, json.encode(Landing(commits=(), head="ab" * 32), Landing))
-    with scripted(said, landing, YES) as server:
+    with scripted(said, said, landing, YES) as server:
         assert ask(server.url, WRITE).id == "ab" * 32
-    assert [asked.method for asked in server.asked] == ["POST", "GET", "GET"]
-    with scripted(said, Said(200, b"null")) as server, pytest.raises(OutcomeUnknown, match=told):
+    assert [asked.method for asked in server.asked] == ["POST", "POST", "GET", "GET"]
+    with scripted(said, said, Said(200, b"null")) as server, pytest.raises(OutcomeUnknown, match=told):
         ask(server.url, WRITE)
-    assert [asked.method for asked in server.asked] == ["POST", "GET"]
+    assert [asked.method for asked in server.asked] == ["POST", "POST", "GET"]
 
 
 def test_a_doubt_is_not_forgotten_when_the_server_is_busy_then() -> None:
@@ -173,12 +181,13 @@ def test_a_fault_of_the_server_leaves_a_write_in_doubt_but_not_a_read() -> None:
             ask(server.url, WRITE)
         with pytest.raises(AdministratorError, match="error of its own"):
             ask(server.url, READ)
-    assert [asked.method for asked in server.asked] == ["POST", "GET", "GET"]
+    assert [asked.method for asked in server.asked] == ["POST", "POST", "GET", "GET"]
 
 
 def test_a_write_that_the_servers_fault_came_after_is_found_out() -> None:
     landing = Said(200, json.encode(Landing(commits=(), head="ab" * 32), Landing))
-    with scripted(refusal(PenstockError("an error of its own")), landing, YES) as server:
+    fault = refusal(PenstockError("an error of its own"))
+    with scripted(fault, fault, landing, YES) as server:
         assert ask(server.url, WRITE).id == "ab" * 32
 
 

@@ -24,6 +24,7 @@ from penstock.lake.calls import (
     GetReference,
     Merge,
     Rebase,
+    Restore,
     Revert,
     Transplant,
     Write,
@@ -32,7 +33,6 @@ from penstock.lake.files import calls as files_calls
 from penstock.lake.lake import Lake
 from penstock.lake.lance import calls as lance_calls
 from penstock.lake.remote import Patience, Remote
-from penstock.lake.remote_doubt import target_of
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.model.references import Kind
@@ -68,6 +68,9 @@ WRITES: dict[str, Write[Any]] = {
     "merge to a head": Merge(source="dev", into="main", if_head="main"),
     "transplant": Transplant(commits=("dev~1..dev",)),
     "revert": Revert(commit="main"),
+    "restore": Restore(keys=(Key("b"),), to="dev"),
+    "restore all": Restore(all=True, to="main~1"),
+    "restore at a head": Restore(all=True, to="main~1", branch="main", if_head="main"),
     "rebase": Rebase(branch="dev"),
     "rebase a head": Rebase(branch="dev", if_head="dev"),
 }
@@ -92,7 +95,7 @@ def test_a_write_has_one_effect_and_its_true_answer(
     embedded: Lake, far: Lake, proxy: Proxy, write: str, cut: str
 ) -> None:
     call = WRITES[write]
-    name = target_of(call) or "main"
+    name = call.target_name or "main"
     events = len(embedded.reflog(name)) if name not in ("new", "v1") else 0
     happening = CUTS[cut](proxy)
     answer = far.do(call)
@@ -127,7 +130,7 @@ def test_if_no_answer_ever_comes_the_outcome_is_unknown_and_can_be_found_out(
     embedded: Lake, far: Lake, proxy: Proxy, write: str
 ) -> None:
     call = WRITES[write]
-    name = target_of(call)
+    name = call.target_name
     with Lake(_impatient(proxy), author="tester") as lake:
         proxy.fall_silent()
         with pytest.raises(OutcomeUnknown, match="it is not known whether request") as caught:

@@ -352,10 +352,10 @@ def test_the_log_is_looked_after(lake: Lake, orders: Table) -> None:
     for number in range(4):
         orders.append_actions([add(f"f{number}")])
     orders.backfill_to_version()
-    assert lake.delta.compact("sales.orders").name.endswith(".compacted.json")
+    assert lake.delta.compact_log("sales.orders").name.endswith(".compacted.json")
     assert lake.delta.checkpoint("sales.orders").name.endswith(".checkpoint.parquet")
     assert lake.delta.checkpoint("sales.orders").name == ""
-    assert lake.delta.clean("sales.orders", dry_run=True).names == ()
+    assert lake.delta.clean_log("sales.orders", dry_run=True).names == ()
     assert len(list(orders.snapshot().files())) == 6
 
 

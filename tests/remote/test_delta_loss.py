@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
+from penstock.errors import HistoryExpired, OutcomeUnknown
 from penstock.lake import delta_calls
 from penstock.lake.call import Write
 from penstock.lake.calls import GetOutcome
@@ -100,6 +102,45 @@ def test_what_became_of_a_write_can_be_looked_up(embedded: Lake, far: Lake, tmp_
         assert landing is not None
         made = answer.commit.id if isinstance(call, CommitTables) else answer.commit
         assert made in (*landing.commits, landing.head)
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_an_erase_that_is_cut_is_in_doubt_and_asked_for_again(
+    embedded: Lake, far: Lake, proxy: Proxy, cut: str
+) -> None:
+    embedded.table(ORDERS).overwrite(pa.table({"day": ["2"]}))
+    embedded.finish_background()
+    happening = CUTS[cut](proxy)
+    with pytest.raises(OutcomeUnknown, match="doing it again does no harm"):
+        far.erase(ORDERS)
+    assert happening.happened
+    assert far.erase(ORDERS).who == "tester"
+    with pytest.raises(HistoryExpired):
+        embedded.table(ORDERS).snapshot(1)
+    assert embedded.table(ORDERS).to_arrow().to_pylist() == [{"day": "2"}]
+    assert embedded.fsck().damages == ()
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_resync_that_is_cut_is_in_doubt_and_asked_for_again(
+    embedded: Lake, far: Lake, proxy: Proxy, cut: str
+) -> None:
+    table = embedded.table(ORDERS)
+    table.backfill_to_version()
+    log = Path(table.location) / "_delta_log"
+    (file,) = log.parent.rglob("*.parquet")
+    shutil.copy(file, file.with_name("more.parquet"))
+    told = (log / f"{1:020}.json").read_text().replace(file.name, "more.parquet")
+    (log / f"{2:020}.json").write_text(told)  # past the lake
+    happening = CUTS[cut](proxy)
+    with pytest.raises(OutcomeUnknown, match="doing it again does no harm"):
+        far.resync(ORDERS)
+    assert happening.happened
+    far.resync(ORDERS)
+    assert far.resync(ORDERS).in_sync == 1
+    assert {str(one.key): one.latest_version for one in embedded.delta.status()} == {"sales.orders": 2}
+    assert embedded.table(ORDERS).to_arrow().to_pylist() == [{"day": "1"}] * 2
+    assert embedded.fsck().damages == ()
 
 
 def _fields(call: Any) -> dict[str, Any]:

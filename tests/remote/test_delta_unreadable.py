@@ -11,7 +11,7 @@ from penstock.lake.answers import Landing
 from penstock.lake.asked import AFTER_DOUBT
 from penstock.lake.delta_calls import CommitTables, CreateTable, TableCommit
 from penstock.lake.delta_jobs import is_refusal
-from penstock.lake.remote_doubt import applied
+from penstock.lake.remote_doubt import recover
 from penstock.model.keys import Key
 
 HEAD = "ab" * 32
@@ -31,7 +31,7 @@ def test_what_landed_and_cannot_be_read_any_more_is_not_known_to_be_refused(call
         raise CommitNotFound("the branch is gone")
 
     with pytest.raises(OutcomeUnknown, match="was applied as commit") as raised:
-        applied(ask, call, Landing(commits=(HEAD,), head=HEAD))
+        recover(ask, call, Landing(commits=(HEAD,), head=HEAD))
     assert not is_refusal(raised.value)
 
 

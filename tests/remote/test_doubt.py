@@ -26,6 +26,7 @@ from penstock.errors import (
     TokenNotFound,
 )
 from penstock.lake.answers import Landing
+from penstock.lake.audits.calls import RemoveExpectation
 from penstock.lake.calls import (
     AssignReference,
     Call,
@@ -45,7 +46,7 @@ from penstock.lake.calls import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
-from penstock.lake.remote_doubt import applied
+from penstock.lake.remote_doubt import recover
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
@@ -241,7 +242,7 @@ def test_what_is_known_to_be_applied_is_answered_as_it_was(embedded: Lake, far: 
     call = msgspec.structs.replace(call, idempotency_key="k")
     expected = embedded.do(call)
     then(embedded)
-    answer = applied(embedded.do, call, Landing(commits=(), head=head))
+    answer = call.recover(embedded.do, Landing(commits=(), head=head))
     assert (answer.name, answer.kind, answer.was, answer.id) == (
         expected.name,
         expected.kind,
@@ -257,7 +258,7 @@ def test_a_reference_of_which_nothing_is_left_is_answered_from_what_is_known(cal
     def forgotten(_: Call[Any]) -> Any:
         raise ReferenceNotFound("there is no branch or tag 'v1'")
 
-    found = applied(forgotten, call, Landing(commits=(), head="ab" * 32))
+    found = call.recover(forgotten, Landing(commits=(), head="ab" * 32))
     kind = Kind.TAG if isinstance(call, CreateReference) else Kind.BRANCH
     assert (found.name, found.kind, found.id) == ("v1", kind, "ab" * 32)
 
@@ -308,7 +309,7 @@ def test_a_commit_that_may_not_be_read_is_told_to_be_applied() -> None:
 
     call = CommitOperations(operations=(), branch="dev", idempotency_key="k")
     with pytest.raises(OutcomeUnknown, match=f"was applied as commit {'ab' * 32}") as caught:
-        applied(closed, call, Landing(commits=(), head="ab" * 32))
+        recover(closed, call, Landing(commits=(), head="ab" * 32))
     assert caught.value.details == {"key": "k", "name": "dev", "commit": "ab" * 32}
 
 
@@ -379,6 +380,21 @@ def test_what_was_refused_for_another_reason_may_have_been_done(error: PenstockE
         with pytest.raises(OutcomeUnknown):
             remote.do(KeepHistory(max_commits=5))
         remote.close()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [ChangeRoots(remove=("s3://gone",)), RemoveExpectation(branch="main", name="gone")],
+    ids=["roots", "an expectation"],
+)
+def test_a_refusal_that_may_come_of_an_earlier_try_is_not_believed_without_a_look(call: Call[Any]) -> None:
+    lost, refused = Said(502, b"", "text/html"), refusal(InvalidRequest("it is not there"))
+    with scripted(lost, refused, refusal(Denied("not any more"))) as server:
+        remote = Remote(server.url, patience=QUICK)
+        with pytest.raises(OutcomeUnknown):
+            remote.do(call)
+        remote.close()
+    assert len(server.asked) == 3
 
 
 @pytest.mark.parametrize("call", [Sweep(), PutSetting(name="colour", value="red")], ids=["sweep", "setting"])

@@ -41,8 +41,9 @@ from penstock.lake.calls import (
 from penstock.lake.files.calls import CopiedFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
-from penstock.lake.remote import SETTLE_S, Patience, Remote
+from penstock.lake.remote import Patience, Remote
 from penstock.lake.remote_doubt import holds_for_every_try
+from penstock.lake.remote_sending import SETTLE_S
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.server.limits import Limits

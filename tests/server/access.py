@@ -63,4 +63,13 @@ CALLERS = {
     "dev_writer": ("write:dev/*", "read:main"),
     "sales_reader": ("read:*:sales.*",),
     "sales_writer": ("write:dev/*:sales.*", "read:main:sales.*"),
+    "restorer": ("restore",),
+    "eraser": ("erase",),
+    "maintainer": ("maintain",),
+    "sales_maintainer": ("maintain:*:sales.*",),
+    "backup": ("backup",),
+    "mover": ("move",),
 }
+
+HOLDERS = {"restorer", "eraser", "maintainer", "sales_maintainer", "backup", "mover"}
+"""Those of a single role that includes no other."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import functools
 import http.client
 import io
 import json
@@ -22,14 +24,16 @@ import uvicorn
 
 from penstock.lake.catalogue import Catalogue
 from penstock.metrics.memory import Metrics
+from penstock.processes.pool import ProcessPool
 from penstock.server.access import Gate, OpenGate
-from penstock.server.app import Application
+from penstock.server.app import ROW_WORK_IMPORTS, Application
 from penstock.server.connection import connection_type
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
 from penstock.server.routes import Api
+from penstock.server.sockets import Sockets
 
-ANSWER_MAX_S = 20.0
+ANSWER_MAX_S = 60.0
 END_MAX_S = 20.0
 
 
@@ -246,6 +250,14 @@ class Local(Client):
         return [json.loads(line) for line in self.log.splitlines()]
 
 
+@functools.cache
+def shared_pool() -> ProcessPool:
+    """Processes for work on rows that all servers of a test run share: starting one takes a second or two."""
+    pool = ProcessPool(Limits().processes, ROW_WORK_IMPORTS)
+    atexit.register(pool.close)
+    return pool
+
+
 @contextlib.contextmanager
 def local(
     catalogue: Catalogue,
@@ -255,15 +267,25 @@ def local(
     gate: Gate | None = None,
     head_timeout_s: float = 30.0,
     drain_timeout_s: float = 10.0,
+    pool: ProcessPool | None = None,
+    bounds_connections: bool = False,
 ) -> Iterator[Local]:
     """Serve APIs in a thread until the block ends."""
     log, metrics = io.BytesIO(), Metrics()
+    lines = Log(log, Level.DEBUG)
     application = Application(
-        catalogue, apis, gate=gate or OpenGate(), log=Log(log, Level.DEBUG), limits=limits, meter=metrics
+        catalogue,
+        apis,
+        gate=gate or OpenGate(),
+        log=lines,
+        limits=limits,
+        meter=metrics,
+        pool=pool or shared_pool(),
     )
+    sockets = Sockets(limits, lines, metrics) if bounds_connections else None
     config = uvicorn.Config(
         application,
-        http=connection_type(head_timeout_s),
+        http=connection_type(head_timeout_s, sockets),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import CommitNotFound, Denied, PenstockError, ReferenceChanged
-from penstock.lake import calls, delta_calls
+from penstock.lake import calls, delta_calls, resync_calls
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.files import calls as files_calls
@@ -26,16 +26,22 @@ from penstock.model.references import Kind
 from penstock.server.access import Caller, Guarded, OpenGate
 from penstock.server.access.guarded import RULES
 from penstock.stores.memory import MemoryStore
-from tests.server.access import CALLERS, caller, guarded, new_lake, put, rows_of
+from tests.server.access import CALLERS, HOLDERS, caller, guarded, new_lake, put, rows_of
 
 ORDERS, PAY = Key("sales", "orders"), Key("hr", "pay")
 EVERYBODY = set(CALLERS)
 ALL_READERS = {"reader", "writer", "admin"}
 """Who may read all keys of all references."""
-MAIN_READERS = EVERYBODY - {"dev_reader"}
-DEV_READERS = EVERYBODY
+DEV_READERS = EVERYBODY - HOLDERS
+MAIN_READERS = DEV_READERS - {"dev_reader"}
+ERASERS = {"eraser", "admin"}
+MAINTAINERS = {"maintainer", "admin"}
+TABLE_MAINTAINERS = MAINTAINERS | {"sales_maintainer"}
+"""Who may maintain the tables of ``sales``."""
 SECRET_READERS = ALL_READERS | {"sales_reader"}
 ALL_WRITERS = {"writer", "admin"}
+RESTORERS = {"admin"}
+"""Who may restore, and read what is restored."""
 DEV_WRITERS = ALL_WRITERS | {"dev_writer", "sales_writer"}
 """Who may change something on ``dev/etl``."""
 WHOLE_DEV_WRITERS = ALL_WRITERS | {"dev_writer"}
@@ -96,11 +102,19 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(calls.ChangeRoots(add=("s3://more",))), {"admin"}),
     (always(calls.KeepHistory(max_commits=5)), {"admin"}),
     (always(calls.SetGrace(data_grace_days=8)), {"admin"}),
-    (always(calls.Sweep()), {"admin"}),
-    (always(calls.Sweep(dry_run=True)), {"admin"}),
-    (always(calls.SweepTables()), {"admin"}),
-    (always(calls.SweepTables(dry_run=True)), {"admin"}),
-    (always(calls.Fsck()), {"admin"}),
+    (always(calls.Sweep()), MAINTAINERS),
+    (always(calls.Sweep(dry_run=True)), MAINTAINERS),
+    (always(calls.SweepTables()), MAINTAINERS),
+    (always(calls.SweepTables(dry_run=True)), MAINTAINERS),
+    (always(calls.SweepTables(key=ORDERS)), TABLE_MAINTAINERS),
+    (always(calls.SweepTables(key=PAY)), MAINTAINERS),
+    (always(calls.EraseTable(key=ORDERS, dry_run=True)), ERASERS),
+    (always(calls.EraseTable(key=PAY, dry_run=True)), ERASERS),
+    (always(calls.Fsck()), MAINTAINERS),
+    (always(resync_calls.Resync()), MAINTAINERS),
+    (always(resync_calls.Resync(dry_run=True)), MAINTAINERS),
+    (always(resync_calls.Resync(key=ORDERS)), TABLE_MAINTAINERS),
+    (always(resync_calls.Resync(key=PAY)), MAINTAINERS),
     (always(calls.ListTokens()), {"admin"}),
     (always(calls.PutToken(**TOKEN)), {"admin"}),
     (lambda lake: calls.RevokeToken(id=lake.create_token("x", "read").split("_")[1]), {"admin"}),
@@ -216,6 +230,12 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(calls.Revert(commit="dev/etl~1", on="dev/etl")), WHOLE_DEV_WRITERS),
     (at_id(lambda one: calls.Revert(commit=one, on="dev/etl"), "dev/etl~1"), WHOLE_DEV_WRITERS),
     (always(calls.Revert(commit="secret", on="dev/etl", dry_run=True)), ALL_WRITERS),
+    (always(calls.Restore(keys=(ORDERS,), to="dev/etl~2", branch="dev/etl")), RESTORERS),
+    (always(calls.Restore(keys=(PAY,), to="main~0", dry_run=True)), RESTORERS),
+    (always(calls.Restore(namespace=Key("sales"), to="dev/etl~2", branch="dev/etl")), RESTORERS),
+    (always(calls.Restore(all=True, to="dev/etl~2", branch="dev/etl")), RESTORERS),
+    (at_id(lambda one: calls.Restore(all=True, to=one, branch="dev/etl"), "dev/etl~2"), RESTORERS),
+    (always(calls.Restore(all=True, to="secret", branch="dev/etl", dry_run=True)), RESTORERS),
     (always(calls.Rebase(branch="dev/etl")), WHOLE_DEV_WRITERS),
     (always(calls.Rebase(branch="dev/etl", onto="secret", dry_run=True)), ALL_WRITERS),
     (always(calls.Rebase(branch="secret")), ALL_WRITERS),
@@ -232,18 +252,19 @@ CASES: list[tuple[Make, set[str]]] = [
         always(delta_calls.CommitTables(tables=(appended(ORDERS), appended(PAY)), branch="dev/etl")),
         WHOLE_DEV_WRITERS,
     ),
-    (always(delta_calls.PublishTable(key=ORDERS)), ALL_WRITERS),
-    (always(delta_calls.PublishTable(key=ORDERS, branch="dev/etl")), DEV_WRITERS),
+    (always(delta_calls.PublishTable(key=ORDERS)), ALL_WRITERS | TABLE_MAINTAINERS),
+    (always(delta_calls.PublishTable(key=ORDERS, branch="dev/etl")), DEV_WRITERS | TABLE_MAINTAINERS),
     (always(delta_calls.CreateTable(key=Key("sales", "x"), schema="{}", branch="dev/etl")), DEV_WRITERS),
     (always(delta_calls.CreateTable(key=Key("new", "x"), schema="{}", branch="dev/etl")), WHOLE_DEV_WRITERS),
     (always(delta_calls.CreateTable(key=Key("sales", "x"), schema="{}")), ALL_WRITERS),
     (always(delta_calls.AdoptTable(location="s3://elsewhere/x")), ALL_WRITERS),
     (always(delta_calls.ReleaseTable(key=ORDERS)), {"admin"}),
     (always(delta_calls.RecoverTable(location="s3://elsewhere/x")), {"admin"}),
-    (always(delta_calls.CheckpointTable(key=ORDERS)), ALL_WRITERS),
-    (always(delta_calls.CompactLog(key=ORDERS)), ALL_WRITERS),
-    (always(delta_calls.CleanLog(key=ORDERS)), {"admin"}),
-    (always(delta_calls.CleanLog(key=ORDERS, dry_run=True)), {"admin"}),
+    (always(delta_calls.CheckpointTable(key=ORDERS)), ALL_WRITERS | TABLE_MAINTAINERS),
+    (always(delta_calls.CompactLog(key=ORDERS)), ALL_WRITERS | TABLE_MAINTAINERS),
+    (always(delta_calls.CleanLog(key=ORDERS)), TABLE_MAINTAINERS),
+    (always(delta_calls.CleanLog(key=PAY)), MAINTAINERS),
+    (always(delta_calls.CleanLog(key=ORDERS, dry_run=True)), TABLE_MAINTAINERS),
     # tables of files, and jobs
     (always(files_calls.ListFiles(key=ORDERS)), MAIN_READERS),
     (always(files_calls.ListFiles(key=PAY)), ALL_READERS | {"dev_writer"}),
@@ -284,13 +305,13 @@ CASES: list[tuple[Make, set[str]]] = [
     (at_id(lambda one: lance_calls.ListLanceVersions(key=ORDERS, at=one)), SECRET_READERS),
     (always(lance_calls.ListLanceBranches(key=ORDERS, at="dev/etl")), DEV_READERS),
     (always(lance_calls.ListLanceTags(key=PAY)), ALL_READERS | {"dev_writer"}),
-    (always(lance_calls.PromoteLance(key=ORDERS)), ALL_WRITERS),
-    (always(lance_calls.PromoteLance(key=ORDERS, branch="dev/etl")), DEV_WRITERS),
+    (always(lance_calls.PromoteLance(key=ORDERS)), ALL_WRITERS | TABLE_MAINTAINERS),
+    (always(lance_calls.PromoteLance(key=ORDERS, branch="dev/etl")), DEV_WRITERS | TABLE_MAINTAINERS),
     (always(altered(ORDERS)), ALL_WRITERS),
     (always(altered(ORDERS, "dev/etl")), DEV_WRITERS),
     (always(altered(PAY, "dev/etl")), WHOLE_DEV_WRITERS),
-    (always(files_care_calls.SweepFiles()), {"admin"}),
-    (always(files_care_calls.SweepFiles(dry_run=True)), {"admin"}),
+    (always(files_care_calls.SweepFiles()), MAINTAINERS),
+    (always(files_care_calls.SweepFiles(dry_run=True)), MAINTAINERS),
 ]
 
 
@@ -344,9 +365,16 @@ def is_expected(error: PenstockError) -> bool:
     And it has no Delta tables, nor a place for any.
     """
     texts = [
-        *("is not in the history", "does not come after", "cannot merge", "has no commits yet"),
+        *(
+            "is not in the history",
+            "does not come after",
+            "cannot merge",
+            "cannot revert",
+            "has no commits yet",
+        ),
         *("is no Delta table", "has no warehouse", "lies outside the lake's roots", "not a table that"),
         *("is no table whose files", "there is no job", "there is no transaction", "no Lance table"),
+        "is no table that this lake manages",
     ]
     return any(text in error.message for text in texts)
 

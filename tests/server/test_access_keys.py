@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -135,6 +136,30 @@ def test_who_works_below_a_namespace_may_create_it_but_none_above_it() -> None:
     lake.commit([Put(Key("ops"), Namespace())], branch="dev/etl")
     commit(put("ops.eu.raw"), create=True)
     assert lake.table("ops.eu.raw", "dev/etl").content is not None
+
+
+def test_a_restore_takes_the_role_and_reading_for_every_key_that_it_is_about() -> None:
+    lake = new_lake()
+    then = f"dev/etl@{lake.resolve('dev/etl~3')}"
+    asked = calls.Restore(keys=(Key("sales", "orders"),), to=then, branch="dev/etl")
+    of_all = calls.Restore(all=True, to=then, branch="dev/etl")
+    of_sales = calls.Restore(namespace=Key("sales"), to=then, branch="dev/etl")
+    for grants in (("restore",), ("write",), ("restore:main", "read"), ("restore:dev/*:hr.*", "read")):
+        for call in (asked, of_all, of_sales):
+            with pytest.raises(Denied):
+                guarded(lake, *grants).do(call)
+    some = guarded(lake, "restore:dev/*:sales.*", "read:dev/*:sales.*")
+    with pytest.raises(Denied, match="may not restore everything there: that needs a grant for all keys"):
+        some.do(of_all)
+    elsewhere = msgspec.structs.replace(asked, to="secret")
+    with pytest.raises(Denied, match="read 'secret'"):
+        some.do(elsewhere)
+    with pytest.raises(Denied, match=r"restore 'hr\.pay' there"):
+        some.do(msgspec.structs.replace(asked, keys=(Key("hr", "pay"),)))
+    assert some.do(asked).applied
+    assert lake.show("dev/etl").committer == "tester"
+    assert some.do(of_sales).applied
+    assert guarded(lake, "restore", "read").do(of_all).applied
 
 
 def test_a_conflict_tells_only_about_keys_that_the_caller_named() -> None:
@@ -293,6 +318,16 @@ def any_call(ids: list[str]) -> st.SearchStrategy[calls.Call[Any]]:
             **bring,
         ),
         st.builds(calls.Revert, commit=revision, on=names, **bring),
+        st.builds(
+            calls.Restore,
+            keys=st.lists(table_keys, min_size=1, max_size=2, unique=True).map(tuple),
+            to=revision,
+            branch=names,
+            dry_run=dry_run,
+            if_head=rarely,
+        ),
+        st.builds(calls.Restore, all=st.just(True), to=revision, branch=names, dry_run=dry_run),
+        st.builds(calls.Restore, namespace=table_keys, to=revision, branch=names, dry_run=dry_run),
         st.builds(calls.Rebase, branch=names, onto=revision, **bring),
     )
 
@@ -328,12 +363,22 @@ def bringing(ids: list[str]) -> st.SearchStrategy[calls.Call[Any]]:
         st.builds(calls.Merge, source=source, into=target, **force),
         st.builds(calls.Transplant, commits=st.tuples(source), onto=target, **force),
         st.builds(calls.Rebase, branch=target, onto=source, **force),
+        st.builds(calls.Restore, keys=st.tuples(table_keys), to=source, branch=target),
+        st.builds(calls.Restore, namespace=st.sampled_from([Key("a"), Key("b")]), to=source, branch=target),
+        st.builds(calls.Restore, all=st.just(True), to=source, branch=target),
     )
 
 
 workers = st.builds(
-    lambda own, elsewhere: Caller(name="tester", grants=(parse_grant(own), *elsewhere)),
-    st.sampled_from(["write:dev/*", "write:dev/*", "write:dev/*:a.*"]),
+    lambda own, elsewhere: Caller(name="tester", grants=(*map(parse_grant, own), *elsewhere)),
+    st.sampled_from(
+        [
+            ("write:dev/*", "restore:dev/*"),
+            ("write:dev/*", "restore"),
+            ("write:dev/*:a.*", "restore:*:a.*"),
+            ("write:dev/*:a.*", "restore"),
+        ]
+    ),
     st.lists(grants.filter(lambda grant: grant.role == Role.READ), min_size=1, max_size=2),
 )
 

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import inspect
+import io
+import resource
 import socket
 import threading
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from time import monotonic
 
 import msgspec
 import pytest
+import uvicorn
+from packaging.requirements import Requirement
+from packaging.version import Version
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from penstock.errors import Throttled
 from penstock.lake.lake import Lake
+from penstock.metrics.memory import Metrics
+from penstock.metrics.table import HTTP_CONNECTIONS, HTTP_REFUSALS
 from penstock.server import connection as served
 from penstock.server.connection import HEAD_MAX_BYTES, WAITING_MAX, Connection
+from penstock.server.limits import Limits
+from penstock.server.logs import Level, Log
 from penstock.server.routes import Answer, Api, Route
+from penstock.server.sockets import Sockets
 from tests.queue.hooks import wait_until
-from tests.server.running import Client, local, read_all
+from tests.server.running import Client, Local, local, read_all
 from tests.server.trying import Trial, trial_api
 
 
@@ -322,3 +338,104 @@ def test_a_client_that_does_not_read_does_not_keep_a_server_from_stopping(
         assert monotonic() - began_s < 10
     assert '"level":"error"' not in server.log
     assert not caplog.records
+
+
+# -- uvicorn -----------------------------------------------------------------------------------------------
+
+COMPARED = dict.fromkeys(
+    ("0.53.0", "0.54.0"), "70e7393260abf01c74b912ad453c795995fdb0908020fbf68c9f1d87f4a47a2f"
+)
+"""Versions of uvicorn whose classes ``server/connection.py`` was compared with, and the hashes of their
+source."""
+
+
+def test_the_classes_of_uvicorn_that_connections_build_on_are_those_that_were_looked_at() -> None:
+    """They are not part of what uvicorn promises to keep. Another version may change them without a word:
+    compare its ``HttpToolsProtocol`` and ``RequestResponseCycle`` with the overridden methods, run this
+    file, note the hash, and only then raise the bound in ``pyproject.toml``."""
+    source = inspect.getsource(HttpToolsProtocol) + inspect.getsource(RequestResponseCycle)
+    assert COMPARED.get(uvicorn.__version__) == hashlib.sha256(source.encode()).hexdigest()
+
+
+def test_no_version_of_uvicorn_is_installed_that_was_not_looked_at() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = map(Requirement, project["project"]["optional-dependencies"]["server"])
+    [bound] = [one.specifier for one in extras if one.name == "uvicorn"]
+    newest = max(map(Version, COMPARED))
+    assert newest in bound
+    assert Version(f"{newest.major}.{newest.minor + 1}") not in bound
+
+
+# -- how many ----------------------------------------------------------------------------------------------
+
+
+def open_connections(server: Local, count: int, stack: contextlib.ExitStack) -> list[socket.socket]:
+    """So many connections, which the server has seen."""
+    made = [stack.enter_context(server.raw()) for _ in range(count)]
+    for connection in made:
+        connection.sendall(SMALL.replace(b"close", b"keep-alive") + b"\r\n")
+        assert connection.recv(1000)
+    return made
+
+
+def test_one_address_leaves_connections_for_others_and_is_told_so(lake: Lake, trial: Trial) -> None:
+    limits = Limits(connections_max=8, address_connections_max=3)
+    with (
+        local(lake.catalogue, [trial_api(trial)], limits=limits, bounds_connections=True) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        made = open_connections(server, 3, stack)
+        assert server.metrics.snapshot().gauge(HTTP_CONNECTIONS) == 3
+        for _ in range(5):
+            refused = server.send_raw(SMALL + b"\r\n")
+            assert refused.startswith(b"HTTP/1.1 429")
+            assert b"retry-after: 1" in refused
+            assert b"127.0.0.1 has 3 open already" in refused
+        warned = [line["message"] for line in server.lines if line["level"] == "warning"]
+        assert len(warned) == 1, "a flood of connections is no flood of lines"
+        assert warned[0].startswith("1 connection is refused: 127.0.0.1 has 3 open already")
+        assert server.metrics.snapshot().count(HTTP_REFUSALS, reason="address_connections") == 5
+        with socket.create_connection((server.host, server.port), 10, ("127.0.0.2", 0)) as elsewhere:
+            elsewhere.sendall(SMALL + b"\r\n")
+            assert read_all(elsewhere).startswith(b"HTTP/1.1 204")
+        made[0].close()
+        wait_until(lambda: server.connections == 2)
+        assert server.get("/try/open").status == 204
+
+
+def test_a_refused_connection_that_asks_nothing_is_closed(
+    lake: Lake, trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "REFUSED_MAX_S", 0.05)
+    limits = Limits(connections_max=1)
+    with (
+        local(lake.catalogue, [trial_api(trial)], limits=limits, bounds_connections=True) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        open_connections(server, 1, stack)
+        assert server.send_raw(b"") == b""
+        assert server.connections == 1
+
+
+def test_some_open_files_are_kept_for_the_server_itself(lake: Lake) -> None:
+    log, metrics = io.BytesIO(), Metrics()
+    sockets = Sockets(Limits(connections_max=10), Log(log, Level.DEBUG), metrics)
+    assert not sockets.doubt
+    last = sockets.files_max - 1
+    for _ in range(100):
+        with pytest.raises(Throttled, match="keeps the rest for its own; raise the limit of open files"):
+            sockets.admit("192.0.2.7", last)
+    assert log.getvalue().count(b"\n") == 1
+    assert metrics.snapshot().count(HTTP_REFUSALS, reason="open_files") == 100
+    sockets.give_back(sockets.admit("192.0.2.7", 20))
+    assert sockets.open == 0
+
+
+def test_who_runs_a_server_is_told_that_open_files_are_too_few_for_its_connections(lake: Lake) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    sockets = Sockets(Limits(connections_max=1_000_000), Log(io.BytesIO(), Level.DEBUG))
+    if most < 1_000_000 and most != resource.RLIM_INFINITY:
+        assert f"the limit of open files, {most:,}, leaves room for" in sockets.doubt
+        assert "raise it ('ulimit -n', LimitNOFILE of systemd) to 1,000,5" in sockets.doubt
+    else:
+        assert not sockets.doubt

@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import Unavailable
 from penstock.lake import calls
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.copy import copy_lake
+from penstock.lake.copy import move_lake
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.tokens import new_token, parse_grant
@@ -45,7 +45,7 @@ def test_a_server_that_stops_is_there_but_not_ready(lake: Lake) -> None:
 
 def test_a_server_whose_lake_moved_away_is_not_ready(tmp_path: Path) -> None:
     with open_lake(tmp_path / "one", create=True) as lake:
-        copy_lake(str(tmp_path / "one"), str(tmp_path / "two"))
+        move_lake(str(tmp_path / "one"), str(tmp_path / "two"))
         with pytest.raises(Unavailable, match="moving to another place"):
             Readiness(lake.catalogue).require()
 
@@ -91,7 +91,7 @@ def test_an_error_of_the_store_is_told_by_its_code_only(lake: Lake, monkeypatch:
     monkeypatch.setattr(lake.catalogue, "do", fail)
     with pytest.raises(Unavailable) as refused:
         Readiness(lake.catalogue).require()
-    assert refused.value.message == "the lake does not answer: unavailable"
+    assert refused.value.message == "the lake's store cannot be used at the moment (unavailable)"
 
 
 def test_metrics_are_in_the_format_of_prometheus(lake: Lake) -> None:

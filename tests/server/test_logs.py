@@ -29,7 +29,13 @@ def test_what_looks_like_a_secret_is_masked(text: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/x/penstock_0123456789ab%5FSeCrEt", "/x/%70enstock_0123456789ab_SeCrEt", "/x/Bearer%20SeCrEt"],
+    [
+        "/x/penstock_0123456789ab%5FSeCrEt",
+        "/x/%70enstock_0123456789ab_SeCrEt",
+        "/x/Bearer%20SeCrEt",
+        "/x/penstock_0123456789ab%255FSeCrEt",
+        "/x/penstock_0123456789ab%" + "25" * 20 + "5FSeCrEt",
+    ],
 )
 def test_a_token_in_a_path_is_masked_however_it_is_encoded(path: str) -> None:
     stream = io.BytesIO()

@@ -10,9 +10,10 @@ import pytest
 import urllib3
 
 import penstock
-from penstock.lake.calls import CALLS, Fsck, Sweep, SweepTables, Write
+from penstock.lake.calls import CALLS, EraseTable, Fsck, Sweep, SweepTables, Write
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.lake import Lake
+from penstock.lake.resync_calls import Resync
 from penstock.server import spark_writes
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE, PREFIX
@@ -61,7 +62,7 @@ def test_every_call_is_a_route_of_its_own() -> None:
     assert NATIVE.routes[len(CALLS) :] == spark_writes.ROUTES
     for kind, route in zip(CALLS, NATIVE.routes[: len(CALLS)], strict=True):
         assert (route.method, route.path, route.answer) == (kind.method, kind.path, kind.answer)
-        assert route.streams == (kind in (Sweep, SweepTables, SweepFiles, Fsck))
+        assert route.streams == (kind in (Sweep, SweepTables, EraseTable, SweepFiles, Resync, Fsck))
         assert route.summary
         assert route.is_write == (kind.method != "GET" and not route.streams)
         assert ("Idempotency-Key" in route.headers) == issubclass(kind, Write)

@@ -53,7 +53,9 @@ def test_a_handler_gets_the_decoded_path_query_and_request_id(server: Local) -> 
     }
 
 
-@pytest.mark.parametrize("sent", ["", "has space", "x" * 129, 'quo"te', "é"])
+@pytest.mark.parametrize(
+    "sent", ["", "has space", "x" * 129, 'quo"te', "é", f"a-penstock_0123456789ab_{'x' * 43}"]
+)
 def test_a_request_id_that_could_harm_a_log_is_replaced(server: Local, sent: str) -> None:
     reply = server.get("/try/echo/a", **{"x-request-id": sent})
     assert reply.headers["x-request-id"] not in ("", sent)
@@ -111,6 +113,11 @@ def test_a_small_body_that_unpacks_to_a_large_one_is_refused(server: Local) -> N
         (b'{"text": "a"}', {"content-encoding": "br"}, 415),
         (b'{"text": "a"}', {"content-encoding": "gzip"}, 400),
         (gzip.compress(b'{"text": "a"}', mtime=0)[:-9], {"content-encoding": "gzip"}, 400),
+        (
+            gzip.compress(b'{"text": "a"}', mtime=0) + gzip.compress(b" ", mtime=0),
+            {"content-encoding": "gzip"},
+            400,
+        ),
         (b"[" * 100_000, {}, 400),
     ],
 )

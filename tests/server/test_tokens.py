@@ -5,23 +5,26 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
-from threading import Event
-from typing import TypeVar
+from threading import Event, Semaphore
+from typing import TypeVar, cast
 
 import pytest
 
 from penstock.errors import InvalidRequest, Unauthenticated, Unavailable
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake.calls import Call, ListTokens
+from penstock.lake.calls import Call, FindToken
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.tokens import new_token, parse_grant, parse_token, secret_hash
 from penstock.model.tokens import Grant, Role
 from penstock.server.access import OpenGate, TokenGate
-from penstock.server.access.gate import TOKENS_KEPT_S
+from penstock.server.access import gate as gate_module
+from penstock.server.access.gate import STRANGERS_MAX, TOKENS_KEPT_S, UNKNOWN_KEPT_S
 from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Row
 from tests.queue.hooks import WAIT_S, Caller, SetClock
 
 R = TypeVar("R")
@@ -38,7 +41,7 @@ class Watched:
         self.before_first: Callable[[], object] = lambda: None
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
-        self.readings += isinstance(call, ListTokens)
+        self.readings += isinstance(call, FindToken)
         if self.readings == 1:
             self.before_first()
         if self.is_away:
@@ -199,6 +202,115 @@ def test_who_comes_while_others_wait_for_tokens_shares_their_reading() -> None:
     assert [one.result() for one in callers] == ["etl"] * 8
     assert watched.readings == 2
     lake.close()
+
+
+def test_one_token_is_looked_up_and_not_all_of_them(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [site.lake.create_token(f"etl{number}", "read") for number in range(20)]
+    asked: list[str] = []
+    real = site.lake.kernel.store.reference
+
+    def reference(name: str) -> Row | None:
+        asked.append(name)
+        return real(name)
+
+    monkeypatch.setattr(site.lake.kernel.store, "reference", reference)
+    monkeypatch.setattr(site.lake.kernel.store, "references", lambda *_: pytest.fail("all tokens were read"))
+    assert site.enter(texts[7]) == "etl7"
+    assert asked == [f"@token/{parse_token(texts[7]).id}"]
+
+
+def made_up(number: int) -> str:
+    return f"penstock_{number:012x}_" + "x" * 43
+
+
+def test_a_token_that_there_is_not_is_looked_up_once_however_often_it_is_shown(site: Site) -> None:
+    for _ in range(50):
+        with pytest.raises(Unauthenticated):
+            site.enter(made_up(1))
+    assert site.watched.readings == 1
+    site.go_on(UNKNOWN_KEPT_S)
+    with pytest.raises(Unauthenticated):
+        site.enter(made_up(1))
+    assert site.watched.readings == 2
+
+
+def test_what_is_remembered_of_tokens_that_there_are_not_is_bounded(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "KEPT_MAX", 10)
+    text = site.lake.create_token("etl", "read")
+    site.enter(text)
+    for number in range(50):
+        with pytest.raises(Unauthenticated):
+            site.enter(made_up(number))
+    assert len(site.gate._unknown) == 10
+    assert not site.gate._lookups
+    readings = site.watched.readings
+    assert site.enter(text) == "etl", "who is known is not forgotten for those who are not"
+    assert site.watched.readings == readings
+
+
+def test_whoever_is_known_does_not_wait_for_those_whose_tokens_are_looked_up() -> None:
+    """More strangers than are looked up at once, and a store that answers none of them: who is known gets in,
+    also when it is time to look again, and nobody else's token is read for it."""
+    lake = open_lake(MemoryStore())
+    text, seconds = lake.create_token("etl", "read"), 0.0
+    held = Held(lake.catalogue)
+    gate = TokenGate(held, monotonic=lambda: seconds)
+    headers = {"authorization": f"Bearer {text}"}
+    assert gate(headers).name == "etl"
+    held.holds = True
+    strangers = [Caller(partial(refused, gate, made_up(number))) for number in range(2 * STRANGERS_MAX)]
+    for _ in range(STRANGERS_MAX):
+        assert held.arrived.acquire(timeout=WAIT_S)
+    assert gate(headers).name == "etl"
+    seconds, held.known = 2 * TOKENS_KEPT_S, parse_token(text).id
+    assert gate(headers).name == "etl"
+    assert held.asked == STRANGERS_MAX + 2
+    held.opened.set()
+    assert all(one.result() for one in strangers)
+    lake.close()
+
+
+class Held:
+    """A catalogue that answers about one token only, until it is let go."""
+
+    page_max: int | None = None
+
+    def __init__(self, inner: Catalogue) -> None:
+        self._inner = inner
+        self.holds, self.known, self.asked = False, "", 0
+        self.arrived, self.opened = Semaphore(0), Event()
+
+    def do(self, call: Call[R], progress: Progress = silent) -> R:
+        assert isinstance(call, FindToken)
+        self.asked += 1
+        if self.holds and call.id != self.known:
+            self.arrived.release()
+            assert self.opened.wait(WAIT_S)
+        return cast("R", self._inner.do(call, progress))
+
+    def close(self) -> None:
+        pass
+
+
+def refused(gate: TokenGate, text: str) -> bool:
+    with pytest.raises(Unauthenticated):
+        gate({"authorization": f"Bearer {text}"})
+    return True
+
+
+def test_a_caller_is_recognised_by_a_token_that_was_looked_up_and_lets_nobody_in_by_that(site: Site) -> None:
+    text = site.lake.create_token("etl", "read")
+    headers = {"authorization": f"Bearer {text}"}
+    assert site.gate.recognise(headers) == ""
+    site.enter(text)
+    assert site.gate.recognise(headers) == parse_token(text).id
+    site.go_on(2 * TOKENS_KEPT_S)
+    assert site.gate.recognise(headers) == parse_token(text).id, "also if it is some time ago"
+    assert site.gate.recognise({"authorization": f"Bearer penstock_{parse_token(text).id}_{'x' * 43}"}) == ""
+    assert site.gate.recognise({}) == site.gate.recognise({"authorization": "Bearer junk"}) == ""
+    assert site.watched.readings == 1
 
 
 def test_an_expired_token_stops_at_that_moment_though_it_is_known(site: Site) -> None:

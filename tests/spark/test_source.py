@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+import penstock
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
+from penstock.spark import session
 from penstock.spark.failures import unwrap
+from penstock.spark.source.options import options_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -57,6 +61,28 @@ def test_rows_of_all_types_go_through_spark_and_stay_what_they_are(spark: SparkS
     target = lake.create_table("t.target", schema=source.schema, partition_by="kind")
     save(reader(spark, lake, table="t.source").load(), lake, table="t.target")
     assert target.to_arrow().sort_by("kind") == source.to_arrow().sort_by("kind")
+
+
+def test_the_lake_of_the_session_is_meant_unless_another_one_is_named(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    own = session(lake)
+    lake.create_table("t.numbers", data=numbers(1, 2))
+    own.read.format("penstock").load("t.numbers").write.format("penstock").mode("append").save("t.numbers")
+    assert own.read.load("t.numbers", format="penstock").count() == 4
+    with penstock.open(tmp_path / "other", create=True) as other:
+        other.create_table("t.numbers", data=numbers(7))
+        for named in (
+            own.read.format("penstock").option("lake", other.url),
+            own.read.option("lake", other.url).format("penstock"),
+            session(other).read.format("penstock"),
+        ):
+            assert [one.id for one in named.load("t.numbers").collect()] == [7]
+        assert own.read.format("penstock").load("t.numbers").count() == 4
+    lake.table("t.files").files.write({"a.csv": b"id\n1\n"})
+    with pytest.raises(Exception, match="is a table of files") as failed:
+        own.read.format("penstock").load("t.files")
+    assert "penstock.spark.read(spark, 't.files')" in str(unwrap(failed.value))
 
 
 def test_a_dataframe_shows_the_version_that_there_was_when_it_was_made(
@@ -107,3 +133,20 @@ def test_tables_of_sparks_catalogue_are_refused_for_they_do_not_say_which_table(
     with pytest.raises(Exception, match="no table is named") as raised:
         spark.range(3).write.format("penstock").option("lake", lake.url).saveAsTable("anything")
     assert isinstance(unwrap(raised.value), InvalidRequest)
+
+
+def test_the_address_of_the_environment_is_the_sessions_lake_with_its_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, place = "postgresql://ada:secret@db/lake", "postgresql://ada@db/lake"
+    told = {"path": "t", "sessionlake": place}
+    monkeypatch.setenv("PENSTOCK_LAKE", whole)
+    assert options_of(told).lake == whole
+    assert options_of({**told, "lake": place}).lake == place
+    assert options_of({"path": "t"}).lake == whole
+    monkeypatch.setenv("PENSTOCK_LAKE", "postgresql://ada:secret@db/another")
+    assert options_of(told).lake == place
+    monkeypatch.delenv("PENSTOCK_LAKE")
+    assert options_of(told).lake == place
+    with pytest.raises(InvalidRequest, match="no lake is named"):
+        options_of({"path": "t"})

@@ -40,6 +40,20 @@ def test_keys_are_listed_in_the_order_of_their_bytes(bucket: LocalBucket) -> Non
     asyncio.run(go())
 
 
+def test_of_many_folders_that_were_made_so_many_are_remembered(
+    bucket: LocalBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.storage.local.MADE_MAX", 5)
+
+    async def go() -> None:
+        for number in range(20):
+            await bucket.put(f"a/{number}/b/{number}", b"x")
+        assert len(bucket._made) <= 5
+        assert len([entry async for entry in bucket.list("a")]) == 20
+
+    asyncio.run(go())
+
+
 def test_of_many_writes_on_one_condition_one_is_done(bucket: LocalBucket, tmp_path: Path) -> None:
     other = LocalBucket(tmp_path)
 

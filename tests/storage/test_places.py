@@ -23,6 +23,20 @@ def places() -> Iterator[Places]:
     opened.close()
 
 
+def test_of_many_places_so_many_are_kept_and_all_can_be_used(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.storage.places.PLACES_MAX", 10)
+    opened = [places.at(str(tmp_path / f"table{number}")) for number in range(35)]
+    assert len(places._places) <= 10
+    assert places._shared == {}
+    for number, place in enumerate(opened):
+        place.put("a", b"%d" % number)
+        assert not places.at(place.url).create("a", b"other"), "it is the same folder, whoever opened it"
+        assert [*places.at(place.url).read(["a"])] == [b"%d" % number]
+    assert places.at(opened[-1].url) is places.at(opened[-1].url)
+
+
 def in_bucket(s3: S3Place, monkeypatch: pytest.MonkeyPatch) -> str:
     """The location of a table in a bucket; how to get there is in the environment."""
     if s3.endpoint is not None:
@@ -226,7 +240,7 @@ def test_an_answer_that_is_lost_is_said_to_be(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     places = Disks(SilentBucket)
     place = places.at("s3://bucket/table")
-    with pytest.raises(OutcomeUnknown, match="s3://bucket/table did not say what became of 'a'"):
+    with pytest.raises(OutcomeUnknown, match="it is not known whether 'a' was written to s3://bucket/table"):
         place.create_all([("a", b"1"), ("b", b"2")])
     assert list(place.read(["a", "b"])) == [b"1", b"2"]
     places.close()

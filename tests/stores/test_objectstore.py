@@ -13,15 +13,16 @@ from penstock.testing.samples import OpenStore
 from tests.servers.s3 import S3Place
 
 CONTENDED_WAIT_S = 60.0
-"""Where many write the same key, this server makes each of them wait for seconds."""
+"""Where many write the same key, a server makes each of them wait for seconds, and so does a busy machine."""
 WAIT_S = 0.5
 SERVER_WAIT_S = 1.0
 
 
 class TestDirectory(StoreContract):
     @pytest.fixture
-    def open_store(self, tmp_path: Path) -> OpenStore:
-        return lambda: ObjectStore(f"file://{tmp_path}/lake", announce_wait_s=WAIT_S)
+    def open_store(self, tmp_path: Path, request: pytest.FixtureRequest) -> OpenStore:
+        wait_s = CONTENDED_WAIT_S if _is_race(request) else WAIT_S
+        return lambda: ObjectStore(f"file://{tmp_path}/lake", announce_wait_s=wait_s)
 
 
 @pytest.mark.verify
@@ -30,6 +31,9 @@ class TestSeaweedFS(StoreContract):
 
     @pytest.fixture
     def open_store(self, s3_place: S3Place, request: pytest.FixtureRequest) -> OpenStore:
-        is_race = hasattr(RaceContract, request.node.originalname)
-        wait_s = CONTENDED_WAIT_S if is_race else SERVER_WAIT_S
+        wait_s = CONTENDED_WAIT_S if _is_race(request) else SERVER_WAIT_S
         return lambda: ObjectStore(s3_place.url, announce_wait_s=wait_s)
+
+
+def _is_race(request: pytest.FixtureRequest) -> bool:
+    return hasattr(RaceContract, request.node.originalname)

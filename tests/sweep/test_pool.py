@@ -15,8 +15,8 @@ import penstock
 from penstock.errors import PenstockError, Unavailable
 from penstock.formats.files.files import File, decode_file, slice_of
 from penstock.kernel.settings import Settings
+from penstock.lake import sweep_engine
 from penstock.lake.files import named as files_named
-from penstock.lake.files import sweep as files_sweep
 from penstock.lake.files.calls import GetFilesTable
 from penstock.lake.lake import Lake
 from penstock.metrics.memory import Metrics
@@ -311,7 +311,7 @@ def test_names_that_do_not_fit_into_memory_are_gone_through_in_parts(
     lake: Lake, pool: Pool, later: LateClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files_named, "NAMES_MAX", 10)
-    monkeypatch.setattr(files_sweep, "REMOVED_AT_ONCE", 4)
+    monkeypatch.setattr(sweep_engine, "REMOVED_AT_ONCE", 4)
     kept = {f"{number}/{each}" for number in range(12) for each in range(3)}
     left: set[str] = set()
     for number in range(12):

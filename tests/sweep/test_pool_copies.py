@@ -11,7 +11,7 @@ import penstock
 from penstock.errors import JobOver, LakeExists, LakeMoved
 from penstock.kernel import copy as copying
 from penstock.kernel.settings import Settings
-from penstock.lake.copy import copy_lake
+from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.files.calls import ListJobs
 from penstock.lake.files.forks import FORKS, ForkNotes
 from penstock.lake.lake import Lake
@@ -43,7 +43,7 @@ def forget_history(lake: Lake) -> None:
 def test_files_of_a_moved_lake_are_read_and_swept_where_they_were(
     source: Path, tmp_path: Path, later: LateClock
 ) -> None:
-    copy_lake(source, tmp_path / "there", clock=later)
+    move_lake(source, tmp_path / "there", clock=later)
     with opened(tmp_path / "there", later) as lake, opened(source, later) as before:
         pool = Pool(lake)
         assert pool.url == Pool(before).url
@@ -66,7 +66,7 @@ def test_jobs_are_left_behind_by_a_move_and_their_branches_go(
     with opened(source, later) as lake:
         begun = Pool(lake).begin("t", own_branch=True)
         left = Pool(lake).put(Pool(lake).below(begun), "a")
-    copy_lake(source, tmp_path / "there", clock=later)
+    move_lake(source, tmp_path / "there", clock=later)
     with opened(source, later) as lake, pytest.raises(LakeMoved):
         Pool(lake).commit(begun, "a")
     with opened(tmp_path / "there", later) as lake:
@@ -84,7 +84,7 @@ def test_jobs_are_left_behind_by_a_move_and_their_branches_go(
 def test_files_that_a_fork_may_need_stay_until_its_note_is_removed(
     source: Path, tmp_path: Path, later: LateClock
 ) -> None:
-    forked = copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+    forked = copy_lake(source, tmp_path / "fork", clock=later)
     with opened(source, later) as lake, opened(tmp_path / "fork", later) as fork:
         pool = Pool(lake)
         after = pool.put(pool.folder(), "after-the-fork")
@@ -103,7 +103,7 @@ def test_files_that_a_fork_may_need_stay_until_its_note_is_removed(
 def test_a_fork_sweeps_what_it_has_written_and_nothing_of_its_source(
     source: Path, tmp_path: Path, later: LateClock
 ) -> None:
-    copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+    copy_lake(source, tmp_path / "fork", clock=later)
     with opened(source, later) as lake, opened(tmp_path / "fork", later) as fork:
         theirs, ours = Pool(lake), Pool(fork)
         left = ours.put(ours.folder(), "x")
@@ -129,7 +129,7 @@ def test_while_a_fork_is_under_way_everything_stays(
     with monkeypatch.context() as patch:
         patch.setattr(copying, "fsck", killed)
         with pytest.raises(Killed):
-            copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+            copy_lake(source, tmp_path / "fork", clock=later)
     with opened(source, later) as lake:
         pool = Pool(lake)
         after = pool.put(pool.folder(), "x")
@@ -137,13 +137,13 @@ def test_while_a_fork_is_under_way_everything_stays(
         later.days = 8
         assert (swept(lake).data_files, swept(lake).forked) == (0, 41)
         later.days = 0
-        copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+        copy_lake(source, tmp_path / "fork", clock=later)
         with opened(tmp_path / "fork", later) as fork:
             assert len(names(fork, "t", "main~1")) == 40
         later.days = 8
         assert pool.files() >= after
         assert swept(lake).forked == 41, "it is as old as the fork, which is complete now"
-        copy_lake(source, tmp_path / "fork", fork=True, clock=later)
+        copy_lake(source, tmp_path / "fork", clock=later)
         late = pool.put(pool.folder(), "y")
         later.days = 16
         assert set(swept(lake).names) == late, "a fork that is complete is not noted anew"
@@ -161,7 +161,7 @@ def test_a_second_fork_to_a_place_is_noted_before_it_begins_as_the_first_was(
         raise Killed
 
     place = tmp_path / "fork"
-    copy_lake(source, place, fork=True, clock=later)
+    copy_lake(source, place, clock=later)
     shutil.rmtree(place)
     with opened(source, later) as lake:
         pool = Pool(lake)
@@ -170,14 +170,14 @@ def test_a_second_fork_to_a_place_is_noted_before_it_begins_as_the_first_was(
         with monkeypatch.context() as patch:
             patch.setattr(ForkNotes, "complete", killed)
             with pytest.raises(Killed):
-                copy_lake(source, place, fork=True, clock=later)
+                copy_lake(source, place, clock=later)
         lake.branch("dev").delete()
         later.days = 8
         told = swept(lake)
         assert (told.data_files, told.forked) == (0, 1)
         with opened(place, later) as fork:
             assert names(fork, "t", "dev") == {"new", "x"}
-        copy_lake(source, place, fork=True, clock=later)
+        copy_lake(source, place, clock=later)
         late = pool.put(pool.folder(), "y", days=-9)
         later.days = 18
         assert set(swept(lake).names) == late, "it is noted that the second fork is complete"
@@ -187,7 +187,7 @@ def test_a_fork_that_is_refused_leaves_no_note(source: Path, tmp_path: Path, lat
     """Nobody would ever complete it, and everything would stay for ever."""
     opened(tmp_path / "other", later).close()
     with pytest.raises(LakeExists):
-        copy_lake(source, tmp_path / "other", fork=True, clock=later)
+        copy_lake(source, tmp_path / "other", clock=later)
     with opened(source, later) as lake:
         left = Pool(lake).put(Pool(lake).folder(), "x")
         later.days = 8
@@ -206,5 +206,5 @@ def test_a_note_that_nobody_can_read_keeps_everything(source: Path, later: LateC
 def test_a_lake_without_files_is_forked_without_a_note(tmp_path: Path, later: LateClock) -> None:
     with opened(tmp_path / "lake", later) as lake:
         warehouse = Path(lake.warehouse)
-    copy_lake(tmp_path / "lake", tmp_path / "fork", fork=True, clock=later)
+    copy_lake(tmp_path / "lake", tmp_path / "fork", clock=later)
     assert not warehouse.exists()

@@ -182,10 +182,10 @@ def test_two_sweeps_at_once_remove_the_same_and_nothing_else(
 KILLED = """
 import os
 import penstock
-from penstock.lake.files import sweep as files_sweep
+from penstock.lake import sweep_engine
 from penstock.storage.places import Place
 
-files_sweep.REMOVED_AT_ONCE = 2
+sweep_engine.REMOVED_AT_ONCE = 2
 delete, calls = Place.delete, []
 
 def killed(place, names):

@@ -22,7 +22,7 @@ from penstock.lake.table import Table
 from penstock.model.content import IcebergTable
 from penstock.storage.places import Place
 from tests.formats.delta.rows import vector_data, vector_file_data, z85
-from tests.owner.orders import add, left_unpublished, log_file
+from tests.owner.orders import add, left_unpublished, log_file, unpublished
 from tests.sweep.tables import LateClock, abandoned, data_files, ids, only, root_of, rows
 
 PATIENT = Settings(publish_wait_s=60.0)
@@ -144,7 +144,7 @@ def test_links_are_not_followed(lake: Lake, table: Table, later: LateClock, targ
     found = {str(one.key): one for one in lake.sweep_tables(remove_data=True)}
     assert [(one.problem, one.kept) for one in found.values()] == [("", 1), ("", 1)]
     assert set(found["visits"].names) == left
-    lake.delta.clean("visits")
+    lake.delta.clean_log("visits")
     assert (root / "latest=1").is_symlink()
     assert ids(other) == ids(table) == [1]
 
@@ -270,7 +270,7 @@ def test_what_history_has_forgotten_goes_with_the_log_that_names_it(
     lake = opening()
     table = lake.table("orders")
     assert only(lake.sweep_tables(remove_data=True)).data_files == 0, "the log still tells of them"
-    lake.delta.clean("orders")
+    lake.delta.clean_log("orders")
     assert only(lake.sweep_tables(remove_data=True)).data_files == 2
     assert ids(table) == [4, 5]
     assert ids(table, 3) == [4]
@@ -291,7 +291,7 @@ def test_what_only_a_checkpoint_tells_of_stays(opening: Opening, later: LateCloc
     lake.sweep()
     lake = opening()
     table = lake.table("orders")
-    lake.delta.clean("orders")
+    lake.delta.clean_log("orders")
     assert not log_file(table, 1).exists()
     assert set(only(lake.sweep_tables(remove_data=True)).names) == left
     assert ids(table) == [1, 2, 3, 4]
@@ -346,10 +346,10 @@ def test_what_is_not_published_stays(lake: Lake, table: Table, later: LateClock)
     left = {f"part-{version}.parquet" for version in (1, 2)}
     for name in left:
         (root_of(table) / name).write_bytes(b"1")
-    log_file(table, 1).write_bytes(b'{"commitInfo":{}}\n')
-    for version in (1, 2):
-        table.append_actions([add(f"part-{version}.parquet")])
-    log_file(table, 1).unlink()
+    with unpublished(table):
+        table.append_actions([add("part-1.parquet")])
+    table.append_actions([add("part-2.parquet")])
+    assert not log_file(table, 1).exists()
     later.days = 30
     assert only(lake.sweep_tables(remove_data=True)).data_files == 0
     assert left < data_files(root_of(table))

@@ -11,11 +11,11 @@ import pytest
 
 import penstock
 from penstock.errors import Damaged
+from penstock.kernel.expired import ExpiredCommits
 from penstock.kernel.settings import Settings
 from penstock.lake.kept import KeptHistory
 from penstock.lake.lake import Lake
 from penstock.model.content import IcebergTable
-from penstock.model.encoding import ObjectId
 from tests.sweep.tables import LateClock, abandoned, ids, only, rows
 
 NONE = Settings(grace_s=0, nobody_writes=True)
@@ -56,7 +56,7 @@ def test_a_process_with_expired_commits_in_memory_looks_after_tables(opening: Op
     (lake if who == "itself" else another).sweep()
     assert another.fsck().damages == ()
     assert only(lake.sweep_tables(remove_data=True)).data_files == 1
-    assert lake.delta.clean("orders").names == ()
+    assert lake.delta.clean_log("orders").names == ()
     assert ids(lake.table("orders")) == [1, 2]
 
 
@@ -72,7 +72,7 @@ def test_what_only_memory_has_of_expired_commits_does_not_keep_files(opening: Op
     lake.log(limit=None)
     lake.keep_history(max_commits=1)
     lake.sweep()
-    assert len(lake.delta.clean("orders").names) > 0
+    assert len(lake.delta.clean_log("orders").names) > 0
     assert only(lake.sweep_tables(remove_data=True)).data_files == 3
     assert ids(table) == [4, 5]
 
@@ -83,7 +83,7 @@ def test_history_that_expires_while_it_is_walked_is_no_damage(
     lake, another = opening(), opening()
     swept = 0
 
-    def expiring(kept: KeptHistory[Any]) -> frozenset[ObjectId]:
+    def expiring(kept: KeptHistory[Any]) -> ExpiredCommits:
         nonlocal swept
         found = expired(kept)
         if not swept:
@@ -112,7 +112,7 @@ def test_a_commit_that_is_missing_and_has_not_expired_is_damage(
     database.commit()
     database.close()
     again = opening()
-    for look in (lambda: again.sweep_tables(remove_data=True), lambda: again.delta.clean("orders")):
+    for look in (lambda: again.sweep_tables(remove_data=True), lambda: again.delta.clean_log("orders")):
         with pytest.raises(Damaged, match=victim):
             look()
 
@@ -129,4 +129,4 @@ def test_what_a_sweep_with_a_shorter_grace_period_took_is_no_damage(opening: Ope
     opening().sweep()
     for one in (lake, opening(settings=None)):
         assert only(one.sweep_tables(dry_run=True)).kept == 2
-        assert one.delta.clean("orders", dry_run=True).dry_run
+        assert one.delta.clean_log("orders", dry_run=True).dry_run

@@ -114,7 +114,7 @@ class Story:
         key = self.drawn.choice(KEYS)
         self.lake.table(key).backfill_to_version()
         self.lake.delta.checkpoint(key)
-        self.lake.delta.clean(key)
+        self.lake.delta.clean_log(key)
 
     def expire(self) -> None:
         self.lake.keep_history(max_commits=self.drawn.randint(1, 5))

@@ -141,7 +141,7 @@ def test_a_log_that_is_cleaned_up_meanwhile_does_no_harm(
     table.backfill_to_version()
     lake.delta.checkpoint("orders")
     left = abandoned(lake, table, days=30)
-    stepping(lambda: lake.delta.clean("orders"), lambda: lake.delta.clean("orders"))
+    stepping(lambda: lake.delta.clean_log("orders"), lambda: lake.delta.clean_log("orders"))
     assert set(only(lake.sweep_tables(remove_data=True)).names) == left
     assert [ids(table, version) for version in range(3)] == [[1], [2], [3]]
 
@@ -175,10 +175,10 @@ def test_two_sweeps_at_once_remove_the_same_and_nothing_else(
 KILLED = """
 import os
 import penstock
-from penstock.lake import delta_sweep
+from penstock.lake import sweep_engine
 from penstock.storage.places import Place
 
-delta_sweep.REMOVED_AT_ONCE = 2
+sweep_engine.REMOVED_AT_ONCE = 2
 delete, calls = Place.delete, []
 
 def killed(place, names):

@@ -11,10 +11,11 @@ import pytest
 
 import penstock
 from penstock.errors import HistoryExpired, PenstockError
+from penstock.kernel import expired
 from penstock.kernel.description import read_description
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept
-from penstock.lake.copy import copy_lake
+from penstock.lake.copy import move_lake
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.server.logs import Level, Log
@@ -26,6 +27,12 @@ from tests.sweep.oracle import GRACE_S
 
 LIMITS: list[dict[str, Any]] = [{"max_commits": 10}, {"max_days": 10}]
 SETTINGS = Settings(grace_s=GRACE_S, nobody_writes=True)
+
+
+@pytest.fixture(autouse=True, params=[expired.ROW_MAX, 0], ids=["in the row", "in blobs"])
+def row_max(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the lake notes what was cut off."""
+    monkeypatch.setattr(expired, "ROW_MAX", request.param)
 
 
 @pytest.fixture
@@ -59,8 +66,9 @@ def check_sound(memory: MemoryStore, clock: SetClock) -> None:
         assert lake.fsck().damages == ()
     with pytest.raises(HistoryExpired):
         lake.resolve("main~19")
-    assert len(read_description(memory).expired) == 1, "what nothing leads to any more is forgotten"
-    copy_lake(memory, MemoryStore(clock), settings=SETTINGS, clock=clock)
+    noted = expired.expired_commits(read_description(memory), lake.kernel.objects)
+    assert len(noted) == 1, "what nothing leads to any more is forgotten"
+    move_lake(memory, MemoryStore(clock), settings=SETTINGS, clock=clock)
 
 
 def sweep(lake: Lake) -> Swept | None:

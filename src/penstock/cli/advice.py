@@ -27,6 +27,7 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.ReferenceExists: "Take another name; 'penstock log NAME' shows what it has.",
     errors.LakeExists: "Use it as it is: every command takes it by --lake.",
     errors.TryAgainError: "Nothing was changed; try again.",
+    errors.StorageFull: "Nothing was changed.",
     errors.TimedOut: "",  # a write may still be applied: the message says what to do
     errors.Unauthenticated: "Set PENSTOCK_TOKEN to a token of the lake; 'penstock token create' makes one.",
     errors.Denied: "Ask who owns the lake for access to where it is stored.",

@@ -1,4 +1,4 @@
-"""Bringing changes from one place to another: what merge, transplant, rebase and revert have in common."""
+"""Bringing changes from one place to another: what merge, transplant, rebase, revert and restore share."""
 
 from __future__ import annotations
 
@@ -43,13 +43,17 @@ class Bringing:
         heading: str = "",
         revision: str = "",
         base: Callable[[], str | None] = lambda: None,
+        outcome: Callable[[MergedKey], str] | None = None,
     ) -> None:
-        """``revision`` is where the source's changes are, if ``source`` itself does not say so."""
+        """``revision`` is where the source's changes are, if ``source`` itself does not say so.
+
+        ``outcome`` says in a word what becomes of a key where nothing is in the way.
+        """
         self._call, self._lake, self._bring, self._base = call, lake, bring, base
         self.source, self.target = source, target
         self._heading = heading or f"{source} → {target}"
         self._revisions = {source: revision or source, target: target}
-        self._deeds = Deeds(lake)
+        self._deeds, self._outcome = Deeds(lake), outcome
 
     def run(
         self,
@@ -91,11 +95,11 @@ class Bringing:
         told = {one.key for one in result.keys[:TOLD_MAX]}
 
         def brings(one: MergedKey) -> str:
-            if one.key not in told:
+            if one.change is None and one.key not in told:
                 return ""
-            return self._deeds.of_merge(result, one, self._revisions[self.source], self.target)
+            return self._deeds.of_merge(result, one, self.target)
 
-        return Sides(self.source, self.target, changes, brings)
+        return Sides(self.source, self.target, changes, brings, self._outcome)
 
     def _time(self, base: str | None) -> datetime | None:
         """When a commit was made that both sides have in their history."""

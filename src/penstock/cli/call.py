@@ -78,13 +78,22 @@ class Call:
     @property
     def target(self) -> str:
         """Where the lake is: as told, as set, or here."""
+        found = self._find_target()
+        if found is None:
+            raise click.UsageError(NO_LAKE)
+        return found
+
+    @property
+    def has_target(self) -> bool:
+        """Whether a lake was told or set, or is here."""
+        return self._find_target() is not None
+
+    def _find_target(self) -> str | None:
         if self.told is not None:
             return self.told
         from penstock.stores import DATABASE_FILE
 
-        if Path(DATABASE_FILE).is_file():
-            return str(Path.cwd())
-        raise click.UsageError(NO_LAKE)
+        return str(Path.cwd()) if Path(DATABASE_FILE).is_file() else None
 
     @property
     def who(self) -> str | None:

@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidContent
+from penstock.model import decoders
 from penstock.model.content import TYPE_NAMES, AnyContent, Content, Unknown
 
 _TYPES: Final = {name: kind for kind, name in TYPE_NAMES.items()}
@@ -119,10 +120,10 @@ def _content(kind: str, found: dict[str, Any]) -> AnyContent:
 def _value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
     try:
         if field.name == "held":
-            return tuple(bytes.fromhex(one) for one in msgspec.convert(value, list[str]))
+            return tuple(bytes.fromhex(one) for one in decoders.convert(value, list[str]))
         if field.type is bytes:
-            return base64.b64decode(msgspec.convert(value, str), validate=True)
-        return msgspec.convert(value, field.type)
+            return base64.b64decode(decoders.convert(value, str), validate=True)
+        return decoders.convert(value, field.type)
     except (msgspec.ValidationError, ValueError, binascii.Error) as problem:
         raise InvalidContent(f"{kind}'s field {field.name!r}: {problem}") from None
 

@@ -25,7 +25,21 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(ctx.ensure_object(Call), param.name, value)
 
 
-MAKE_NO_LAKE: Final = ("serve", "doctor", "fsck", "horizon", "grace", "sweep", "copy")
+MAKE_NO_LAKE: Final = (
+    "serve",
+    "doctor",
+    "fsck",
+    "resync",
+    "horizon",
+    "grace",
+    "sweep",
+    "copy",
+    "move",
+    "backup",
+    "backups",
+    "restore-backup",
+    "upgrade",
+)
 """Commands that leave a directory without a lake as it is; of the others, those that write make one."""
 
 _MAKES = "The lake: a directory or URL. A first write makes one. "

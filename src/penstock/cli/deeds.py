@@ -13,7 +13,7 @@ from penstock.lake.table import Table
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, DeltaTable
 from penstock.model.keys import Key
-from penstock.model.merges import MergedKey, MergeMode, MergeResult
+from penstock.model.merges import MergedKey, MergeResult
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lines.line import Line
@@ -37,13 +37,14 @@ class Deeds:
         """What a commit did to a table that the lake manages; ``revision`` is where it was found."""
         return if_readable(lambda: self._of_commit(commit, key, reference_in(revision))) or ""
 
-    def of_merge(self, result: MergeResult, one: MergedKey, source: str, target: str) -> str:
-        """How many files a merge brings to a Delta table, and takes from it.
+    def of_merge(self, result: MergeResult, one: MergedKey, target: str) -> str:
+        """How many files and rows a merge brings to a table, and takes from it.
 
-        Of one that has landed the table's new versions tell; before that, those of the source since the sides
-        parted.
+        A dry run tells itself. Of one that has landed a Delta table's new versions tell.
         """
-        return if_readable(lambda: self._of_merge(result, one, reference_in(source), target)) or ""
+        if one.change is not None:
+            return contents.file_counts(one.change)
+        return if_readable(lambda: self._of_merge(result, one, target)) or ""
 
     def _of_commit(self, commit: Commit, key: Key, via: str | None) -> str:
         after = self._content(Place(commit.id, via), key)
@@ -58,21 +59,12 @@ class Deeds:
         told = deed([action for actions in done for action in actions]) if done else ""
         return f"{contents.version(after)} {told}" if told else contents.version(after)
 
-    def _of_merge(self, result: MergeResult, one: MergedKey, via: str | None, target: str) -> str:
-        if not isinstance(one.after, DeltaTable) or not contents.version(one.after):
+    def _of_merge(self, result: MergeResult, one: MergedKey, target: str) -> str:
+        if not result.applied or not isinstance(one.after, DeltaTable) or not contents.version(one.after):
             return ""
-        from penstock.formats.delta.protocol.deeds import Files, counted
+        from penstock.formats.delta.protocol.deeds import Files
 
-        if result.applied:
-            done = self._commits(Place(result.head, target), one.key, one.before, one.after)
-        elif result.source is None or result.base is None or one.mode is not MergeMode.NORMAL:
-            return ""
-        else:
-            there = Place(result.source, via)
-            was, wanted = self._content(Place(result.base, via), one.key), self._content(there, one.key)
-            done = self._commits(there, one.key, was, wanted)
-            if was != one.before and any(map(_replaces, done)):
-                return f"{counted(Files.of(done).added, 'added')}, in the place of what is there"
+        done = self._commits(Place(result.head, target), one.key, one.before, one.after)
         return str(Files.of(done)) if done else ""
 
     def _content(self, at: Place, key: Key) -> AnyContent | None:
@@ -94,15 +86,6 @@ class Deeds:
         if any(one.data is None for one in files):
             return []
         return [[line.action for line in parse_commit(one.data or b"")] for one in files]
-
-
-def _replaces(actions: Sequence[Action]) -> bool:
-    """Whether a commit removed whatever was there, so that elsewhere it removes something else."""
-    from penstock.formats.delta.lines.replacements import named_in
-    from penstock.formats.delta.protocol.actions import CommitInfo
-    from penstock.formats.delta.protocol.transaction import last
-
-    return bool(named_in(last(actions, CommitInfo)))
 
 
 def _versions(before: AnyContent | None, after: AnyContent | None) -> tuple[int, int]:

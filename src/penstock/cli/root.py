@@ -48,6 +48,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "transplant": ("merges", "Repeat commits on another branch."),
         "rebase": ("merges", "Repeat a branch's own commits on a new base."),
         "revert": ("merges", "Undo what a commit did."),
+        "restore": ("restore", "Set tables to what they were at an earlier commit."),
         "outcome": ("requests", "Find out what became of a request."),
     },
     "Share": {
@@ -56,12 +57,19 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "root": ("roots", "List, add and remove the places where tables may be."),
     },
     "Care": {
-        "doctor": ("doctor", "Check the lake and its surroundings."),
+        "doctor": ("doctor", "Check the installation, the lake and its surroundings."),
         "fsck": ("care", "Check every object that the lake needs."),
+        "resync": ("resync", "Take over versions that tables have and the lake lacks."),
         "horizon": ("care", "Say how much history is kept."),
         "grace": ("care", "Say how long sweeps leave alone what nothing needs."),
         "sweep": ("care", "Remove what nothing needs any more."),
-        "copy": ("lakes", "Move a lake to another store, or fork it."),
+        "erase": ("erase", "Make deleted rows of a table unrecoverable."),
+        "backup": ("backups", "Make a backup of the lake."),
+        "backups": ("backups", "List, prove, expire and forget backups."),
+        "restore-backup": ("backups", "Make a lake of a backup."),
+        "upgrade": ("lakes", "Store the lake as this release does."),
+        "copy": ("lakes", "Copy a lake to another store."),
+        "move": ("lakes", "Move a lake to another store."),
         "bench": ("bench", "Measure how many commits a second a store takes."),
         "completion": ("completion", "Print the script that completes commands in your shell."),
     },
@@ -101,7 +109,7 @@ class Root(Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"penstock.cli.commands.{COMMANDS[cmd_name][0]}")
-        found: click.Command = getattr(module, cmd_name)
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
     def resolve_command(

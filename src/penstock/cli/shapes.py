@@ -18,7 +18,7 @@ from penstock.kernel.copy import Copied
 from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
-from penstock.lake import answers
+from penstock.lake import answers, resync_calls
 from penstock.lake.answers import About, Difference, LogLine, SweptTable
 from penstock.lake.delta_answers import TableMade, TableStatus
 from penstock.lake.transactions.answers import TransactionInfo
@@ -27,6 +27,7 @@ from penstock.model.commits import Commit as ModelCommit
 from penstock.model.conflicts import Conflict as ModelConflict
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
+from penstock.model.merges import ChangeSummary as ModelChangeSummary
 from penstock.model.merges import MergedKey as ModelMergedKey
 from penstock.model.merges import MergeResult
 from penstock.model.reads import Read
@@ -34,7 +35,12 @@ from penstock.model.references import Reference as ModelReference
 from penstock.model.tokens import Token as ModelToken
 
 if TYPE_CHECKING:
+    from penstock.kernel.backup import BackedUp
+    from penstock.kernel.backup_points import BackupPoint
+    from penstock.kernel.description import RegisteredBackup
+    from penstock.lake.backup import RestoredLake
     from penstock.lake.delta_snapshot import PastVersion
+    from penstock.lake.upgrade import Upgraded
 
 Content: TypeAlias = dict[str, Any]
 
@@ -308,6 +314,33 @@ class Conflict(Shape, frozen=True, kw_only=True):
         )
 
 
+class ChangeSummary(Shape, frozen=True, kw_only=True):
+    """What a change does to a table, counted; `null` is what is not known without reading data files."""
+
+    version_before: int | None
+    """The table's latest version before."""
+    version_after: int | None
+    """Its version after."""
+    files_added: int | None
+    """Data files that come."""
+    files_removed: int | None
+    """Data files that go."""
+    files_changed: int | None
+    """Data files that stay, with other deleted rows; in a table of files, paths that get other files."""
+    rows_added: int | None
+    """Rows that come."""
+    rows_removed: int | None
+    """Rows that go."""
+    bytes_added: int | None
+    """Of the files that come."""
+    bytes_removed: int | None
+    """Of the files that go."""
+
+    @classmethod
+    def of(cls, counts: ModelChangeSummary) -> ChangeSummary:
+        return cls(**msgspec.structs.asdict(counts))
+
+
 class MergedKey(Shape, frozen=True, kw_only=True):
     """What came of one key."""
 
@@ -321,6 +354,10 @@ class MergedKey(Shape, frozen=True, kw_only=True):
     """What it holds now, or would."""
     conflicts: tuple[Conflict, ...]
     """What is in the way; nothing if the key is clean."""
+    action: str
+    """`created`, `dropped`, `changed` or `unchanged`."""
+    change: ChangeSummary | None
+    """Of a table that the lake manages, in a dry run: what would change."""
 
     @classmethod
     def of(cls, one: ModelMergedKey) -> MergedKey:
@@ -330,11 +367,13 @@ class MergedKey(Shape, frozen=True, kw_only=True):
             before=_content(one.before),
             after=_content(one.after),
             conflicts=tuple(Conflict.of(conflict) for conflict in one.conflicts),
+            action=one.action,
+            change=None if one.change is None else ChangeSummary.of(one.change),
         )
 
 
 class Merge(Shape, frozen=True, kw_only=True):
-    """What a merge, transplant, rebase or revert did, or would do."""
+    """What a merge, transplant, rebase, revert or restore did, or would do."""
 
     source: str
     """What was brought, as it was asked for."""
@@ -469,36 +508,30 @@ class Lake(Shape, frozen=True, kw_only=True):
 
 
 class Copy(Shape, frozen=True, kw_only=True):
-    """What became of a copy. Of a cancelled one nothing is counted."""
+    """What was copied."""
 
-    cancelled: bool
-    """Whether the lake stays where it was."""
     source: str
     """Where the lake was copied from."""
     target: str
     """Where it was copied to."""
-    fork: bool | None
-    """Whether it is a lake of its own there; else it has moved."""
-    id: str | None
+    id: str
     """The id of the lake at the target."""
-    references: int | None
+    references: int
     """Branches, tags and logs of deleted ones."""
-    commits: int | None
+    commits: int
     """Commits that were copied and checked."""
-    objects: int | None
+    objects: int
     """Objects that were copied."""
-    bytes: int | None
+    bytes: int
     """Their size."""
-    repeated: bool | None
+    repeated: bool
     """Whether it had been complete before."""
 
     @classmethod
     def of(cls, copied: Copied) -> Copy:
         return cls(
-            cancelled=False,
             source=copied.source,
             target=copied.target,
-            fork=copied.is_fork,
             id=copied.id,
             references=copied.references,
             commits=copied.commits,
@@ -507,10 +540,170 @@ class Copy(Shape, frozen=True, kw_only=True):
             repeated=copied.repeated,
         )
 
+
+class Move(Shape, frozen=True, kw_only=True):
+    """What became of a move. Of one that was cancelled or undone nothing is counted."""
+
+    state: str
+    """`moved`, `cancelled` or `undone`: the lake lives at the target, or at the source."""
+    source: str
+    """Where the lake was."""
+    target: str
+    """Where it was to go."""
+    copied: Copy | None
+    """What was copied to the target."""
+
     @classmethod
-    def of_cancelled(cls, source: str, target: str) -> Copy:
-        nothing = dict.fromkeys(("fork", "id", "references", "commits", "objects", "bytes", "repeated"))
-        return cls(cancelled=True, source=source, target=target, **nothing)
+    def of(cls, moved: Copied) -> Move:
+        return cls(state="moved", source=moved.source, target=moved.target, copied=Copy.of(moved))
+
+    @classmethod
+    def of_stay(cls, state: str, source: str, target: str) -> Move:
+        return cls(state=state, source=source, target=target, copied=None)
+
+
+class Backup(Shape, frozen=True, kw_only=True):
+    """A backup that was made."""
+
+    id: str
+    """The backup's id."""
+    target: str
+    """Where it is."""
+    created: datetime
+    """The moment that it shows."""
+    references: int
+    """Branches, tags and logs of deleted ones."""
+    objects: int
+    """Objects that were copied."""
+    bytes: int
+    """Their size."""
+    whole: bool
+    """Whether everything was copied, and not only what changed."""
+    verified: bool
+    """Whether all that it leads to was read back and checked."""
+    registered: bool
+    """Whether the lake keeps files of tables for it."""
+    completed: tuple[str, ...]
+    """Backups that were interrupted before, and are complete now."""
+    expired: tuple[str, ...]
+    """Backups that were removed by a rule."""
+
+    @classmethod
+    def of(cls, made: BackedUp) -> Backup:
+        return cls(
+            id=made.point.id,
+            target=made.target,
+            created=utc(made.point.created_us),
+            references=made.point.references,
+            objects=made.point.objects,
+            bytes=made.point.size_bytes,
+            whole=made.point.is_whole,
+            verified=made.is_verified,
+            registered=made.is_registered,
+            completed=made.completed,
+            expired=made.expired,
+        )
+
+
+class BackupLine(Shape, frozen=True, kw_only=True):
+    """A backup in a list."""
+
+    id: str
+    """The backup's id."""
+    target: str
+    """Where it is."""
+    created: datetime
+    """The moment that it shows."""
+    bytes: int
+    """The size of what it added to its target."""
+    complete: bool
+    """Whether it can be restored; else the next backup completes it."""
+    keeps_files: bool | None
+    """Whether the lake keeps files of tables for it; unknown in a list of what a place holds."""
+
+
+class Backups(Shape, frozen=True, kw_only=True):
+    """Backups, the oldest first."""
+
+    backups: tuple[BackupLine, ...]
+    """All of them."""
+
+    @classmethod
+    def of_registered(cls, found: Sequence[RegisteredBackup]) -> Backups:
+        lines = [
+            BackupLine(
+                id=one.id,
+                target=one.target,
+                created=utc(one.created_us),
+                bytes=one.size_bytes,
+                complete=one.is_complete,
+                keeps_files=True,
+            )
+            for one in found
+        ]
+        return cls(backups=tuple(lines))
+
+    @classmethod
+    def of_points(cls, target: str, found: Sequence[BackupPoint]) -> Backups:
+        lines = [
+            BackupLine(
+                id=one.id,
+                target=target,
+                created=utc(one.created_us),
+                bytes=one.size_bytes,
+                complete=one.is_complete,
+                keeps_files=None,
+            )
+            for one in found
+        ]
+        return cls(backups=tuple(lines))
+
+
+class RemovedBackups(Shape, frozen=True, kw_only=True):
+    """Backups that were removed, or forgotten."""
+
+    ids: tuple[str, ...]
+    """Their ids."""
+
+
+class RestoredBackup(Shape, frozen=True, kw_only=True):
+    """A lake that was restored from a backup."""
+
+    backup: str
+    """The backup's id."""
+    created: datetime
+    """The moment that it shows."""
+    owns_tables: bool
+    """Whether the lake takes the place of the one that the backup is of."""
+    missing: tuple[str, ...]
+    """Files of tables that are gone."""
+    copied: Copy
+    """What was copied."""
+
+    @classmethod
+    def of(cls, made: RestoredLake) -> RestoredBackup:
+        return cls(
+            backup=made.point.id,
+            created=utc(made.point.created_us),
+            owns_tables=made.owns_tables,
+            missing=made.missing,
+            copied=Copy.of(made.copied),
+        )
+
+
+class Upgrade(Shape, frozen=True, kw_only=True):
+    """An upgrade of a lake."""
+
+    before: int
+    """The format version that it had."""
+    after: int
+    """The format version that it has."""
+    backup: str | None
+    """The id of the backup that was made before."""
+
+    @classmethod
+    def of(cls, done: Upgraded) -> Upgrade:
+        return cls(before=done.before, after=done.after, backup=done.backup or None)
 
 
 class HistoryRule(Shape, frozen=True, kw_only=True):
@@ -616,6 +809,44 @@ class SweptPool(Shape, frozen=True, kw_only=True):
     """Why nothing more was removed; empty if nothing is wrong."""
 
 
+class ResyncedTable(Shape, frozen=True, kw_only=True):
+    """A table that was out of sync with its log or folder."""
+
+    key: str
+    """Where it is in the lake."""
+    location: str
+    """Where its files are."""
+    known: int
+    """The newest version that the lake had; -1 if it did not have the table."""
+    version: int
+    """The newest version that it has now, or would have."""
+    own: tuple[int, ...]
+    """The first and the last version that only the lake had, if there were any."""
+    repeated: bool
+    """Whether the rows of those were added again."""
+    commit: str
+    """The commit at which they can be read."""
+    doubtful: tuple[str, ...]
+    """Files of commits of which it cannot be known whether they were ratified."""
+    problem: str
+    """Why it was not resynced."""
+
+    @classmethod
+    def of(cls, one: resync_calls.ResyncedTable) -> ResyncedTable:
+        return cls(**{**msgspec.structs.asdict(one), "key": str(one.key)})
+
+
+class Resynced(Shape, frozen=True, kw_only=True):
+    """What a resync came to."""
+
+    dry_run: bool
+    """Whether nothing was changed."""
+    in_sync: int
+    """How many tables needed nothing."""
+    tables: tuple[ResyncedTable, ...]
+    """Those that were out of sync."""
+
+
 class Sweep(Shape, frozen=True, kw_only=True):
     """What a sweep found and did."""
 
@@ -652,6 +883,45 @@ class Sweep(Shape, frozen=True, kw_only=True):
     def _files(table: SweptTable) -> SweptFiles:
         found = {name: getattr(table, name) for name in SweptFiles.__struct_fields__}
         return SweptFiles(**{**found, "key": str(table.key)})
+
+
+class Erased(Shape, frozen=True, kw_only=True):
+    """What an erase found and did."""
+
+    key: str
+    """The table."""
+    id: str
+    """Of the table."""
+    first_version: int
+    """The first version that exists from now on, of a table of files how often it was erased; -1 in a dry
+    run."""
+    begun: datetime
+    """When the erase began, which may have been in an earlier run."""
+    who: str
+    """Who began it."""
+    finished: bool
+    """Whether nothing is left of what was to go, as far as the lake can tell."""
+    until: datetime | None
+    """If it is not finished: when the next run can remove the rest."""
+    rewritten_files: int
+    """Data files that held deleted rows beside others, and were written anew."""
+    log_files: int
+    """Files of the table's log that were removed, or would be."""
+    data_files: int
+    """Data files that were removed, or would be."""
+    data_bytes: int
+    """Their size."""
+    objects: int
+    """Objects of the lake's database that were removed."""
+    left: tuple[str, ...]
+    """What still holds rows, or may, and what becomes of it."""
+    dry_run: bool
+    """Whether nothing was changed."""
+
+    @classmethod
+    def of(cls, erased: answers.ErasedTable) -> Erased:
+        found = {name: getattr(erased, name) for name in cls.__struct_fields__}
+        return cls(**{**found, "key": str(erased.key)})
 
 
 class Damage(Shape, frozen=True, kw_only=True):

@@ -28,10 +28,11 @@ from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, key_reused, receipt, receipt_id
 from penstock.kernel.request import MadeKey, NextBatch, Request
-from penstock.kernel.retry import Tries
+from penstock.kernel.retry import Tries, reason_of
 from penstock.kernel.rows import decoded_reference, missing, present, require_writable, row_of
 from penstock.metrics.table import SWAPS_LOST, TRIES
 from penstock.model.encoding import ObjectId
+from penstock.model.idempotency import given_key
 from penstock.model.objects import CommitObject, Landed, LogEntry, Receipt
 from penstock.model.references import Event as LogEvent
 from penstock.model.references import Kind, Reference
@@ -127,7 +128,7 @@ class Batch:
 
     def run(self) -> None:
         tries = Tries(self._queue.settings)
-        lost: str | Unavailable | None
+        lost: str | Unavailable | OutcomeUnknown | None
         while self._open:
             try:
                 lost = self._attempt()
@@ -141,10 +142,8 @@ class Batch:
                 if self._queue.give_way():
                     return
                 continue
-            except OutcomeUnknown as unknown:
-                lost = str(unknown)
-            except Unavailable as unavailable:
-                lost = unavailable
+            except (OutcomeUnknown, Unavailable) as problem:
+                lost = problem
             except PenstockError as problem:
                 self._give_up(problem)
                 return
@@ -158,7 +157,7 @@ class Batch:
             try:
                 if lost is not None:
                     tries.again(lost)
-            except TryAgainError as exhausted:
+            except (TryAgainError, OutcomeUnknown) as exhausted:
                 self._give_up(exhausted)
 
     def _give_up(self, problem: PenstockError) -> None:
@@ -168,10 +167,10 @@ class Batch:
         self._open = []
 
     def _doubt(self, ticket: Ticket, problem: PenstockError) -> OutcomeUnknown:
-        key = ticket.request.key
+        key = given_key(ticket.request.key)
+        where = f"'{self._queue.name}' in {self._store.url}"
         return OutcomeUnknown(
-            f"{self._store.url} did not answer while committing to '{self._queue.name}': {problem}\n"
-            f"  It is not known yet whether request {key} was applied.\n"
+            f"it is not known whether request {key} was applied to {where}: {reason_of(problem)}\n"
             f"  Repeating the request with idempotency key {key} is safe and tells.",
             key=key,
             name=self._queue.name,
@@ -403,7 +402,8 @@ class Batch:
         """Answer a request by the log entry that names it."""
         key = ticket.request.key
         if is_called_off(entry, key):
-            ticket.error = JobOver(f"request {key} was called off before it landed", key=key)
+            given = given_key(key)
+            ticket.error = JobOver(f"request {given} was called off before it landed", key=given)
         else:
             ticket.outcome = outcome_of(self._queue.objects, entry, key)._replace(repeated=repeated)
 

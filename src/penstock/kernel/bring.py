@@ -1,6 +1,6 @@
-"""Bringing a difference between two commits onto a third: what merge, transplant and revert share.
+"""Bringing a difference between two commits onto a third: what merge, transplant, revert and restore share.
 
-All three ask the same question per key: what was it where the difference starts (*was*), what should it
+All ask the same question per key: what was it where the difference starts (*was*), what should it
 become (*wanted*), and what is it on the target *now*? Where only one side changed it the answer is plain.
 Where both did, the table's format replays what the other side intended, or it is a conflict.
 
@@ -10,9 +10,9 @@ they answer does not count, but what they read from table storage is noted for t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -20,7 +20,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.kernel.conflict import compare, content_of
 from penstock.kernel.edit import Edit, Occasion
-from penstock.kernel.format import Crossed, Format, Formats, Refused
+from penstock.kernel.format import Applied, Crossed, Format, Formats, Refused
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.ledger import find_table, ledger_key
@@ -33,17 +33,20 @@ from penstock.model.conflicts import Conflict
 from penstock.model.content import AnyContent, Namespace, encode_content
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key
-from penstock.model.merges import KeyMerge, MergedKey, MergeMode
-from penstock.model.objects import CommitObject, Value
+from penstock.model.merges import ChangeSummary, KeyMerge, MergedKey, MergeMode
+from penstock.model.objects import CommitObject, Intent, Value
 from penstock.model.references import Reference
+
+if TYPE_CHECKING:
+    from penstock.kernel.table_horizons import TableHorizons
 
 _NORMAL: Final = KeyMerge()
 _ONE_VALUE: Final = "to settle it, set them to the same values on both sides, and repeat this"
 _ONE_SIDE: Final = (
     "to take all properties of one side, use the mode 'force' (the source's) or 'drop' (the target's)"
 )
-Intents = dict[bytes, list[bytes] | None]
-"""Per key the intents to replay, oldest first; ``None`` where not all of them can be."""
+Intents = dict[bytes, list[Intent]]
+"""Per key all that formats were asked to do to it, oldest first."""
 
 
 class MergeOptions(NamedTuple):
@@ -148,12 +151,25 @@ class Meeting(NamedTuple):
     was: Value | None
     wanted: Value | None
     now: Value | None
-    intents: list[bytes] | None
+    intents: list[Intent] | None
+    """The source's; ``None`` if not all of them are known."""
     is_ambiguous: bool
     """The common ancestors do not agree on where the sides parted."""
-    crossed: Crossed | None = None
+    crossed: CrossedIntents | None = None
     bases: tuple[Value | None, ...] = ()
     """What the key holds in each of several common ancestors; of a managed table, only where it is."""
+
+
+class CrossedIntents(NamedTuple):
+    """What becomes ``Crossed`` for the format of the table that is merged."""
+
+    earlier: list[Intent]
+    target: list[Intent]
+
+    def asked_of(self, managing: Format) -> Crossed:
+        earlier = tuple(one.data for one in self.earlier if one.format == managing.name)
+        target = asked_of(managing, self.target)
+        return Crossed(earlier, None if target is None else tuple(target))
 
 
 class Renamed(NamedTuple):
@@ -164,7 +180,7 @@ class Renamed(NamedTuple):
 
     was: Value
     """The table where the sides parted, at its old key."""
-    intents: list[bytes] | None
+    intents: list[Intent] | None
 
 
 class Bringing:
@@ -173,6 +189,7 @@ class Bringing:
     def __init__(self, edit: Edit, formats: Formats, options: MergeOptions) -> None:
         self._edit, self._formats = edit, formats
         self._options = options
+        self._horizons: TableHorizons | None = None
         self.results: dict[Key, MergedKey] = {}
 
     def bring(
@@ -180,14 +197,14 @@ class Bringing:
         changes: Difference,
         intents: Intents,
         ambiguous: frozenset[bytes] = frozenset(),
-        crossed: Mapping[bytes, Crossed] = MappingProxyType({}),
+        crossed: Mapping[bytes, CrossedIntents] = MappingProxyType({}),
         renamed: Mapping[bytes, Renamed] = MappingProxyType({}),
         bases: Mapping[bytes, tuple[Value | None, ...]] = MappingProxyType({}),
     ) -> None:
         """Bring every key of a difference; conflicts are collected in the edit."""
         for stored, (was, wanted) in changes.items():
             now = self._edit.view.get(stored)
-            replayed = intents.get(stored, [])
+            replayed: list[Intent] | None = intents.get(stored, [])
             if stored in renamed and self._is_one_table(wanted, now):
                 was, replayed = renamed[stored]
             sides = stored, was, wanted, now, replayed, stored in ambiguous
@@ -196,6 +213,20 @@ class Bringing:
     def _bring(self, meeting: Meeting) -> None:
         met = len(self._edit.conflicts)
         how = self._options.of(meeting.key)
+        self._settle(meeting, how)
+        before, after = self._content(meeting.now), self._edit.content(meeting.stored)
+        conflicts = tuple(self._edit.conflicts[met:])
+        self.results[meeting.key] = MergedKey(
+            key=meeting.key,
+            mode=how.mode,
+            before=before,
+            after=after,
+            conflicts=conflicts,
+            change=None if conflicts else self.summarize(meeting.key, before, after),
+        )
+
+    def _settle(self, meeting: Meeting, how: KeyMerge) -> None:
+        """Decide what a key becomes."""
         if not self._is_as_expected(meeting, how):
             pass
         elif how.mode is MergeMode.DROP:
@@ -210,13 +241,15 @@ class Bringing:
             self._restore(meeting, self._content(meeting.wanted))
         else:
             self._merge(meeting)
-        self.results[meeting.key] = MergedKey(
-            key=meeting.key,
-            mode=how.mode,
-            before=self._content(meeting.now),
-            after=self._edit.content(meeting.stored),
-            conflicts=tuple(self._edit.conflicts[met:]),
-        )
+
+    def summarize(
+        self, key: Key, before: AnyContent | None, after: AnyContent | None
+    ) -> ChangeSummary | None:
+        """What changes of a managed table, for a dry run."""
+        managing = self._formats.managing(after, before)
+        if managing is None or before == after or not self._edit.is_dry_run:
+            return None
+        return managing.summarize_change(self._edit.table(key, after), before, after)
 
     def _is_crossed(self, meeting: Meeting) -> bool:
         """Whether the target changed a key too since the sides parted.
@@ -239,7 +272,9 @@ class Bringing:
     def _leave(self, meeting: Meeting) -> None:
         """Leave a key as it is, and remember that if its format says so."""
         managing = self._formats.managing(self._content(meeting.now))
-        if managing is not None and managing.is_beyond_difference(meeting.intents):
+        if managing is None:
+            return
+        if managing.is_beyond_difference(asked_of(managing, meeting.intents)):
             self._edit.add_opaque(meeting.stored, managing)
 
     def _take(self, meeting: Meeting, given: AnyContent) -> None:
@@ -339,12 +374,13 @@ class Bringing:
         is_other = source is not None and target is not None and source.id != target.id
         table = self._edit.table(meeting.key, target, source)._replace(
             paths=self._options.of(meeting.key).paths,
-            crossed=meeting.crossed,
+            crossed=meeting.crossed.asked_of(managing) if meeting.crossed is not None else None,
             is_strange=is_other and source is not None and self._edit.is_strange(source.id),
             bases=tuple(one for one in map(self._content, meeting.bases) if one is not None),
         )
         try:
-            applied = managing.merge(table, base, source, meeting.intents)
+            self._refuse_erased(source)
+            applied = managing.merge(table, base, source, asked_of(managing, meeting.intents))
         except Refused as refused:
             self._edit.refuse(meeting.key, refused)
             return
@@ -363,13 +399,35 @@ class Bringing:
             is_same = target is not None and wanted is not None and target.type == wanted.type
             self._edit.put(meeting.stored, wanted, target.id if is_same and target is not None else None)
             return
+        table = self._edit.table(meeting.key, target, wanted)
+
+        def restore() -> Applied:
+            self._refuse_erased(wanted)
+            return managing.restore(table, wanted)
+
+        self._put_restored(meeting, managing, restore)
+
+    def _put_restored(self, meeting: Meeting, managing: Format, restore: Callable[[], Applied]) -> None:
+        """Let a key hold the state that a format restores, or note why it refuses to."""
         try:
-            applied = managing.restore(self._edit.table(meeting.key, target, wanted), wanted)
+            applied = restore()
         except Refused as refused:
             self._edit.refuse(meeting.key, refused)
         else:
             self._edit.put_applied(meeting.stored, applied)
             self._edit.add_opaque(meeting.stored, managing)
+
+    def _refuse_erased(self, *contents: AnyContent | None, version: int | None = None) -> None:
+        """``Refused`` if a state of a table is to be brought back that was erased, or is about to be; or an
+        earlier version of it.
+
+        At its turn, horizons are read after whatever an erase has committed: it sets them before.
+        """
+        if self._horizons is None and self._formats.horizons is not None:
+            self._horizons = self._formats.horizons()
+        why = self._horizons.refusal(*contents, version=version) if self._horizons else None
+        if why is not None:
+            raise Refused(why)
 
     def finish(self) -> None:
         """Check the result as a whole; refuse options for keys that were not part of it."""
@@ -400,11 +458,12 @@ def add_unseen(
     view = state_of(history.objects, after)
     unseen: Difference = {}
     for key, asked in intents.items():
-        if key in changes or not asked:
+        if key in changes:
             continue
         value = view.get(key)
         managing = formats.managing(content_of(history.objects, value))
-        if managing is not None and managing.is_beyond_difference(asked):
+        own = asked_of(managing, asked) if managing is not None else None
+        if managing is not None and own and managing.is_beyond_difference(own):
             unseen[key] = value, value
     return dict(sorted((changes | unseen).items())) if unseen else changes
 
@@ -504,8 +563,14 @@ def intents_between(history: History, source: ObjectId, target: ObjectId) -> Int
 
 def gather_intents(history: History, commit: CommitObject, gathered: Intents) -> None:
     for intent in history.objects.intents(commit):
-        known = gathered.setdefault(intent.key, [])
-        if intent.opaque:
-            gathered[intent.key] = None
-        elif known is not None:
-            known.append(intent.data)
+        gathered.setdefault(intent.key, []).append(intent)
+
+
+def asked_of(managing: Format, intents: Sequence[Intent] | None) -> list[bytes] | None:
+    """What a format was asked to do to its table at a key; ``None`` where that cannot all be replayed.
+
+    What another format was asked is about another table: one that was at the key before, or is there on the
+    other side.
+    """
+    own = [one for one in intents if one.format == managing.name] if intents is not None else None
+    return None if own is None or any(one.opaque for one in own) else [one.data for one in own]

@@ -23,6 +23,8 @@ from penstock.model.objects import CommitObject, Intent, Large, Segment, Value
 FOLD_OPERATIONS: Final = 512
 FOLD_BYTES: Final = 128 * 1024
 WINDOW_COMMITS: Final = 4096
+TOUCHED_MAX: Final = 10_000
+"""Of how many keys a chain remembers which commit changed them last. There is a chain for each queue."""
 
 
 class Draft(NamedTuple):
@@ -183,7 +185,7 @@ class Chain:
             self.tip = self.objects.add(self.commit)
             sealed.append((self.tip, self.commit))
         first = self._number - len(sealed) + 1
-        if len(self._window) > WINDOW_COMMITS:
+        if len(self._window) > WINDOW_COMMITS or len(self._touched) > TOUCHED_MAX:
             self._window = {}
             self._touched = {key: number for key, number in self._touched.items() if number >= first}
         self._window.update((one, number) for number, (one, _) in enumerate(sealed, first))

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypedDict, T
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, Throttled, TryAgainError
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import content_of
+from penstock.kernel.deadline import time_limit
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects
 from penstock.kernel.request import Checked, Request
@@ -45,6 +46,8 @@ logger = logging.getLogger("penstock")
 
 LOOK_AGAIN_S: Final = 1.0
 """How often one that waits for its turn looks whether it is still needed."""
+EXPECTING_MAX: Final = 1024
+"""Of so many branches it is kept in memory that they expect something."""
 NO_REASON: Final = "it gave no reason"
 NOBODY_ASKS: Final = "nobody here can ask for it: this process has the lake's kernel and nothing else"
 
@@ -111,9 +114,11 @@ class Checks:
     def __init__(self) -> None:
         self._checks: Mapping[str, Check] = {}
         self._lock = Lock()
-        self._turns: dict[str, Lock] = {}
+        self._turns: dict[str, _Turn] = {}
+        """Of the branches that somebody writes to just now, or waits to."""
         self._whose: dict[str, int] = {}
         self._expecting: frozenset[str] = frozenset()
+        """Branches that were seen to expect something; of any other it turns out when its request comes."""
         self.engine: Engine | None = None
         """Set by the lake, whose tables it reads."""
 
@@ -146,6 +151,8 @@ class Checks:
         if bool(expected) != (reference.name in self._expecting):
             with self._lock:
                 known = self._expecting - {reference.name}
+                if len(known) >= EXPECTING_MAX:
+                    known = frozenset()  # most of them are gone by now
                 self._expecting = known | {reference.name} if expected else known
         return [*self.of(reference.name), *map(self._expected, expected)]
 
@@ -173,25 +180,46 @@ class Checks:
             return
         if self._whose.get(branch) == get_ident():
             raise InvalidRequest(f"a check of '{branch}' cannot write to '{branch}' itself", name=branch)
-        with self._lock:
-            turn = self._turns.setdefault(branch, Lock())
-        until_s = monotonic() + wait_s
-        while not turn.acquire(timeout=max(0.0, min(LOOK_AGAIN_S, until_s - monotonic()))):
-            if not is_needed():
+        with self._queued(branch) as turn:
+            until_s = monotonic() + wait_s
+            while not turn.acquire(timeout=max(0.0, min(LOOK_AGAIN_S, until_s - monotonic()))):
+                if not is_needed():
+                    yield
+                    return
+                if monotonic() >= until_s:
+                    raise Throttled(
+                        f"the checks of '{branch}' were busy with others for {wait_s:g} s. Nothing was "
+                        "changed; try again when there is less traffic.",
+                        name=branch,
+                    )
+            self._whose[branch] = get_ident()
+            try:
                 yield
-                return
-            if monotonic() >= until_s:
-                raise Throttled(
-                    f"the checks of '{branch}' were busy with others for {wait_s:g} s. Nothing was changed; "
-                    "try again when there is less traffic.",
-                    name=branch,
-                )
-        self._whose[branch] = get_ident()
+            finally:
+                del self._whose[branch]
+                turn.release()
+
+    @contextmanager
+    def _queued(self, branch: str) -> Iterator[Lock]:
+        """The lock of a branch, which is there as long as somebody has it or waits for it."""
+        with self._lock:
+            turn = self._turns.setdefault(branch, _Turn())
+            turn.users += 1
         try:
-            yield
+            yield turn.lock
         finally:
-            del self._whose[branch]
-            turn.release()
+            with self._lock:
+                turn.users -= 1
+                if not turn.users:
+                    del self._turns[branch]
+
+
+class _Turn:
+    """Whose turn it is on a branch, and how many have it or wait for it."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
 
 
 def run(checks: Sequence[Check], proposal: Proposal) -> None:
@@ -291,7 +319,8 @@ def turn_of(kernel: Kernel, branch: str) -> AbstractContextManager[None]:
         found = live(kernel.store.reference(branch))
         return found is not None and bool(kernel.checks.looking_at(found))
 
-    return kernel.checks.turn(branch, kernel.settings.expectation_timeout_s, is_needed)
+    limit = time_limit(kernel.settings.expectation_timeout_s, "expectation_timeout_s")
+    return kernel.checks.turn(branch, limit.seconds, is_needed)
 
 
 def require_able(kernel: Kernel, branch: Reference, before: ObjectId, after: ObjectId) -> None:

@@ -1,4 +1,4 @@
-"""Copying a whole lake from one store to another: with its history, references, ref logs and receipts.
+"""Copying or moving a whole lake from one store to another: with history, references, ref logs, receipts.
 
 A *move* seals the source, takes the lake's id along, and is over in this order: the copy is checked, the
 source gives the lake away, the target opens. A *fork* leaves the source alone and gets an id of its own. How
@@ -8,7 +8,7 @@ complete; so the same copy, begun again, goes on where it was stopped, wherever 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Final, NoReturn, TypeAlias, TypeVar
@@ -16,7 +16,8 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import Damaged, InvalidRequest, LakeExists, Unavailable
+from penstock.errors import Damaged, InvalidRequest, LakeExists, OutcomeUnknown, Unavailable
+from penstock.kernel.cut import cut, read_rows
 from penstock.kernel.description import (
     Arrival,
     Description,
@@ -27,12 +28,15 @@ from penstock.kernel.description import (
     read_description,
     write_description,
 )
+from penstock.kernel.expired import blobs_of, expired_commits, with_expired
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import check_object
-from penstock.kernel.retry import Tries
-from penstock.kernel.seal import KINDS, finish, pages, require_sealed, seal, sealed_rows
+from penstock.kernel.objects import Objects, check_object
+from penstock.kernel.retry import Tries, until_moved
+from penstock.kernel.seal import KINDS, finish, require_sealed, seal, sealed_rows
+from penstock.kernel.table_horizons import horizon_rows
 from penstock.kernel.tokens import token_rows
+from penstock.model.encoding import ObjectId
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store, Stored
 
@@ -41,8 +45,6 @@ CHUNK_MAX_OBJECTS: Final = 250
 CHUNK_MAX_BYTES: Final = 4 * 1024 * 1024
 """Of objects that one worker holds in memory."""
 WORKERS: Final = 8
-LOOKS_MAX: Final = 10
-"""How often the references of a lake that is being written to are read, to find them all at rest once."""
 
 T = TypeVar("T")
 CopyProgress: TypeAlias = Callable[[str, int, int], None]
@@ -77,16 +79,19 @@ def copy(
     source_place: str,
     target_place: str,
     fork: bool = False,
+    point: str = "",
     who: str = "",
     progress: CopyProgress = silent,
 ) -> Copied:
     """Copy a lake to an empty store, or go on with doing so.
 
+    From a ``point`` of a backup, a lake that is no fork has the id that it had, and nothing is sealed.
+
     ``LakeExists`` or ``InvalidRequest`` if the target holds anything but this very copy. ``LakeMoved`` if the
     source is moving elsewhere. ``Damaged`` if the source is, or if the copy does not hold what it should.
     """
     with ThreadPoolExecutor(WORKERS) as workers:
-        return _Copy(source, target, source_place, target_place, fork, who, progress, workers).run()
+        return _Copy(source, target, source_place, target_place, fork, point, who, progress, workers).run()
 
 
 class _Copy:
@@ -97,6 +102,7 @@ class _Copy:
         source_place: str,
         target_place: str,
         is_fork: bool,
+        point: str,
         who: str,
         progress: CopyProgress,
         workers: Executor,
@@ -104,6 +110,7 @@ class _Copy:
         self._source, self._target = source, target
         self._places = source_place, target_place
         self._is_fork, self._who, self._progress, self._workers = is_fork, who, progress, workers
+        self._point, self._moves = point, not is_fork and not point
         self._lake = self._begin()
 
     @property
@@ -145,22 +152,27 @@ class _Copy:
         lake = read_description(self._source.store)
         found = find_description(self._target)
         if found is None:
-            if lake.sealed is not None and not self._is_fork:
+            if lake.sealed is not None and self._moves:
                 raise lake_moved(lake.sealed, self._source.store)
             self._require_empty()
             identity = str(uuid4()) if self._is_fork else lake.id
             arrival = Arrival(
-                copy=str(uuid4()), source=self._places[0], source_id=lake.id, is_fork=self._is_fork
+                copy=str(uuid4()),
+                source=self._places[0],
+                source_id=lake.id,
+                is_fork=self._is_fork,
+                point=self._point,
             )
             begun = _as_arriving(lake, identity, arrival)
-            write_description(self._target, begun)
+            blobs = blobs_of(lake)
+            write_description(self._target, begun, self._source.store.fetch(blobs) if blobs else {})
             return begun
         arrival = self._require_ours(found, lake)
-        if self._is_fork or (lake.sealed is not None and lake.sealed.copy == arrival.copy):
+        if not self._moves or (lake.sealed is not None and lake.sealed.copy == arrival.copy):
             return found
         if arrival.references:  # the copying of objects had begun
             raise InvalidRequest(
-                f"{self._places[1]} holds part of a copy that was cancelled; take another place, or delete"
+                f"{self._places[1]} holds part of a move that was cancelled; take another place, or delete"
                 " that part first: the database there, and no files of tables"
             )
         # Cancelled before any object was copied, or never sealed. Its id may be in logs already, as a seal
@@ -172,22 +184,24 @@ class _Copy:
     def _require_ours(self, found: Description, lake: Description) -> Arrival:
         """How the target's lake came there, if it is this copy that brings it."""
         arrival = found.arrival
-        if arrival is None or (arrival.source_id, arrival.is_fork) != (lake.id, self._is_fork):
+        ours = lake.id, self._is_fork, self._point
+        if arrival is None or (arrival.source_id, arrival.is_fork, arrival.point) != ours:
             if arrival is not None and arrival.phase is not Phase.COMPLETE:
+                what = "a restore" if arrival.point else "a copy" if arrival.is_fork else "a move"
                 raise InvalidRequest(
-                    f"{self._places[1]} holds part of another copy, of {arrival.source}"
-                    f"{' with --fork' if arrival.is_fork else ''}; complete that, or take another place"
+                    f"{self._places[1]} holds part of {what} of {arrival.source}; "
+                    "complete that, or take another place"
                 )
             raise self._lake_exists()
-        if lake.sealed is not None and not self._is_fork and lake.sealed.copy != arrival.copy:
+        if lake.sealed is not None and self._moves and lake.sealed.copy != arrival.copy:
             raise lake_moved(lake.sealed, self._source.store)
-        if arrival.phase is Phase.COMPLETE and not self._is_fork and lake.sealed is None:
+        if arrival.phase is Phase.COMPLETE and self._moves and lake.sealed is None:
             raise self._lake_exists()
         return arrival
 
     def _lake_exists(self) -> LakeExists:
         return LakeExists(
-            f"there is a lake at {self._places[1]} already; a lake is copied to an empty place",
+            f"there is a lake at {self._places[1]} already; a lake is copied or moved to an empty place",
             url=self._places[1],
         )
 
@@ -206,7 +220,11 @@ class _Copy:
             )
         )
 
-    def _rewrite(self, change: Callable[[Description], Description]) -> None:
+    def _rewrite(
+        self,
+        change: Callable[[Description], Description],
+        objects: Mapping[ObjectId, bytes] | None = None,
+    ) -> None:
         known = self._lake
 
         def decide(lake: Description) -> Description:
@@ -216,13 +234,13 @@ class _Copy:
                 )
             return change(lake)
 
-        self._lake = change_description(self._target, self._source.settings, decide)
+        self._lake = change_description(self._target, self._source.settings, decide, objects=objects)
 
     # -- the steps -------------------------------------------------------------------------------------
 
     def _seal(self) -> None:
         """Have the source take no more writes. A fork has it go on."""
-        if not self._is_fork:
+        if self._moves:
             for count in seal(self._source, self._arrival.copy, self._places[1], self._who, self._workers):
                 self._progress("sealing references", count, 0)
         self._note(phase=Phase.ROWS)
@@ -233,31 +251,29 @@ class _Copy:
         Before the objects: what these rows lead to was stored before they were read, so a scan that begins
         now finds it.
         """
-        references = self._rows_at_rest() if self._is_fork else sealed_rows(self._source, self._arrival.copy)
-        rows = references if self._is_fork else references | _tokens(self._source.store)
-        surplus = [name for name in _references(self._target) | _tokens(self._target) if name not in rows]
+        copy, source = self._arrival.copy, self._source.store
+        references = sealed_rows(self._source, copy) if self._moves else cut(source, KINDS)
+        rows = references | _horizons(source) | ({} if self._is_fork else _tokens(source))
+        there = read_rows(self._target, KINDS) | _tokens(self._target) | _horizons(self._target)
+        surplus = [name for name in there if name not in rows]
         for _ in self._workers.map(lambda name: self._put_row(name, None), surplus):
             pass
         for count, _ in enumerate(self._workers.map(lambda row: self._put_row(row.name, row), rows.values())):
             self._progress("copying references", count + 1, len(rows))
         self._note(phase=Phase.OBJECTS, references=len(references), token=b"", objects=0, size_bytes=0)
 
-    def _rows_at_rest(self) -> dict[str, Row]:
-        """All rows as they were at one moment; if the lake never rests, each as it was at some moment."""
-        found = _references(self._source.store)
-        for _ in range(LOOKS_MAX):
-            before, found = found, _references(self._source.store)
-            if before == found:
-                break
-        return found
-
     def _put_row(self, name: str, row: Row | None) -> None:
-        tries = Tries(self._source.settings)
-        while True:
+        def move(_: bool) -> tuple[None] | None:
             with self._target.turn(name) as turn:
-                if turn.row == row or turn.advance({}, row).swapped:
-                    return
-            tries.again(f"another process moved '{name}'")
+                return (None,) if turn.row == row or turn.advance({}, row).swapped else None
+
+        def doubtful(reason: str) -> OutcomeUnknown:
+            return OutcomeUnknown(
+                f"it is not known whether '{name}' was copied to {self._places[1]} ({reason}); "
+                "the same command, run again, completes it"
+            )
+
+        until_moved(self._source.settings, move, f"another process moved '{name}'", doubtful)
 
     def _copy_objects(self) -> None:
         """Everything that is stored, page by page: also receipts, to which nothing leads."""
@@ -265,7 +281,7 @@ class _Copy:
         token = self._arrival.token
         while True:
             page, token = self._patiently(partial(self._source.store.scan, token, SCAN_PAGE))
-            carried = list(self._workers.map(self._carry, _chunks(page)))
+            carried = list(self._workers.map(self._carry, chunks(page)))
             self._note(
                 token=token,
                 objects=self._arrival.objects + sum(count for count, _ in carried),
@@ -288,30 +304,35 @@ class _Copy:
     def _check(self) -> None:
         """Compare the target with the source, and check every object in it."""
         lake = read_description(self._source.store)
-        expired = {*lake.expired, *self._lake.expired} if self._is_fork else lake.expired
-        arriving = msgspec.structs.replace(lake, expired=tuple(sorted(expired)))
-        self._rewrite(lambda known: _as_arriving(arriving, known.id, self._arrival))
-        if not self._is_fork:
+        expired = {*expired_commits(lake, self._source.objects)}
+        if self._is_fork:  # its references are as they were before the source's last sweep
+            expired.update(expired_commits(self._lake, Objects(self._target)))
+        arriving, blobs = with_expired(lake, expired)
+        self._rewrite(lambda known: _as_arriving(arriving, known.id, self._arrival), blobs)
+        if self._moves:
             self._compare_rows()
         found = self._count(self._target)
         if found < self._arrival.objects:
             self._again(f"of {self._arrival.objects} objects that were copied, {found} are there")
-        kernel = Kernel(self._target, (), self._source.settings, self._source.clock)
+        # Formats only tell here which states of tables were erased.
+        formats = self._source.formats.all
+        kernel = Kernel(self._target, formats, self._source.settings, self._source.clock)
         checked = fsck(kernel, lambda _, count: self._progress("checking objects", count, found))
         if checked.damages:
             self._again(f"{len(checked.damages)} things are wrong, the first: {checked.damages[0]}")
         self._note(commits=checked.commits)
 
     def _compare_rows(self) -> None:
-        wanted = sealed_rows(self._source, self._arrival.copy) | _tokens(self._source.store)
-        found = _references(self._target) | _tokens(self._target)
+        source = self._source.store
+        wanted = sealed_rows(self._source, self._arrival.copy) | _tokens(source) | _horizons(source)
+        found = read_rows(self._target, KINDS) | _tokens(self._target) | _horizons(self._target)
         if wanted != found:
             require_sealed(self._source.store, self._arrival.copy)
             names = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
             self._note(phase=Phase.ROWS)
             raise Damaged(
                 f"at {self._places[1]} these are not as they should be: {', '.join(names[:5])}\n"
-                "  Somebody wrote there meanwhile. Run the same copy again.",
+                "  Somebody wrote there meanwhile. Run the same command again.",
                 names=names,
             )
 
@@ -320,13 +341,13 @@ class _Copy:
         self._note(phase=Phase.OBJECTS, token=b"", objects=0, size_bytes=0)
         raise Damaged(
             f"the copy at {self._places[1]} is not sound: {what}\n"
-            f"  If 'penstock fsck' finds nothing wrong with {self._places[0]}, run the same copy again; "
-            "if that does not help, cancel it and take another place."
+            f"  If 'penstock fsck' finds nothing wrong with {self._places[0]}, run the same command "
+            "again; if that does not help, take another place (a move is cancelled first)."
         )
 
     def _hand_over(self) -> None:
         """The source gives the lake away, then the target opens: at no time do both take writes."""
-        if not self._is_fork:
+        if self._moves:
             finish(self._source.store, self._source.settings, self._arrival.copy)
         self._rewrite(
             lambda lake: msgspec.structs.replace(
@@ -357,12 +378,9 @@ class _Copy:
 
 
 def _as_arriving(lake: Description, identity: str, arrival: Arrival) -> Description:
-    """A lake's description as it is in the target while it is being copied."""
-    return msgspec.structs.replace(lake, id=identity, sealed=None, arrival=arrival)
-
-
-def _references(store: Store) -> dict[str, Row]:
-    return {row.name: row for kind in KINDS for page in pages(store, kind) for row in page}
+    """A lake's description as it is in the target while it is being copied. A fork has no backups."""
+    backups = lake.backups if identity == lake.id else ()
+    return msgspec.structs.replace(lake, id=identity, sealed=None, arrival=arrival, backups=backups)
 
 
 def _tokens(store: Store) -> dict[str, Row]:
@@ -370,7 +388,12 @@ def _tokens(store: Store) -> dict[str, Row]:
     return {row.name: row for row in token_rows(store)}
 
 
-def _chunks(page: Iterable[Stored]) -> Iterator[list[Stored]]:
+def _horizons(store: Store) -> dict[str, Row]:
+    """What was erased is gone from a copy of the lake as well."""
+    return {row.name: row for row in horizon_rows(store)}
+
+
+def chunks(page: Iterable[Stored]) -> Iterator[list[Stored]]:
     """A page in parts that a worker can hold in memory."""
     chunk: list[Stored] = []
     size = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
@@ -16,26 +16,39 @@ from penstock.errors import (
     LakeExists,
     LakeMoved,
     LakeNotFound,
+    OutcomeUnknown,
     Unavailable,
     UnsupportedFormat,
 )
 from penstock.kernel.grace import Grace, with_grace
-from penstock.kernel.retry import Tries
+from penstock.kernel.retry import until_moved
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import Settings
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.names import NAME_MAX_CHARS
-from penstock.model.objects import LogEntry, decode_object
+from penstock.model.objects import OBJECT_MAX_BYTES, Large, LogEntry, decode_object
 from penstock.model.references import Kind
 from penstock.stores import place_of
 from penstock.stores.port import Row, Store
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 6
 """The highest that is known of what is stored. A lake with a higher one is refused."""
 FIRST_VERSION: Final = 1
 """What a lake has that says nothing which the first release would misread."""
 GRACES_VERSION: Final = 2
 """What a lake has that says how long its grace periods are: who does not know would sweep by its own."""
+EXPIRED_VERSION: Final = 3
+"""What a lake has that keeps expired commits in blobs: who does not know would take them for damage."""
+
+GRANTS_VERSION: Final = 4
+"""What a lake has whose tokens have grants that older versions cannot read: they would fail on all tokens."""
+HORIZONS_VERSION: Final = 5
+"""What a lake has in which a table was erased: who does not know would take what is gone for damage."""
+BACKUPS_VERSION: Final = 6
+"""What backups have, and lakes that files are kept for their backups: who does not know would remove them."""
+
+ROW_MAX_BYTES: Final = OBJECT_MAX_BYTES
+"""What programs and people put into the description may not make it larger, so that every store takes it."""
 
 COMMITS_MAX: Final = 2**40
 DAYS_MAX: Final = 100_000
@@ -102,6 +115,23 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     commits: int = 0
     objects: int = 0
     size_bytes: int = 0
+    point: str = ""
+    """The id of the backup that the lake is restored from, if it is."""
+
+
+class RegisteredBackup(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A backup that a lake knows of. It counts on files of tables, which are kept for it."""
+
+    id: str
+    target: str
+    """Where it is, without secrets."""
+    created_us: int
+    heads: Large
+    """The commits that its branches and tags are at, one id after the other."""
+    references: int = 0
+    size_bytes: int = 0
+    """Of what it added to its target; 0 until it is complete."""
+    is_complete: bool = False
 
 
 class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -116,7 +146,7 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     roots: tuple[str, ...] = ()
     """Further places where tables may be."""
     expired: tuple[ObjectId, ...] = ()
-    """Commits behind the history horizon that kept ones name as their parents."""
+    """Commits behind the history horizon that kept ones name as their parents, if they are not too many."""
     history: tuple[HistoryRule, ...] = ()
     """Of several that match a name, the one set last holds. Without one, all history is kept."""
     sealed: Seal | None = None
@@ -129,6 +159,18 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What programs noted with the lake, under names of their own."""
     graces: tuple[Grace, ...] = ()
     """The grace periods that hold, or that somebody may still go by, the newest last; none by default."""
+    more_expired: Large | None = None
+    """Where all expired commits are if they are too many for this row (see ``kernel.expired``)."""
+
+    is_backup: bool = False
+    """Whether the store holds backups of the lake, and no lake."""
+    backups: tuple[RegisteredBackup, ...] = ()
+    """The backups that were made of the lake and not forgotten, the oldest first."""
+
+    @property
+    def horizon(self) -> tuple[object, ...]:
+        """Something that is the same as long as the same commits have expired."""
+        return self.expired, self.more_expired
 
     def _matching(self, name: str) -> Iterator[HistoryRule]:
         """The rules for a reference, the one set last first."""
@@ -172,6 +214,27 @@ def with_new_grace(lake: Description, new: Grace) -> Description:
     graces = with_grace(lake.graces, new)
     version = max(lake.format_version, GRACES_VERSION if graces else FIRST_VERSION)
     return msgspec.structs.replace(lake, graces=graces, format_version=version)
+
+
+def with_version(lake: Description, version: int) -> Description:
+    """The lake with at least a format version, which an older Penstock refuses by name."""
+    return msgspec.structs.replace(lake, format_version=max(lake.format_version, version))
+
+
+def with_room(before: Description, after: Description) -> Description:
+    """A description into which somebody puts something; ``InvalidRequest`` if it gets too large by that.
+
+    One that was too large already may stay so, and shrink.
+    """
+    size = len(_row(after).data)
+    if size <= ROW_MAX_BYTES or size <= len(_row(before).data):
+        return after
+    raise InvalidRequest(
+        f"the lake's description would have {size} bytes, and may have {ROW_MAX_BYTES}: it has "
+        f"{len(after.settings)} settings of {len(encode(after.settings))} bytes, {len(after.roots)} roots of "
+        f"{len(encode(after.roots))} bytes, and {len(after.history)} rules of history of "
+        f"{len(encode(after.history))} bytes. Make them smaller, or fewer."
+    )
 
 
 def new_description(
@@ -259,10 +322,12 @@ def _checked(row: Row, store: Store) -> Description:
     return found
 
 
-def write_description(store: Store, description: Description) -> None:
-    """Make a lake, once: ``LakeExists`` if there is one."""
+def write_description(
+    store: Store, description: Description, objects: Mapping[ObjectId, bytes] | None = None
+) -> None:
+    """Make a lake, once, with the objects that its description needs: ``LakeExists`` if there is one."""
     with store.turn(ROW_NAME) as turn:
-        if turn.row is not None or not turn.advance({}, _row(description)).swapped:
+        if turn.row is not None or not turn.advance(objects or {}, _row(description)).swapped:
             raise LakeExists(f"there is a lake at {store.url} already", url=store.url)
 
 
@@ -280,18 +345,29 @@ def lake_moved(seal: Seal, store: Store) -> LakeMoved:
     else:
         message = (
             f"the lake at {store.url} is moving to {seal.target}; it can only be read until it has arrived, "
-            "or until 'penstock copy SOURCE --cancel' lets it stay"
+            "or until 'penstock move SOURCE --cancel' lets it stay"
         )
     return LakeMoved(message, target=seal.target, copy=seal.copy, is_final=seal.is_final)
+
+
+def require_no_backup(lake: Description, store: Store) -> None:
+    """``InvalidRequest`` if a store holds backups: nobody opens them as a lake."""
+    if lake.is_backup:
+        raise InvalidRequest(
+            f"{place_of(store)} holds backups of lake {lake.id}, and is no lake to work with\n"
+            "  To have a lake of it: penstock restore-backup BACKUP PLACE",
+            url=store.url,
+        )
 
 
 def require_arrived(lake: Description, store: Store) -> None:
     """``Unavailable`` if a copy to this place is not complete."""
     arrival = lake.arrival
     if arrival is not None and arrival.phase is not Phase.COMPLETE:
+        verb = "restore-backup" if arrival.point else "copy" if arrival.is_fork else "move"
         raise Unavailable(
             f"the lake at {store.url} is still being copied from {arrival.source}; "
-            "the same 'penstock copy', run again, completes it"
+            f"the same 'penstock {verb}', run again, completes it"
         )
 
 
@@ -300,21 +376,38 @@ def change_description(
     settings: Settings,
     change: Callable[[Description], Description],
     *,
+    objects: Mapping[ObjectId, bytes] | None = None,
     though_sealed: bool = False,
 ) -> Description:
-    """Replace the description by what ``change`` makes of it; ``LakeMoved`` if the lake is sealed."""
-    tries = Tries(settings)
-    while True:
+    """Replace the description by what ``change`` makes of it; ``LakeMoved`` if the lake is sealed.
+
+    ``objects`` are stored with it; ``change`` may put some there.
+
+    ``change`` is asked again where another process was faster, or where it is not known whether an earlier
+    try landed and the description is another one by now.
+    """
+    changed: Description | None = None
+
+    def move(in_doubt: bool) -> tuple[Description] | None:
+        nonlocal changed
         with store.turn(ROW_NAME) as turn:
             if turn.row is None:
                 raise _not_found(store)
+            if in_doubt and changed is not None and turn.row == _row(changed):
+                return (changed,)  # only the answer was lost
             found = _checked(turn.row, store)
             if found.sealed is not None and not though_sealed:
                 raise lake_moved(found.sealed, store)
             changed = change(found)
-            if turn.advance({}, _row(changed)).swapped:
-                return changed
-        tries.again("another process changed the lake's description")
+            return (changed,) if turn.advance(objects or {}, _row(changed)).swapped else None
+
+    def doubtful(reason: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"it is not known whether the lake's description was changed in {store.url}: {reason}\n"
+            "  Look at it when the store answers; repeating the request is safe."
+        )
+
+    return until_moved(settings, move, "another process changed the lake's description", doubtful)
 
 
 def _not_found(store: Store) -> LakeNotFound:

@@ -1,7 +1,7 @@
 """An edit: changes being tried on top of a view, with every rule that their result must satisfy.
 
-Commits, merges, transplants and reverts all go through here; nothing reaches the view below until the draft
-that comes out is added to a chain.
+Commits, merges, transplants, reverts and restores all go through here; nothing reaches the view below until
+the draft that comes out is added to a chain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from penstock.errors import Damaged, InvalidContent
 from penstock.kernel.chain import Draft
 from penstock.kernel.conflict import content_of
-from penstock.kernel.format import Applied, Format, Formats, Refused, Table, Transacting
+from penstock.kernel.format import DRY_RUN, Applied, Format, Formats, Refused, Table, Transacting
 from penstock.kernel.ledger import Ledger, TableChange, last_content, whereabouts
 from penstock.kernel.objects import Objects, Pending, check_object, split_value
 from penstock.kernel.state import Overlay, View, prefix_end
@@ -67,6 +67,21 @@ class Edit:
         self.conflicts: list[Conflict] = []
         self.tables: dict[Key, TableChange] = {}
         """The managed tables that the result changes, once it was checked."""
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether it is only asked what would come of it."""
+        return DRY_RUN in self._occasion.notes
+
+    @property
+    def may_read(self) -> bool:
+        """Whether formats may read table storage."""
+        return self._occasion.may_read
+
+    @property
+    def notes(self) -> dict[Any, Any]:
+        """The request's own, from its preparation to its last turn."""
+        return self._occasion.notes
 
     def content(self, key: bytes) -> AnyContent | None:
         """What a key holds, with the changes so far."""
@@ -177,6 +192,17 @@ class Edit:
             stored = parent.encode()
             if self.view.get(stored) is None:
                 self.put(stored, Namespace())
+
+    def keep_filled_namespaces(self) -> list[Key]:
+        """Leave namespaces that would go although something is in them; they are returned."""
+        kept: list[Key] = []
+        for stored in sorted((key for key, value in self._changes.items() if value is None), reverse=True):
+            was, inside = self._below.get(stored), stored + b"\0"
+            is_filled = next(iter(self.view.scan(inside, prefix_end(inside))), None) is not None
+            if is_filled and isinstance(self.decoded(was), Namespace):
+                self.put_value(stored, was)
+                kept.append(Key.decode(stored))
+        return kept
 
     def check(self) -> None:
         """Check the result as a whole, and note where its tables are.

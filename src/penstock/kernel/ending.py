@@ -18,6 +18,7 @@ import msgspec
 from penstock.errors import (
     AdministratorError,
     ConflictError,
+    Damaged,
     IdempotencyKeyReused,
     InvalidLog,
     JobOver,
@@ -231,7 +232,11 @@ class Ending(TransactionRows):
 
     def _merge(self, known: Known) -> ObjectId:
         found = known.transaction
-        assert found.meta is not None
+        if found.meta is None:
+            raise Damaged(
+                f"the row of transaction '{found.id}' does not hold what its commit says",
+                transaction=found.id,
+            )
         entries = self._noted(known)
         merged = self._kernel.merge(
             known.head,

@@ -15,15 +15,16 @@ they may read table storage and what they answer does not count, and then at its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import InvalidContent
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
-from penstock.model.merges import MergeMode
+from penstock.model.merges import ChangeSummary, MergeMode
 from penstock.model.objects import OBJECT_MAX_BYTES, Blob, Holder, decode_object
 from penstock.model.operations import Change
 
@@ -33,6 +34,11 @@ READ_AND_CHANGED: Final = "was read by this transaction, and changed meanwhile"
 """Why a transaction cannot land, where it is told of a table."""
 CLASHES_MAX: Final = 100
 """How many paths a refusal names."""
+MESSAGE_SHOWN_MAX: Final = 60
+"""So many characters of a commit's message are part of a conflict."""
+
+if TYPE_CHECKING:
+    from penstock.kernel.table_horizons import TableHorizons
 
 
 class PathClash(NamedTuple):
@@ -88,14 +94,42 @@ class LaterCommit(NamedTuple):
     """It does not build on the commit that is to be undone: a merge brought the two together."""
     met: tuple[AnyContent | None, ...] = ()
     """Of a merge that brought the commit to be undone to others: what the key held on their side."""
+    id: str = ""
+    author: str = ""
+    message: str = ""
+
+    def describe(self) -> str:
+        """The commit, as a conflict names it: the beginning of its id, its author and its message."""
+        author = f" by {self.author}" if self.author else ""
+        title = self.message.partition("\n")[0]
+        shown = title if len(title) <= MESSAGE_SHOWN_MAX else f"{title[:MESSAGE_SHOWN_MAX]}…"
+        return f"commit {self.id[:8]}{author}" + (f": {shown!r}" if shown else "")
 
 
-class Since(NamedTuple):
-    """What was done to a key after a commit that is to be undone: the commits, oldest first."""
+class Since:
+    """What was done to a key after a commit that is to be undone: the commits, oldest first.
 
-    commits: tuple[LaterCommit, ...]
-    undone: tuple[bytes, ...] = ()
-    """What the commit that is to be undone was asked to do, as far as that is known."""
+    They are looked up when they are first asked for: that walks the history since then, and a format that
+    can do without them should.
+    """
+
+    def __init__(
+        self,
+        commits: Sequence[LaterCommit] | Callable[[], Sequence[LaterCommit]],
+        undone: tuple[bytes, ...] = (),
+    ) -> None:
+        """``undone`` is what the commit that is to be undone was asked to do, as far as that is known."""
+        self._commits = commits
+        self.undone = undone
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Since) and (self.commits, self.undone) == (other.commits, other.undone)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def commits(self) -> tuple[LaterCommit, ...]:
+        return tuple(self._commits() if callable(self._commits) else self._commits)
 
     @property
     def after(self) -> tuple[bytes, ...] | None:
@@ -314,8 +348,40 @@ class Format:
         return False
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:  # noqa: ARG002
-        """The table brought back to a wanted state: by a revert, a forced merge or a given content."""
+        """The table brought back to a wanted state: by a restore, revert, forced merge or given content."""
         return Applied(wanted)
+
+    def restore_version(self, table: Table, version: int) -> Applied:  # noqa: ARG002
+        """The table brought back to an earlier version of its own.
+
+        Raises as ``merge``, and ``VersionNotFound`` if it has no such version, or not any more.
+        """
+        raise Refused("has no versions; restore it to a commit or to a time")
+
+    def summarize_change(
+        self,
+        table: Table,  # noqa: ARG002
+        before: AnyContent | None,  # noqa: ARG002
+        after: AnyContent | None,  # noqa: ARG002
+    ) -> ChangeSummary | None:
+        """What lies between two states of a table, in versions, files, rows and bytes; for a preview.
+
+        Table storage may be read, and nothing is written. ``after`` may name kernel objects that are not
+        stored: ``table`` reads them. A format that cannot tell answers ``None``.
+        """
+        return None
+
+    def missing_files(
+        self,
+        table: Table,  # noqa: ARG002
+        before: AnyContent | None,  # noqa: ARG002
+        after: AnyContent,  # noqa: ARG002
+    ) -> Sequence[str]:
+        """Of the files that ``after`` needs and ``before`` does not have, those that storage has no more.
+
+        Asked before a table is restored, where table storage may be read.
+        """
+        return ()
 
     def revert(
         self,
@@ -342,6 +408,11 @@ class Format:
         Told of every managed key that a commit, merge, transplant, revert or rebase changed, with no content
         where it is gone.
         """
+
+    def is_before(self, content: AnyContent, first: int) -> bool:  # noqa: ARG002
+        """Whether a table as a content has it lacks a version: then it is from before an erase which said
+        that the history of the table begins there. A format whose tables can be erased must say it."""
+        return False
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:  # noqa: ARG002
         """Why the default branch may not be moved so that a table jumps from one state to another, if so.
@@ -370,11 +441,13 @@ class Formats:
 
     def __init__(self, formats: Sequence[Format] = (), default_branch: str = "main") -> None:
         self._by_name = {one.name: one for one in formats}
-        self._all = tuple(self._by_name.values())
+        self.all = tuple(self._by_name.values())
         self.default_branch = default_branch
+        self.horizons: Callable[[], TableHorizons] | None = None
+        """Reads the horizons of tables that were erased. A kernel sets it."""
 
     def __bool__(self) -> bool:
-        return bool(self._all)
+        return bool(self.all)
 
     def is_default(self, branch: str) -> bool:
         return branch == self.default_branch
@@ -384,9 +457,9 @@ class Formats:
 
     def managing(self, *contents: AnyContent | None) -> Format | None:
         """The format that manages the first of some contents that any does."""
-        for content in contents if self._all else ():
+        for content in contents if self.all else ():
             if content is not None:
-                for one in self._all:
+                for one in self.all:
                     if one.manages(content):
                         return one
         return None

@@ -6,13 +6,14 @@ their entries mean is for their formats to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
-from penstock.kernel.description import read_description
+from penstock.kernel.description import ROW_NAME, Description, read_description
+from penstock.kernel.expired import blobs_of, expired_commits
 from penstock.kernel.jobs import decoded_job, job_rows
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
@@ -20,6 +21,7 @@ from penstock.kernel.rows import decoded_reference
 from penstock.kernel.seal import pages
 from penstock.kernel.shapes import Trees, flaws
 from penstock.kernel.skips import Link
+from penstock.kernel.table_horizons import TableHorizons, decoded_horizon, horizon_rows
 from penstock.kernel.tokens import decoded_token, token_rows
 from penstock.model.content import AnyContent, FilesTable, LanceTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -75,10 +77,10 @@ def fsck(
     ``inspect`` is asked about every state that a table with a tree of its own is found in.
     """
     for _ in range(ATTEMPTS_MAX - 1):
-        expired = read_description(kernel.store).expired
+        horizon = read_description(kernel.store).horizon
         checked = _Checking(kernel, progress, inspect).run()
         # A sweep that cuts history off meanwhile removes what was there a moment ago, and is no damage.
-        if not checked.damages or read_description(kernel.store).expired == expired:
+        if not checked.damages or read_description(kernel.store).horizon == horizon:
             return checked
     return _Checking(kernel, progress, inspect).run()
 
@@ -96,7 +98,10 @@ class _Checking:
         self._read = 0
 
     def run(self) -> Checked:
-        reach = Reach(self._fetch, read_description(self._kernel.store).expired)
+        lake = read_description(self._kernel.store)
+        horizons = self._horizons()
+        reach = Reach(self._fetch, self._expired(lake), horizons.is_erased)
+        reach.blobs(blobs_of(lake), "by the lake's description")
         references = list(self._references())
         reach.log(reference.log for reference in references)
         reach.commits(
@@ -114,13 +119,29 @@ class _Checking:
         for root in {commit.root for commit in self._commits.values()}:
             for one, what in trees.flaws(root):
                 self._damage(one.hex(), what)
-        self._check_tables(trees)
+        self._check_tables(trees, horizons)
         commits, objects = len(self._commits), len(reach.seen - {NO_COMMIT, EMPTY_ROOT})
         self._check_rest(reach.seen)
         self._check_tokens()
         self._check_jobs()
         self._check_ended_transactions()
         return Checked(len(references), commits, objects, tuple(self._damages))
+
+    def _expired(self, lake: Description) -> Collection[ObjectId]:
+        try:
+            return expired_commits(lake, self._kernel.objects)
+        except Damaged as damaged:
+            self._damage(ROW_NAME, damaged.message)
+            return ()
+
+    def _horizons(self) -> TableHorizons:
+        found = []
+        for row in horizon_rows(self._kernel.store):
+            try:
+                found.append(decoded_horizon(row))
+            except Damaged as damaged:
+                self._damage(row.name, damaged.message)
+        return TableHorizons(self._kernel.formats, {one.table: one for one in found})
 
     def _damage(self, name: str, what: str) -> None:
         self._damages[Damage(name, what)] = None
@@ -178,14 +199,14 @@ class _Checking:
             if not token:
                 return
 
-    def _check_tables(self, trees: Trees) -> None:
+    def _check_tables(self, trees: Trees, horizons: TableHorizons) -> None:
         """Tables with trees of their own: those trees, and what the formats say of them."""
         for value, stored in self._tables.items():
             try:
                 content, key = decode_content(self._kernel.objects.read(value)), str(Key.decode(stored))
             except (Damaged, msgspec.MsgspecError, ValueError):
                 continue  # reported by whoever follows it
-            if isinstance(content, FilesTable | LanceTable):
+            if isinstance(content, FilesTable | LanceTable) and not horizons.is_behind(content):
                 for root in content.held:
                     for one, what in trees.flaws(root):
                         self._damage(one.hex(), what)

@@ -3,14 +3,76 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
+from typing import Final
 
 from penstock.errors import CommitNotFound, Damaged, HistoryExpired
 from penstock.kernel import skips
 from penstock.kernel.objects import Objects
+from penstock.kernel.pace import step
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject
+
+BLOCK: Final = 1000
+"""How many commits are read by one request where a walk has many beginnings."""
+
+
+class Walk(Iterator[tuple[ObjectId, CommitObject]]):
+    """Commits from some backwards, each once, those of higher generations first.
+
+    Only the commits that may be next are remembered: the generations of parents are lower, so a commit comes
+    before its parents, and none of them is met again once it has come.
+    """
+
+    def __init__(self, history: History, starts: Sequence[ObjectId], all_parents: bool) -> None:
+        self._history, self._all_parents = history, all_parents
+        self._next: list[tuple[int, int, ObjectId]] = []
+        self._known: set[ObjectId] = {NO_COMMIT}
+        """Those that may be next, and the empty lake, which never comes."""
+        self._count = 0
+        self._latest: CommitObject | None = None
+        """The commit that came last: its parents are read when the next one is asked for."""
+        if len(starts) > 1:
+            for number in range(0, len(starts), BLOCK):
+                history.objects.find({*starts[number : number + BLOCK]})
+        for start in starts:
+            self._add(start)
+
+    def __next__(self) -> tuple[ObjectId, CommitObject]:
+        latest, self._latest = self._latest, None
+        if latest is not None:
+            for parent in latest.parents if self._all_parents else (latest.parent,):
+                self._add(parent)
+        while self._next:
+            step()
+            one = heapq.heappop(self._next)[2]
+            self._known.discard(one)
+            self._latest = self._history.link(one)
+            if self._latest is not None:
+                return one, self._latest
+            self._history.require_expired(one)
+        raise StopIteration
+
+    @property
+    def width(self) -> int:
+        """How many commits may be next."""
+        return len(self._next)
+
+    def copy(self) -> Walk:
+        """Another walk, which goes on from the same place."""
+        copied = Walk(self._history, (), self._all_parents)
+        copied._next, copied._known = [*self._next], {*self._known}
+        copied._count, copied._latest = self._count, self._latest
+        return copied
+
+    def _add(self, one: ObjectId) -> None:
+        if one in self._known:
+            return
+        self._known.add(one)
+        self._count += 1
+        commit = self._history.link(one)
+        heapq.heappush(self._next, (-commit.generation if commit is not None else 0, -self._count, one))
 
 
 class History:
@@ -38,29 +100,15 @@ class History:
             raise Damaged(f"object {one.hex()} is not a commit", objects=[one.hex()])
         return found
 
-    def walk(self, start: ObjectId, all_parents: bool = False) -> Iterator[tuple[ObjectId, CommitObject]]:
-        """Commits from ``start`` backwards, newest first; by first parents unless told otherwise.
+    def walk(self, *starts: ObjectId, all_parents: bool = False) -> Walk:
+        """Commits from some backwards, newest first; by first parents unless told otherwise.
 
         Ends at the history horizon; ``Damaged`` if a commit is missing that has not expired.
         """
-        heap = [(0, 0, start)]
-        seen = {start, NO_COMMIT}
-        while heap:
-            one = heapq.heappop(heap)[2]
-            if one == NO_COMMIT:
-                return
-            commit = self.link(one)
-            if commit is None:
-                self._require_expired(one)
-                continue
-            yield one, commit
-            for parent in commit.parents if all_parents else (commit.parent,):
-                if parent not in seen:
-                    seen.add(parent)
-                    above = self.link(parent)
-                    heapq.heappush(heap, (-above.generation if above else 0, -len(seen), parent))
+        return Walk(self, starts, all_parents)
 
-    def _require_expired(self, one: ObjectId) -> None:
+    def require_expired(self, one: ObjectId) -> None:
+        """``Damaged`` if a commit that is missing cannot have expired."""
         # Commits that are in memory may lead further than the sweep has left; fsck tells that from damage.
         if not self._expired():
             raise Damaged(f"commit {one.hex()} is missing", objects=[one.hex()])
@@ -80,7 +128,7 @@ class History:
 
     def _reached(self, one: ObjectId, commit: CommitObject | None) -> ObjectId:
         if commit is None:
-            self._require_expired(one)
+            self.require_expired(one)
             raise HistoryExpired(f"the way leads behind the history horizon, past commit {one.hex()}")
         return one
 
@@ -114,6 +162,7 @@ class History:
         for _ in range(steps):
             if ancestor in level:
                 return True
+            step()
             commits = [found for one in level if (found := self.link(one)) is not None]
             # No ancestor has a higher generation, so what is as old as the goal leads past it.
             above = {
@@ -130,6 +179,7 @@ class History:
         waiting, seen = [start], {start}
         while waiting:
             one = waiting.pop()
+            step()
             commit = self.link(one)
             if commit is None or commit.generation < generation:
                 continue
@@ -176,6 +226,7 @@ class History:
         only_left: list[ObjectId] = []
         met_horizon = False
         while heap and fresh:
+            step()
             _, one = heapq.heappop(heap)
             queued.discard(one)
             marks = paint[one]

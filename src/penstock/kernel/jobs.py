@@ -209,10 +209,10 @@ class Jobs:
                 wanted = decide(found)
                 return (wanted,) if wanted == found or self._advance(turn, wanted) else None
 
-        def doubtful() -> OutcomeUnknown:
+        def doubtful(reason: str) -> OutcomeUnknown:
             return OutcomeUnknown(
-                f"{self._store.url} did not answer while job '{id}' was noted\n"
-                "  'penstock jobs list' tells as soon as it does; repeating the request is safe.",
+                f"it is not known whether job '{id}' was changed in {self._store.url}: {reason}\n"
+                "  'penstock jobs list' tells as soon as the store answers; repeating the request is safe.",
                 job=id,
             )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import islice
 from threading import Lock
 from typing import Final, TypeVar
 from uuid import UUID, uuid4
@@ -15,6 +16,7 @@ import msgspec
 from penstock.errors import (
     CommitNotFound,
     ConflictError,
+    HistoryExpired,
     InvalidName,
     InvalidRequest,
     MergeConflict,
@@ -35,10 +37,12 @@ from penstock.kernel.description import (
     checked_rule,
     find_description,
     with_new_grace,
+    with_room,
 )
+from penstock.kernel.expired import expired_commits
 from penstock.kernel.format import DRY_RUN, Format, Formats, PrepareAgain
 from penstock.kernel.grace import Grace, Graces, checked_grace
-from penstock.kernel.history import History
+from penstock.kernel.history import History, Walk
 from penstock.kernel.landing import Landing
 from penstock.kernel.ledger import find_table
 from penstock.kernel.measure import measured
@@ -50,11 +54,13 @@ from penstock.kernel.rebase import Rebase
 from penstock.kernel.references import References
 from penstock.kernel.reflog import RefLog, made_before
 from penstock.kernel.request import MadeKey, Request, Unchecked, request_key
+from penstock.kernel.restore import RestoreRequest, RestoreScope
 from penstock.kernel.retry import Tries
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.rows import decoded_reference, require_writable
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
+from penstock.kernel.table_horizons import TableHorizons
 from penstock.kernel.transplant import TransplantRequest
 from penstock.kernel.tree import Differing
 from penstock.metrics.meter import SILENT, Meter
@@ -78,7 +84,7 @@ ABBREVIATION_SEARCH_MAX = 20_000
 LOGGED: Final = (Kind.BRANCH, Kind.TAG, Kind.DELETED, Kind.TRANSACTION, Kind.ENDED_TRANSACTION)
 """Rows that have a log, which tells what became of requests."""
 
-M = TypeVar("M", MergeRequest, TransplantRequest, RevertRequest)
+M = TypeVar("M", MergeRequest, TransplantRequest, RevertRequest, RestoreRequest)
 
 
 class Kernel:
@@ -96,6 +102,7 @@ class Kernel:
         self.store, self.clock, self.meter = store, clock, meter
         self.settings = settings or Settings()
         self.formats = Formats(formats, default_branch)
+        self.formats.horizons = lambda: TableHorizons.read(store, self.formats)
         self.objects = Objects(store, self.settings.cache_max_bytes)
         self.history = History(self.objects, self._expired)
         self.graces = Graces(self._lake_graces, self.settings, clock)
@@ -114,9 +121,9 @@ class Kernel:
             partial(check_move, self.formats, self.objects),
         )
 
-    def _expired(self) -> tuple[ObjectId, ...]:
+    def _expired(self) -> Collection[ObjectId]:
         lake = find_description(self.store)
-        return lake.expired if lake is not None else ()
+        return expired_commits(lake, self.objects) if lake is not None else ()
 
     def _lake_graces(self) -> tuple[Grace, ...]:
         lake = find_description(self.store)
@@ -161,15 +168,8 @@ class Kernel:
     def _abbreviated(self, digits: str, reference: Reference | None) -> ObjectId:
         """The one commit whose id begins so, among the newest of a reference, or of all of them."""
         heads = [reference.head] if reference else [head for _, head in self.references.heads()]
-        found: set[ObjectId] = set()
-        seen: set[ObjectId] = set()
-        for head in heads:
-            for one, _ in self.history.walk(head, all_parents=True) if head not in seen else ():
-                if len(seen) >= ABBREVIATION_SEARCH_MAX:
-                    break
-                seen.add(one)
-                if one.hex().startswith(digits):
-                    found.add(one)
+        newest = islice(self.history.walk(*heads, all_parents=True), ABBREVIATION_SEARCH_MAX)
+        found = {one for one, _ in newest if one.hex().startswith(digits)}
         if len(found) == 1:
             return found.pop()
         if found:
@@ -196,6 +196,22 @@ class Kernel:
     def state(self, commit: ObjectId) -> Overlay:
         """The lake at a commit."""
         return state_of(self.objects, self.history.commit(commit))
+
+    def oldest_kept(self, start: ObjectId) -> tuple[ObjectId, CommitObject]:
+        """The oldest commit that history is kept from, by first parents: in O(log n) steps."""
+        one, commit = start, self.history.commit(start)
+        while older := next(filter(self._is_kept, (commit.jump, commit.parent)), None):
+            one, commit = older, self.history.commit(older)
+        return one, commit
+
+    def _is_kept(self, commit: ObjectId) -> bool:
+        if commit == NO_COMMIT or self.history.link(commit) is None:
+            return False
+        try:
+            self.references.require_kept(commit)
+        except HistoryExpired:
+            return False
+        return True
 
     def where_is(self, commit: ObjectId, identity: UUID) -> Key | None:
         """The key at which a commit has a managed table; ``None`` if it has not."""
@@ -282,15 +298,18 @@ class Kernel:
         if self.checks.may_be_for(branch):
             return submit_checked(self, branch, request)
         tries = Tries(self.settings)
-        while True:
-            if request.needs_preparation:
-                request.prepare(self.branch(branch))
-            try:
-                return self.enqueue(branch, request)
-            except Unchecked:
-                break
-            except PrepareAgain:
-                tries.again(f"too much landed on '{branch}' since the request was prepared")
+        with ExitStack() as again:
+            while True:
+                if request.needs_preparation:
+                    request.prepare(self.branch(branch))
+                try:
+                    return self.enqueue(branch, request)
+                except Unchecked:
+                    break
+                except PrepareAgain:
+                    tries.again(f"too much landed on '{branch}' since the request was prepared")
+                    if tries.count == 1:
+                        again.enter_context(self._queue(branch).prepare_again(tries.left_s / 2))
         return submit_checked(self, branch, request)
 
     def enqueue(self, branch: str, request: Request) -> Outcome:
@@ -466,6 +485,25 @@ class Kernel:
         request.key_is_given, request.asked = key is not None, asked
         return self._bring(on, request, dry_run)
 
+    def restore(
+        self,
+        to: ObjectId | int,
+        on: str,
+        scope: RestoreScope,
+        meta: CommitMeta,
+        *,
+        if_head: ObjectId | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+        asked: Callable[[], bytes] | None = None,
+    ) -> MergeResult:
+        """Set keys of a branch to what they were at a commit, or one table to a version of its own."""
+        if isinstance(to, bytes):
+            self.references.require_kept(to)
+        request = RestoreRequest(self.history, self.formats, to, scope, meta, request_key(key), if_head)
+        request.key_is_given, request.asked = key is not None, asked
+        return self._bring(on, request, dry_run)
+
     def _bring(self, branch: str, request: M, dry_run: bool) -> MergeResult:
         if dry_run:
             return self._preview(self.branch(branch), request)
@@ -533,7 +571,8 @@ class Kernel:
                 else known
                 for known in rules
             ]
-            return msgspec.structs.replace(lake, history=(*ended, rule) if rule else tuple(ended))
+            history = (*ended, rule) if rule else tuple(ended)
+            return with_room(lake, msgspec.structs.replace(lake, history=history))
 
         change_description(self.store, self.settings, change)
 
@@ -551,9 +590,9 @@ class Kernel:
         changed = change_description(self.store, self.settings, change)
         return (changed.graces or (Grace(),))[-1]
 
-    def walk(self, start: ObjectId, all_parents: bool = False) -> Iterator[tuple[ObjectId, CommitObject]]:
+    def walk(self, start: ObjectId, all_parents: bool = False) -> Walk:
         """Commits from one backwards."""
-        return self.history.walk(start, all_parents)
+        return self.history.walk(start, all_parents=all_parents)
 
     def close(self) -> None:
         self.store.close()

@@ -31,6 +31,11 @@ GOOD_S: Final = 75.0
 MARGIN_S: Final = 30.0
 """More than a request takes that is answered or given up."""
 
+WATCHED_MAX: Final = 10_000
+"""How many leases of others are watched at the same time."""
+WATCHED_S: Final = 3600.0
+"""Who has not looked at a lease for so long does not want it any more."""
+
 
 class Leases:
     """The leases of a lake, for ordinary threads."""
@@ -70,9 +75,17 @@ class Leases:
         with self._lock:
             watched = self._watched.get(id)
             if watched is None or watched.row != row:
-                self._watched[id] = _Watched(row, now_s)
+                self._watch(id, _Watched(row, now_s))
                 return False
             return now_s - watched.since_s > _term(row).good_s
+
+    def _watch(self, id: str, seen: _Watched) -> None:  # noqa: A002
+        """Watch a lease, unless so many are watched already: those are taken first, or wanted no more."""
+        if len(self._watched) >= WATCHED_MAX:
+            until_s = seen.since_s - WATCHED_S
+            self._watched = {id: one for id, one in self._watched.items() if one.since_s > until_s}  # noqa: A001
+        if id in self._watched or len(self._watched) < WATCHED_MAX:
+            self._watched[id] = seen
 
 
 class Lease:

@@ -11,6 +11,7 @@ from penstock.errors import MergeConflict
 from penstock.kernel.bring import (
     Bringing,
     BringRequest,
+    CrossedIntents,
     Intents,
     MergeOptions,
     Renamed,
@@ -23,7 +24,7 @@ from penstock.kernel.bring import (
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.edit import Edit, Occasion
-from penstock.kernel.format import Crossed, Formats, PrepareAgain
+from penstock.kernel.format import Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.isolation import check_reads
 from penstock.kernel.landing import Landing
@@ -32,7 +33,7 @@ from penstock.kernel.state import Difference, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
-from penstock.model.objects import CommitObject, Value
+from penstock.model.objects import CommitObject, Intent, Value
 from penstock.model.references import Event, Reference
 
 
@@ -125,7 +126,7 @@ class MergePlan(NamedTuple):
     """``None`` if the target has everything already."""
     intents: Intents
     ambiguous: frozenset[bytes]
-    crossed: dict[bytes, Crossed]
+    crossed: dict[bytes, CrossedIntents]
     renamed: dict[bytes, Renamed]
     bases: dict[bytes, tuple[Value | None, ...]]
     """What tables and namespaces are in each of the common ancestors, if there are several."""
@@ -168,17 +169,15 @@ def plan_merge(history: History, formats: Formats, source: ObjectId, head: Objec
     return MergePlan(head, target.merges, bases[0], changes, intents, ambiguous, crossed, renamed, each)
 
 
-def _intents_of(history: History, source: ObjectId, head: ObjectId, table: UUID) -> list[bytes] | None:
+def _intents_of(history: History, source: ObjectId, head: ObjectId, table: UUID) -> list[Intent]:
     """The intents for a table of all commits that the source has and the target has not, under any key."""
-    found: list[bytes] = []
+    found: list[Intent] = []
     for _, commit in history.only_in(source, head):
         view = state_of(history.objects, commit)
         for intent in history.objects.intents(commit):
             content = content_of(history.objects, view.get(intent.key))
             if content is not None and content.id == table:
-                if intent.opaque:
-                    return None
-                found.append(intent.data)
+                found.append(intent)
     return found
 
 
@@ -208,21 +207,18 @@ def merge_plainly(
 
 def _crossed(
     history: History, bases: Sequence[ObjectId], source: ObjectId, head: ObjectId
-) -> dict[bytes, Crossed]:
+) -> dict[bytes, CrossedIntents]:
     """The keys that the source had begun to change before the sides met, with what each side did to them."""
     commit, met = history.commit(source), history.commit(bases[0])
     if len(bases) == 1 and commit.merges == met.merges and history.is_on_line(bases[0], source):
         return {}
-    earlier: dict[bytes, list[bytes]] = {}
+    earlier: Intents = {}
     for one, each in history.only_in(source, head):
         if each.intents and not all(history.is_ancestor(base, one) for base in bases):
             for intent in history.objects.intents(each):
-                earlier.setdefault(intent.key, []).append(intent.data)
+                earlier.setdefault(intent.key, []).append(intent)
     since = intents_between(history, head, source) if earlier else {}
-    return {
-        key: Crossed(tuple(intents), None if (known := since.get(key, [])) is None else tuple(known))
-        for key, intents in earlier.items()
-    }
+    return {key: CrossedIntents(intents, since.get(key, [])) for key, intents in earlier.items()}
 
 
 def _changes_since(

@@ -11,7 +11,7 @@ from penstock.kernel.format import Formats
 from penstock.kernel.ledger import TableChange
 from penstock.kernel.objects import Objects
 from penstock.kernel.state import differing, prefix_end
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.references import Reference
 
@@ -23,11 +23,13 @@ def check_move(formats: Formats, objects: Objects, reference: Reference, to: Obj
     """
     if not formats or not formats.is_default(reference.name) or reference.head == to:
         return
+    commit = to.hex() if to == NO_COMMIT else to.hex()[:8]
     for key, (managing, old, new) in moved_tables(formats, objects, reference.head, to):
         if (why := managing.may_move(old, new)) is not None:
             raise InvalidRequest(
                 f"'{reference.name}' cannot be moved to {to.hex()[:8]}: '{key}' {why}\n"
-                "  Revert the commits that are not wanted, or merge those that are: both add to the table.",
+                f"  To give readers the rows of that commit: penstock restore --all --to {commit}"
+                f" --branch {reference.name}, which adds to the tables; to undo single commits, revert them.",
                 name=reference.name,
                 key=str(key),
             )

@@ -36,24 +36,27 @@ BLOB_MAX_BYTES = OBJECT_MAX_BYTES - 64
 class Objects:
     """The objects of a store, through a cache bounded by bytes.
 
-    The cache is two generations of a dictionary: when the younger one is full, the older one is dropped.
-    That needs no lock and no bookkeeping on a hit.
+    The cache is two generations of a dictionary, each of at most half of the bytes (or of one object, if that
+    is larger): when the younger one is full, the older one is dropped. What is found in the older one counts
+    again in the younger one. That needs no lock, and no bookkeeping on a hit in the younger one.
     """
 
     def __init__(self, store: Store, cache_max_bytes: int = CACHE_MAX_BYTES) -> None:
         self.store = store
         self._half_max_bytes = cache_max_bytes // 2
         self._young: dict[ObjectId, Any] = {EMPTY_ROOT: EMPTY_LEAF, NO_COMMIT: BEGINNING}
-        self._old: dict[ObjectId, Any] = {}
+        self._young_sizes: dict[ObjectId, int] = {}
         self._young_bytes = 0
+        self._old: tuple[dict[ObjectId, Any], dict[ObjectId, int]] = ({}, {})
 
     def cached(self, one: ObjectId) -> Any | None:
         """The object if it is in memory."""
         found = self._young.get(one)
         if found is None:
-            found = self._old.get(one)
+            old, sizes = self._old
+            found = old.get(one)
             if found is not None:
-                self._young[one] = found
+                self.remember(one, found, sizes.get(one, 0))
         return found
 
     def get(self, one: ObjectId) -> Any:
@@ -78,6 +81,10 @@ class Objects:
                 raise Damaged(f"object {one.hex()} is missing", objects=[one.hex()])
         return found
 
+    def stored_bytes(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        """The objects with these ids as they are stored, as many as exist: to be read in another process."""
+        return self.store.fetch(ids)
+
     def commit(self, one: ObjectId) -> CommitObject:
         found = self.get(one)
         if not isinstance(found, CommitObject):
@@ -91,11 +98,12 @@ class Objects:
         return decoded
 
     def remember(self, one: ObjectId, decoded: Any, size: int) -> None:
-        if self._young_bytes > self._half_max_bytes:
-            self._old = self._young
-            self._young = {EMPTY_ROOT: EMPTY_LEAF, NO_COMMIT: BEGINNING}
+        """Keep a decoded object in memory, which has so many bytes in the store."""
+        if self._young_bytes + size > self._half_max_bytes:
+            self._old = self._young, self._young_sizes
+            self._young, self._young_sizes = {EMPTY_ROOT: EMPTY_LEAF, NO_COMMIT: BEGINNING}, {}
             self._young_bytes = 0
-        self._young[one] = decoded
+        self._young[one], self._young_sizes[one] = decoded, size
         self._young_bytes += size
 
     def read(self, value: Value) -> bytes:
@@ -151,6 +159,10 @@ class Pending(Objects):
     def remember(self, one: ObjectId, decoded: Any, size: int) -> None:
         self._below.remember(one, decoded, size)
 
+    def stored_bytes(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        found = {one: self.fresh[one] for one in ids if one in self.fresh}
+        return found | self._below.stored_bytes([one for one in ids if one not in found])
+
     def add(self, value: AnyObject) -> ObjectId:
         """Take in a new object, and return its id."""
         data = encode(value)
@@ -204,8 +216,11 @@ def expanded(decoded: AnyObject) -> AnyObject:
 
 def split_value(data: bytes) -> tuple[Value, dict[ObjectId, bytes]]:
     """The value under which bytes are kept in a tree, and the blobs to be stored for it."""
-    if len(data) <= INLINE_MAX_BYTES:
-        return data, {}
+    return (data, {}) if len(data) <= INLINE_MAX_BYTES else split_blobs(data)
+
+
+def split_blobs(data: bytes) -> tuple[Large, dict[ObjectId, bytes]]:
+    """Bytes as blobs, which have to be stored, and the value that names them."""
     blobs: dict[ObjectId, bytes] = {}
     parts = []
     for start in range(0, len(data), BLOB_MAX_BYTES):

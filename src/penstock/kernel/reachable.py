@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.kernel.objects import parts_of
-from penstock.model.content import decode_content
+from penstock.kernel.pace import step
+from penstock.model.content import AnyContent, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import (
     EMPTY_ROOT,
@@ -56,8 +57,14 @@ class Horizon(NamedTuple):
 class Reach:
     """Walks over everything reachable, a block of objects at a time."""
 
-    def __init__(self, fetch: Fetch, expired_before: Collection[ObjectId] = ()) -> None:
-        self._fetch = fetch
+    def __init__(
+        self,
+        fetch: Fetch,
+        expired_before: Collection[ObjectId] = (),
+        is_erased: Callable[[AnyContent], bool] = lambda _: False,
+    ) -> None:
+        """``is_erased`` tells of a table's state whether an erase lets go what it holds."""
+        self._fetch, self._is_erased = fetch, is_erased
         self._expired_before = frozenset(expired_before)
         self.seen: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
         self.damaged: dict[ObjectId, str] = {}
@@ -78,6 +85,7 @@ class Reach:
             block = dict(list(waiting.items())[:BLOCK])
             for one in block:
                 del waiting[one]
+                step()
             found = self._fetch(list(block))
             below: list[tuple[ObjectId, str]] = []
             for one, number in block.items():
@@ -118,6 +126,10 @@ class Reach:
                     self._miss(one, "as a ref log entry")
             waiting = following
 
+    def blobs(self, ids: Iterable[ObjectId], why: str) -> None:
+        """Some blobs, and what they hold."""
+        self._walk([(one, why) for one in ids])
+
     def _walk(self, start: list[tuple[ObjectId, str]]) -> None:
         """Trees, segments and blobs below commits."""
         waiting = start
@@ -127,6 +139,7 @@ class Reach:
             self.seen.update(wanted)
             found = self._fetch(list(wanted))
             for one, why in wanted.items():
+                step()
                 below = found.get(one)
                 if isinstance(below, Leaf | Node | Segment | Blob):
                     waiting += [(child, why) for child in self._children(one, below)]
@@ -149,7 +162,10 @@ class Reach:
         """The objects that the content in a value of ``one`` holds."""
         data = value if isinstance(value, bytes) else self._whole(one, value)
         try:
-            return decode_content(data).objects if data is not None else ()
+            content = None if data is None else decode_content(data)
+            if content is None or self._is_erased(content):
+                return ()
+            return content.objects
         except (msgspec.MsgspecError, ValueError) as problem:
             self.damaged.setdefault(one, f"holds a content that cannot be read: {problem}")
             return ()

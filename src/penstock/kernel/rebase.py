@@ -16,7 +16,7 @@ from penstock.kernel.batch import outcome_of
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import proposal_of, run, turn_of
-from penstock.kernel.format import PrepareAgain
+from penstock.kernel.format import DRY_RUN, PrepareAgain
 from penstock.kernel.moves import check_move
 from penstock.kernel.references import Move
 from penstock.kernel.retry import Tries
@@ -94,6 +94,7 @@ class Rebase:
 
     def preview(self) -> MergeResult:
         """What it would do; conflicts are among the keys."""
+        self._notes[DRY_RUN] = True
 
         def stay(row: Row | None) -> Move:
             raise NotMoved(self._expected(row))

@@ -23,20 +23,23 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.kernel.description import HistoryRule, find_description, lake_moved
+from penstock.kernel.expired import expired_commits
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.grace import Graces
 from penstock.kernel.history import History
 from penstock.kernel.measure import measured
 from penstock.kernel.objects import Objects
+from penstock.kernel.pace import step
 from penstock.kernel.reflog import RefLog, made_before, receipt, receipt_id
 from penstock.kernel.request import request_key
-from penstock.kernel.retry import Tries
+from penstock.kernel.retry import Tries, reason_of
 from penstock.kernel.rows import decoded_reference, live, missing, present, row_of
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest
 from penstock.model.expectations import has_expectations
+from penstock.model.idempotency import given_key
 from penstock.model.names import check_name
 from penstock.model.objects import CommitObject, Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference
@@ -100,7 +103,9 @@ class References:
     def all(self, kind: Kind, prefix: str = "", after: str = "") -> Iterator[Reference]:
         """All references of one kind, or those after a name."""
         while page := self.list(kind, prefix, after):
-            yield from page
+            for reference in page:
+                step()
+                yield reference
             after = page[-1].name
 
     def create(
@@ -148,8 +153,7 @@ class References:
                 self._withdraw_if_moved(created)
             except Unavailable as unavailable:
                 raise OutcomeUnknown(
-                    f"{self._store.url} did not answer once '{name}' was made, so it is not known whether it "
-                    f"stays: {unavailable}",
+                    f"'{name}' was made, but it is not known whether it stays: {reason_of(unavailable)}",
                     key=key,
                     name=name,
                 ) from None
@@ -273,7 +277,7 @@ class References:
 
     def _swap(self, name: str, attempts: _Attempts) -> Reference:
         tries = Tries(self._settings)
-        lost: str | Unavailable
+        lost: str | Unavailable | OutcomeUnknown
         while True:
             try:
                 result = attempts.next()
@@ -282,12 +286,12 @@ class References:
                     return result
                 lost = f"another process moved '{name}'"
             except OutcomeUnknown as unknown:
-                attempts.in_doubt, lost = True, str(unknown)
+                attempts.in_doubt, lost = True, unknown
             except Unavailable as unavailable:
                 lost = unavailable
             try:
                 tries.again(lost)
-            except TryAgainError as exhausted:
+            except (TryAgainError, OutcomeUnknown) as exhausted:
                 raise attempts.unresolved(exhausted) from None
 
     def log(self, name: str, before: int | None = None) -> Iterator[tuple[ObjectId, LogEntry]]:
@@ -347,13 +351,16 @@ class References:
         """
         found = self._history.commit(commit)
         lake = find_description(self._store)
-        if commit == NO_COMMIT or lake is None or (not lake.history and commit not in lake.expired):
+        if commit == NO_COMMIT or lake is None:
+            return
+        is_expired = commit in expired_commits(lake, self._objects)
+        if not lake.history and not is_expired:
             return
         grace_us = self._graces.of_the_past().objects_us
         oldest_us = self._clock() - grace_us
         if grace_us and found.time_us >= self._clock() - grace_us // 2:
             return
-        if commit in lake.expired:
+        if is_expired:
             raise _behind_horizon(commit)
         if any(head == commit for _, head in self.heads()):
             return
@@ -488,14 +495,15 @@ class _Attempts:
         advanced = turn.advance({**objects, **receipts, one: data}, row_of(result), receipts.keys())
         return result if advanced.swapped else None
 
-    def unresolved(self, exhausted: TryAgainError) -> PenstockError:
+    def unresolved(self, exhausted: TryAgainError | OutcomeUnknown) -> PenstockError:
         """What to tell the caller when all attempts were in vain."""
         if not self.in_doubt:
             return exhausted
+        key = given_key(self._key)
         return OutcomeUnknown(
-            f"{self._store.url} did not answer while moving '{self._name}'\n"
-            f"  Look at it when the store is back, or repeat the request with idempotency key {self._key}.",
-            key=self._key,
+            f"it is not known whether '{self._name}' was moved in {self._store.url}: {reason_of(exhausted)}\n"
+            f"  Look at it when the store answers, or repeat the request with idempotency key {key}.",
+            key=key,
             name=self._name,
         )
 

@@ -13,8 +13,10 @@ from penstock.errors import Damaged, IdempotencyKeyReused
 from penstock.kernel import skips
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.objects import Objects, check_object
+from penstock.kernel.pace import step
 from penstock.kernel.request import MadeKey
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest, encode, object_id
+from penstock.model.idempotency import given_key
 from penstock.model.objects import Landed, LogEntry, Receipt
 from penstock.model.references import Event, Reference
 from penstock.stores.port import Store
@@ -93,6 +95,7 @@ class RefLog:
     def walk(self, newest: ObjectId) -> Iterator[tuple[ObjectId, LogEntry]]:
         """Entries from a given one backwards, as far as they are kept."""
         while newest != BEFORE_FIRST:
+            step()
             entry = self._link(newest)
             if entry is None:
                 return
@@ -188,6 +191,7 @@ def made_before(
 
 
 def key_reused(key: str) -> IdempotencyKeyReused:
+    key = given_key(key)
     return IdempotencyKeyReused(f"idempotency key '{key}' was used before, for another request", key=key)
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from penstock.errors import InvalidRequest, ReferenceChanged
+from penstock.errors import ReferenceChanged
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.format import PrepareAgain
 from penstock.model.encoding import ObjectId
 from penstock.model.expectations import has_expectations
+from penstock.model.idempotency import check_key
 from penstock.model.references import Event, Reference
 
-KEY_MAX_CHARS = 200
 MADE_KEY_CHARS = 75
 """So long is a key that Penstock makes, at most."""
 _MADE_KEY = re.compile(r"(\d{1,18})~(\d{1,18})~([0-9a-f]{16})~([0-9a-f]{16})")
@@ -165,8 +165,4 @@ class NextBatch(Exception):
 
 def request_key(key: str | None) -> str:
     """The caller's idempotency key; nothing if there is none, then it gets one at its first turn."""
-    if key is None:
-        return ""
-    if not isinstance(key, str) or not 0 < len(key) <= KEY_MAX_CHARS or not key.isprintable():
-        raise InvalidRequest(f"an idempotency key has 1 to {KEY_MAX_CHARS} printable characters")
-    return key
+    return "" if key is None else check_key(key)

@@ -7,7 +7,15 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from penstock.errors import OutcomeUnknown, RetriesExhausted, TryAgainError, Unavailable
+from penstock.errors import (
+    OutcomeUnknown,
+    PenstockError,
+    RetriesExhausted,
+    StorageFull,
+    TryAgainError,
+    Unavailable,
+)
+from penstock.kernel.pace import paced
 from penstock.kernel.settings import Settings
 
 DOUBLINGS_MAX = 30
@@ -34,50 +42,68 @@ class Tries:
         self._deadline = monotonic() + settings.write_timeout_s
         self.count = 0
 
-    def again(self, why: str | Unavailable) -> None:
+    @property
+    def left_s(self) -> float:
+        """How much time is left."""
+        return max(0.0, self._deadline - self._monotonic())
+
+    def again(self, why: str | Unavailable | OutcomeUnknown) -> None:
         """Wait, then go on.
 
-        ``RetriesExhausted`` if there are no tries or no time left; ``Unavailable`` if the store is away.
+        ``RetriesExhausted`` if there are no tries or no time left, or what the store has said. That it is
+        full is raised at once: it stays so until somebody makes room.
         """
         self.count += 1
+        if isinstance(why, StorageFull):
+            raise why
         longest_ms = self._settings.backoff_min_ms * 2 ** min(self.count - 1, DOUBLINGS_MAX)
         wait_s = self._uniform(0, min(longest_ms, self._settings.backoff_max_ms) / 1000)
         if self.count >= self._settings.tries_max or self._monotonic() + wait_s > self._deadline:
-            if isinstance(why, Unavailable):
+            if isinstance(why, PenstockError):
                 raise why
+            given_up = f"gave up after {self.count} tries within {self._settings.write_timeout_s:g} s: {why}"
             raise RetriesExhausted(
-                f"gave up after {self.count} tries within {self._settings.write_timeout_s:g} s: {why}. "
-                "Nothing was changed; try again when there is less traffic, or raise write_timeout_s.",
+                f"{given_up}. Nothing was changed; try again when there is less traffic, or raise "
+                "write_timeout_s.",
                 tries=self.count,
+                reason=given_up,
             )
         self._sleep(wait_s)
+
+
+def reason_of(problem: PenstockError) -> str:
+    """Why tries were in vain, without what that says of the request: an earlier try may have been applied."""
+    reason: str = problem.details.get("reason", problem.message)
+    return reason.rstrip(".")
 
 
 def until_moved(
     settings: Settings,
     move: Callable[[bool], tuple[R] | None],
     lost: str,
-    doubtful: Callable[[], OutcomeUnknown],
+    doubtful: Callable[[str], OutcomeUnknown],
 ) -> R:
     """Move a row, again where another process was faster or the store did not say what happened.
 
     ``move`` is told whether an earlier try may have moved it, and answers with what came of it, or with
-    nothing if it was ``lost``. Where it stays unknown, what ``doubtful`` makes is raised.
+    nothing if it was ``lost``. Where it stays unknown, what ``doubtful`` makes of the reason is raised.
     """
     tries, in_doubt = Tries(settings), False
-    why: str | Unavailable
+    why: str | Unavailable | OutcomeUnknown
     while True:
         try:
-            if (moved := move(in_doubt)) is not None:
+            with paced(None):
+                moved = move(in_doubt)
+            if moved is not None:
                 return moved[0]
             why = lost
         except OutcomeUnknown as unknown:
-            in_doubt, why = True, str(unknown)
+            in_doubt, why = True, unknown
         except Unavailable as unavailable:
             why = unavailable
         try:
             tries.again(why)
-        except TryAgainError:
+        except (TryAgainError, OutcomeUnknown) as exhausted:
             if not in_doubt:
                 raise
-            raise doubtful() from None
+            raise doubtful(reason_of(exhausted)) from None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from penstock.errors import InvalidRequest, MergeConflict
 from penstock.kernel.bring import (
@@ -13,6 +15,7 @@ from penstock.kernel.bring import (
     Intents,
     Meeting,
     MergeOptions,
+    asked_of,
     changes_between,
     gather_intents,
 )
@@ -27,7 +30,9 @@ from penstock.kernel.state import Difference, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode, object_id
-from penstock.model.objects import CommitObject
+from penstock.model.keys import Key
+from penstock.model.merges import MergedKey
+from penstock.model.objects import CommitObject, Intent
 from penstock.model.references import Event, Reference
 
 
@@ -75,7 +80,7 @@ class RevertRequest(BringRequest):
         reverting.finish()
         self.results = list(reverting.results.values())
         if edit.conflicts:
-            raise MergeConflict(edit.conflicts)
+            raise MergeConflict(edit.conflicts, what="cannot revert")
         if not edit.changed:
             return []
         self._landing = Landing(self._formats, reference.name)
@@ -100,13 +105,17 @@ class RevertRequest(BringRequest):
 
     def _since(self, head: ObjectId | None, key: bytes) -> Since:
         """What was done to a key between the commit and a head of the branch."""
+        own: Intents = {}
+        gather_intents(self._history, self._history.commit(self._commit), own)
+        asked = self._asked(key, own.get(key, []))
+        return Since(lambda: self._later_commits(head, key), tuple(asked or ()))
+
+    def _later_commits(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
         if head is None:
             raise NextBatch  # what came since depends on commits that have no id yet
         if self._later.head != head:
             self._later = self._look_since(head)
-        own: Intents = {}
-        gather_intents(self._history, self._history.commit(self._commit), own)
-        return Since(tuple(self._later.commits.get(key, ())), tuple(own.get(key) or ()))
+        return self._later.commits.get(key, [])
 
     def _look_since(self, head: ObjectId) -> _Later:
         """Look at the commits that are new since the last look; at all of them if the branch was moved."""
@@ -122,23 +131,32 @@ class RevertRequest(BringRequest):
                 is_beside = not history.is_ancestor(self._commit, one)
                 keys = self._changes().keys()
                 for key in keys if is_merge else intents.keys() & keys:
-                    later = self._later_commit(commit, key, intents.get(key, []), is_beside)
+                    later = self._later_commit(one, commit, key, intents.get(key, []), is_beside)
                     known.commits.setdefault(key, []).append(later)
         return known._replace(head=head)
 
     def _later_commit(
-        self, commit: CommitObject, key: bytes, intents: list[bytes] | None, is_beside: bool
+        self, one: ObjectId, commit: CommitObject, key: bytes, intents: list[Intent], is_beside: bool
     ) -> LaterCommit:
-        parents = [self._history.link(one) for one in commit.parents]
-        if None in parents:  # it has expired, and with it what the commit did
-            intents = None
-        after, *before = (self._content_at(one, key) for one in (commit, *parents) if one is not None)
+        parents = [self._history.link(parent) for parent in commit.parents]
+        # Of one that has expired, it is not known what it did.
+        asked = self._asked(key, intents) if None not in parents else None
+        after, *before = (self._content_at(each, key) for each in (commit, *parents) if each is not None)
         met: list[AnyContent | None] = []
         if commit.further_parents and not is_beside and None not in parents:
-            builds = [self._history.is_ancestor(self._commit, one) for one in commit.parents]
+            builds = [self._history.is_ancestor(self._commit, parent) for parent in commit.parents]
             met = [content for content, is_built in zip(before, builds, strict=True) if not is_built]
-        asked = None if intents is None else tuple(intents)
-        return LaterCommit(tuple(before), after, asked, is_beside, tuple(met))
+        author = commit.authors[0] if commit.authors else commit.committer
+        named = one.hex(), author, commit.message
+        return LaterCommit(
+            tuple(before), after, None if asked is None else tuple(asked), is_beside, tuple(met), *named
+        )
+
+    def _asked(self, key: bytes, intents: list[Intent]) -> list[bytes] | None:
+        """Of intents for a key, those for the table that is reverted there."""
+        objects, (was, wanted) = self._history.objects, self._changes()[key]
+        managing = self._formats.managing(*(content_of(objects, side) for side in (wanted, was)))
+        return asked_of(managing, intents) if managing is not None else None
 
     def _content_at(self, commit: CommitObject, key: bytes) -> AnyContent | None:
         objects = self._history.objects
@@ -161,6 +179,41 @@ class _Reverting(Bringing):
         super().__init__(edit, formats, options)
         self._since = since
 
+    def bring(self, changes: Difference, *args: Any, **kwargs: Any) -> None:
+        """A table that the commit renamed gets its old name back as it is now, with all that came since."""
+        for new, old in self._renamed(changes).items():
+            now = self._edit.view.get(new)
+            content = self._content(now)
+            self._edit.put_value(new, None)
+            self._edit.put_value(old, now)
+            for stored, before, after in ((new, content, None), (old, None, content)):
+                key = Key.decode(stored)
+                self.results[key] = MergedKey(key=key, before=before, after=after)
+            changes = {key: one for key, one in changes.items() if key not in (new, old)}
+        super().bring(changes, *args, **kwargs)
+
+    def _renamed(self, changes: Difference) -> dict[bytes, bytes]:
+        """The new keys of tables that the commit only renamed and that are still there, with the old ones."""
+        gone = {value: key for key, (was, value) in changes.items() if was is None and value is not None}
+        found: dict[bytes, bytes] = {}
+        for key, (was, wanted) in changes.items():
+            if was is None or wanted is not None or was not in gone:
+                continue
+            names = key, gone[was]
+            is_managed = self._formats.managing(self._content(was)) is not None
+            is_normal = not any(Key.decode(one) in self._options.keys for one in names)
+            is_free = self._edit.view.get(gone[was]) is None
+            if is_managed and is_normal and is_free and self._is_one_table(was, self._edit.view.get(key)):
+                found[key] = gone[was]
+        return found
+
+    def finish(self) -> None:
+        """A namespace that the commit made stays if others have put something there since."""
+        for key in self._edit.keep_filled_namespaces():
+            if (known := self.results.get(key)) is not None:
+                self.results[key] = msgspec.structs.replace(known, after=known.before)
+        super().finish()
+
     def _merge_managed(self, managing: Format, meeting: Meeting) -> None:
         paths = self._options.of(meeting.key).paths
         is_as_it_was = meeting.was == meeting.now and not paths
@@ -170,6 +223,7 @@ class _Reverting(Bringing):
         was, wanted, now = map(self._content, (meeting.was, meeting.wanted, meeting.now))
         table = self._edit.table(meeting.key, now, wanted)._replace(paths=paths)
         try:
+            self._refuse_erased(was, wanted)
             applied = managing.revert(table, was, wanted, self._since(meeting.stored))
         except Refused as refused:
             self._edit.refuse(meeting.key, refused)

@@ -109,6 +109,20 @@ def finish(store: Store, settings: Settings, copy: str) -> None:
     change_description(store, settings, decide, though_sealed=True)
 
 
+def reopen(store: Store, settings: Settings, copy: str) -> None:
+    """Take a lake back that was given away for good, when a move is undone. May be repeated.
+
+    The caller has sealed the lake at the other place for good: else two places take writes.
+    """
+
+    def decide(lake: Description) -> Description:
+        if lake.sealed is not None and lake.sealed.copy != copy:
+            raise lake_moved(lake.sealed, store)
+        return msgspec.structs.replace(lake, sealed=None)
+
+    change_description(store, settings, decide, though_sealed=True)
+
+
 def cancel(store: Store, settings: Settings) -> Seal:
     """Let a lake stay that was about to move. ``LakeMoved`` if it has moved already.
 

@@ -44,7 +44,8 @@ class TreeView:
 
     def after(self, root: ObjectId, changes: Changes) -> TreeView:
         """The view of the tree that some changes led to."""
-        return TreeView(self._objects, root, {**self._known, **changes})
+        known = self._known if len(self._known) < KNOWN_MAX else {}
+        return TreeView(self._objects, root, {**known, **changes})
 
     def get_many(self, keys: Collection[bytes]) -> dict[bytes, Value]:
         return tree.get_many(self._objects, self.root, keys)

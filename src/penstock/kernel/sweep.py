@@ -12,19 +12,26 @@ and leaves what another has noted since it began: whoever meets a missing parent
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from penstock.errors import Damaged
-from penstock.kernel.description import Description, HistoryRule, change_description, read_description
-from penstock.kernel.objects import check_object
+from penstock.kernel.description import (
+    Description,
+    HistoryRule,
+    RegisteredBackup,
+    change_description,
+    read_description,
+)
+from penstock.kernel.expired import ID_BYTES, blobs_of, expired_commits, with_expired
+from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import DAY_US
+from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import AnyObject, LogEntry, Receipt, decode_object
 from penstock.model.references import Kind, Reference
@@ -39,6 +46,10 @@ ATTEMPTS_MAX = 5
 """How often everything is marked again because another sweep cut history off meanwhile."""
 DELETE_MAX = 50_000
 """How many objects are deleted by one request: some stores must wait before every deletion."""
+
+
+class _NewBackup(Exception):
+    """A backup was registered since everything was marked: what it counts on is to be marked too."""
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +86,7 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         lake = read_description(kernel.store)
         marked = _mark(kernel, lake, references - tombstones, oldest_us, progress)
         # Another sweep says which commits it cuts off before it removes them.
-        is_alone = read_description(kernel.store).expired == lake.expired
+        is_alone = read_description(kernel.store).horizon == lake.horizon
         if not marked.damaged or is_alone or attempt == ATTEMPTS_MAX:
             break
     if marked.damaged:
@@ -87,7 +98,11 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         )
     if not dry_run:
         # Before anything goes: who meets a missing parent must be able to tell why.
-        change_description(kernel.store, settings, partial(_cut_off, frozenset(marked.expired), lake.expired))
+        try:
+            noted = _note_expired(kernel, marked.expired, lake)
+        except _NewBackup:
+            return sweep(kernel, dry_run=dry_run, progress=progress)
+        marked.seen.update(blobs_of(noted))
         stayed = {one for one in tombstones if not _forget(kernel, one)}
         marked.log(one.log for one in stayed)  # whoever took up the name again goes on with its log
         tombstones -= stayed
@@ -98,14 +113,35 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
 
 
-def _cut_off(expired: frozenset[ObjectId], known: tuple[ObjectId, ...], lake: Description) -> Description:
-    """The lake with the commits that a sweep cuts off, where ``known`` were noted when the sweep began.
+def _note_expired(kernel: Kernel, expired: Collection[ObjectId], before: Description) -> Description:
+    """Note with the lake which commits a sweep cuts off, where ``before`` is the lake as the sweep began.
 
-    If they are others by now, another sweep goes on, or has ended meanwhile, and what it noted stays noted.
+    If others are noted by now, another sweep goes on, or has ended meanwhile, and what it noted stays noted.
     The next sweep that is alone drops those that nothing leads to any more.
     """
-    others = () if lake.expired == known else lake.expired
-    return msgspec.structs.replace(lake, expired=tuple(sorted(expired.union(others))))
+    blobs: dict[ObjectId, bytes] = {}
+
+    def change(lake: Description) -> Description:
+        if {one.id for one in lake.backups} - {one.id for one in before.backups}:
+            raise _NewBackup
+        others = () if lake.horizon == before.horizon else expired_commits(lake, kernel.objects)
+        changed, made = with_expired(lake, (*expired, *others))
+        blobs.clear()
+        blobs.update(made)
+        return changed
+
+    return change_description(kernel.store, kernel.settings, change, objects=blobs)
+
+
+def backed_up_heads(lake: Description, objects: Objects) -> set[ObjectId]:
+    """The commits that registered backups count on: all that they lead to is kept for them."""
+    return {head for backup in lake.backups for head in heads_of_backup(backup, objects)}
+
+
+def heads_of_backup(backup: RegisteredBackup, objects: Objects) -> set[ObjectId]:
+    """The commits that the branches and tags of a backup are at."""
+    data = objects.read(backup.heads)
+    return {data[start : start + ID_BYTES] for start in range(0, len(data), ID_BYTES)} - {NO_COMMIT}
 
 
 class KeptHeads(NamedTuple):
@@ -122,6 +158,7 @@ def kept_heads(kernel: Kernel) -> KeptHeads:
     oldest_us = kernel.clock() - kernel.graces.of_sweeps().objects_us
     references = _references(kernel)
     live = {one.head for one in references if one.kind is not Kind.DELETED} - {NO_COMMIT}
+    live |= backed_up_heads(read_description(kernel.store), kernel.objects)
     left = {head for one in references for head in kernel.references.left_by(one, oldest_us)}
     return KeptHeads(live, left - live - {NO_COMMIT})
 
@@ -152,7 +189,9 @@ def _mark(
     kernel: Kernel, lake: Description, references: set[Reference], oldest_us: int, progress: Progress
 ) -> Reach:
     """Everything that references lead to, and what they left behind within the grace period."""
-    reach = Reach(_fetching(kernel, progress), lake.expired)
+    horizons = TableHorizons.read(kernel.store, kernel.formats)
+    reach = Reach(_fetching(kernel, progress), expired_commits(lake, kernel.objects), horizons.is_erased)
+    reach.seen.update(blobs_of(lake))  # somebody may have read the row, and not yet the blobs that it names
     reach.log(reference.log for reference in references)
     reach.log(one.log for one in kernel.references.all(Kind.ENDED_TRANSACTION))
     live: dict[Horizon, set[ObjectId]] = {}
@@ -168,6 +207,7 @@ def _mark(
             if name in begun and horizon != Horizon():
                 live.setdefault(of_transactions, set()).add(reference.head)
         left.setdefault(horizon, set()).update(kernel.references.left_by(reference, oldest_us))
+    live.setdefault(Horizon(), set()).update(backed_up_heads(lake, kernel.objects))
     for horizon, heads in live.items():
         reach.commits(heads, horizon)
     damaged = dict(reach.damaged)

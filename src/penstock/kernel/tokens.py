@@ -12,11 +12,18 @@ from typing import Final
 import msgspec
 
 from penstock.errors import ConflictError, Damaged, OutcomeUnknown, TokenNotFound, Unavailable
-from penstock.kernel.description import find_description, lake_moved, require_unmoved
-from penstock.kernel.retry import until_moved
+from penstock.kernel.description import (
+    GRANTS_VERSION,
+    change_description,
+    find_description,
+    lake_moved,
+    require_unmoved,
+    with_version,
+)
+from penstock.kernel.retry import reason_of, until_moved
 from penstock.kernel.settings import Settings
 from penstock.model.references import Kind
-from penstock.model.tokens import Token, decode_token, encode_token
+from penstock.model.tokens import FIRST_ROLES, Token, decode_token, encode_token
 from penstock.stores.port import Row, Store, Turn
 
 PREFIX: Final = "@token/"
@@ -36,13 +43,18 @@ def find_token(store: Store, id: str) -> Token | None:  # noqa: A002
     return decoded_token(row) if row is not None else None
 
 
-def put_token(store: Store, settings: Settings, token: Token) -> Token:
+def put_token(store: Store, settings: Settings, token: Token, replaces: str | None = None) -> Token:
     """Let a token be used, and return it as the lake has it.
 
-    The same one sent again is answered by what is there. ``ConflictError`` if another token has its id,
-    ``LakeMoved`` if the lake is moving: then the token may or may not go along.
+    The same one sent again is answered by what is there. ``ConflictError`` if another token has its id, or
+    its name and is not the one that it ``replaces``; ``LakeMoved`` if the lake is moving: then the token may
+    or may not go along.
     """
     mine = _row(token.check())
+    is_new = find_token(store, token.id) is None
+    if is_new:
+        _check_name(store, token, replaces)
+        _raise_version(store, settings, token)
 
     def decide(turn: Turn, _: bool) -> Token | None:
         if turn.row is not None:
@@ -51,9 +63,38 @@ def put_token(store: Store, settings: Settings, token: Token) -> Token:
 
     made = _swap(store, settings, token.id, decide)
     if _row(made) == mine:
-        with _landed(store, token.id):
+        with _landed(token.id):
             _withdraw_if_moved(store, mine)
+    if is_new:
+        try:
+            _check_name(store, token, replaces)  # another one may have come at the same time
+        except ConflictError:
+            revoke_token(store, settings, token.id)
+            raise
     return made
+
+
+def _check_name(store: Store, token: Token, replaces: str | None) -> None:
+    """``ConflictError`` if another token has the name, ``TokenNotFound`` if none has that it replaces."""
+    others = [one.id for one in tokens(store) if one.name == token.name and one.id != token.id]
+    if replaces is None and others:
+        raise ConflictError(
+            f"there is a token of '{token.name}' already, {others[0]}; give this one a name of its own, or "
+            "say that it replaces that one (--replaces)",
+            id=others[0],
+            name=token.name,
+        )
+    if replaces is not None and replaces not in others:
+        raise TokenNotFound(f"there is no token '{replaces}' of '{token.name}' to replace", id=replaces)
+
+
+def _raise_version(store: Store, settings: Settings, token: Token) -> None:
+    """Have a Penstock refuse the lake by its version that could not read the grants of a token."""
+    if all(grant.role in FIRST_ROLES for grant in token.grants):
+        return
+    lake = find_description(store)
+    if lake is not None and lake.format_version < GRANTS_VERSION:
+        change_description(store, settings, lambda found: with_version(found, GRANTS_VERSION))
 
 
 def revoke_token(store: Store, settings: Settings, id: str) -> Token:  # noqa: A002
@@ -73,7 +114,7 @@ def revoke_token(store: Store, settings: Settings, id: str) -> Token:  # noqa: A
         return last if turn.advance({}, None).swapped else None
 
     gone = _swap(store, settings, id, decide)
-    with _landed(store, id):
+    with _landed(id):
         require_unmoved(store)
     return gone
 
@@ -125,22 +166,22 @@ def _swap(
             return None if done is None else (done,)
 
     lost = f"another process changed token '{id}'"
-    return until_moved(settings, move, lost, lambda: _doubtful(store, id))
+    return until_moved(settings, move, lost, lambda reason: _doubtful(id, reason))
 
 
 @contextmanager
-def _landed(store: Store, id: str) -> Iterator[None]:  # noqa: A002
+def _landed(id: str) -> Iterator[None]:  # noqa: A002
     """What is done after a row moved: that the store does not answer now does not take it back."""
     try:
         yield
-    except Unavailable:
-        raise _doubtful(store, id) from None
+    except Unavailable as problem:
+        raise _doubtful(id, reason_of(problem)) from None
 
 
-def _doubtful(store: Store, id: str) -> OutcomeUnknown:  # noqa: A002
+def _doubtful(id: str, reason: str) -> OutcomeUnknown:  # noqa: A002
     return OutcomeUnknown(
-        f"{store.url} did not answer while changing token '{id}'\n"
-        "  'penstock token list' tells as soon as it does; repeating the request is safe.",
+        f"it is not known whether token '{id}' was changed: {reason}\n"
+        "  'penstock token list' tells as soon as the store answers; repeating the request is safe.",
         id=id,
     )
 

@@ -17,6 +17,7 @@ from penstock.kernel.bring import (
     MergeOptions,
     Renamed,
     add_unseen,
+    asked_of,
     changes_between,
     gather_intents,
     intents_between,
@@ -155,8 +156,10 @@ class TransplantRequest(BringRequest):
         bringing.finish()
         for key, result in bringing.results.items():
             if (known := results.get(key)) is not None:
+                conflicts = known.conflicts + result.conflicts
+                change = None if conflicts else bringing.summarize(key, known.before, result.after)
                 result = msgspec.structs.replace(
-                    result, before=known.before, conflicts=known.conflicts + result.conflicts
+                    result, before=known.before, conflicts=conflicts, change=change
                 )
             results[key] = result
 
@@ -253,9 +256,10 @@ class TransplantRequest(BringRequest):
             managing = self._formats.managing(edit.content(key))
             if managing is None:
                 continue
-            if intents is None:
+            asked = asked_of(managing, intents)
+            if asked is None:
                 edit.add_opaque(key, managing)
-            for intent in intents or ():
+            for intent in asked or ():
                 edit.add_intent(key, managing.name, intent)
 
     def _describe(self, commit: CommitObject) -> CommitMeta:

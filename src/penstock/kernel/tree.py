@@ -18,6 +18,7 @@ from zlib import crc32
 
 from penstock.errors import Damaged
 from penstock.kernel.objects import Objects, Pending
+from penstock.kernel.pace import step
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import EMPTY_ROOT, Leaf, Node, Value
 
@@ -82,6 +83,7 @@ def scan(
     objects: Objects, root: ObjectId, start: bytes = b"", stop: bytes | None = None
 ) -> Iterator[tuple[bytes, Value]]:
     """The entries from ``start`` up to but without ``stop``, in the order of their keys."""
+    step()
     node = objects.get(root)
     first = bisect_left(node.keys, start)
     if type(node) is Node:
@@ -178,6 +180,7 @@ class _Side:
             block = leaves[begun : begun + ahead]
             found = self._objects.many(block)
             for one in block:
+                step()
                 leaf = found[one]
                 first = bisect_left(leaf.keys, self._start)
                 last = len(leaf.keys) if self._stop is None else bisect_left(leaf.keys, self._stop)

@@ -154,6 +154,37 @@ class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
     """Whether nothing was removed."""
 
 
+class ErasedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What an erase of a table found and did."""
+
+    key: Key
+    id: str
+    """Of the table."""
+    first_version: int
+    """The first version that exists from now on, of a table of files how often it was erased; -1 in a dry
+    run."""
+    begun: datetime
+    """When the erase began, which may have been in an earlier run."""
+    who: str = ""
+    finished: bool = False
+    """Whether nothing is left of what was to go, as far as the lake can tell."""
+    until: datetime | None = None
+    """If it is not finished: when the next run can remove the rest."""
+    rewritten_files: int = 0
+    """Data files that held deleted rows beside others, and were written anew by this run."""
+    log_files: int = 0
+    """Files of the table's log that this run removed, or would remove."""
+    data_files: int = 0
+    """Data files that this run removed, or would remove."""
+    data_bytes: int = 0
+    objects: int = 0
+    """Objects of the lake's database that this run removed: of this table, and of whatever else was over."""
+    left: tuple[str, ...] = ()
+    """What still holds rows, or may, and what becomes of it: one sentence each."""
+    dry_run: bool = False
+    """Whether nothing was changed."""
+
+
 class SweptFiles(msgspec.Struct, frozen=True, kw_only=True):
     """What a sweep found among the files of tables of files, and the jobs that write them, and did."""
 

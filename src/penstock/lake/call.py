@@ -1,14 +1,25 @@
-"""What all calls share: how they travel, what they are answered with, how writes are told apart."""
+"""What all calls share: how they travel, and everything that is known about a call wherever it goes.
+
+A call class carries that knowledge itself: how it may be sent again, what an earlier try of it came to, which
+fields make it the same request. Catalogues, the client and the server read it from the class, and none of
+them has a list of calls. A class that leaves out something where a default could be wrong cannot be defined.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from enum import Enum, auto
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from penstock.model.encoding import ObjectId
+
+if TYPE_CHECKING:
+    from penstock.errors import PenstockError
+    from penstock.lake.answers import Landing
 
 R = TypeVar("R")
 
@@ -16,26 +27,85 @@ PAGE_MAX: Final = 1000
 """How many items a call asks for at once, where it goes through a list page by page."""
 
 
+class Retry(Enum):
+    """What it means to send a call again whose answer was lost."""
+
+    READ = auto()
+    """It changes nothing."""
+    SAFE = auto()
+    """It is done again, and comes to the same."""
+    BY_KEY = auto()
+    """The lake recognises it by its idempotency key, and does it once."""
+    ONCE = auto()
+    """It may be done twice, or be answered otherwise the second time."""
+
+
 class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all calls share: how they travel, and the type of their answer."""
+    """What all calls share: how they travel, the type of their answer, and what is known about them."""
 
     method: ClassVar[str] = "GET"
     path: ClassVar[str]
     answer: ClassVar[Any]
+    retry: ClassVar[Retry]
+    """A ``GET`` is a read; every other call says it. See ``retry_of``."""
+    makes_lake: ClassVar[bool]
+    """Whether it brings something into the lake, so that one is made for it where there is none yet. No
+    ``GET`` does; every other call says it. See ``adds``."""
+    counted: ClassVar[tuple[str, ...]]
+    """Fields with one item for each thing that it does: a server limits how many. A call that is no ``GET``
+    and has fields of many items says it."""
+    pinned_by: ClassVar[tuple[str, ...]] = ()
+    """Fields that, if each is the whole id of a commit, make the answer one that never changes."""
     is_long: ClassVar[bool] = False
     """Whether it takes as long as the lake is large, and tells how far it is."""
-    makes_lake: ClassVar[bool] = False
-    """Whether it brings something into the lake, so that one is made for it where there is none yet."""
+    is_vital: ClassVar[bool] = False
+    """Whether it gets a server out of trouble that its writers are in."""
+    goes_on: ClassVar[bool] = False
+    """Whether it is done to its end though nobody waits for its answer any more."""
+
+    @classmethod
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if hasattr(cls, "path"):  # others are bases of calls, or do not travel
+            _check_class(cls)
+
+    def adds(self) -> bool:
+        """Whether it adds anything. What only removes makes no lake: one that is not there cannot have it."""
+        return True
+
+    def check_sendable(self) -> None:
+        """Raise what the lake itself would raise for values that cannot be sent, where that is known."""
+
+    def look_before(self, ask: Ask) -> Any:  # noqa: ARG002
+        """What the answer needs that no repetition could find out any more; asked before it is first sent."""
+        return None
+
+    def done_before(self, ask: Ask, refused: PenstockError, seen: Any) -> R:  # noqa: ARG002
+        """The answer if a repetition was refused because an earlier try did it; raises ``refused`` if not.
+
+        ``seen`` is what ``look_before`` gave. For a call without an idempotency key.
+        """
+        raise refused
+
+
+Ask: TypeAlias = Callable[[Call[Any]], Any]
+"""Answers calls, to find out what came of another one."""
 
 
 class Write(Call[R], frozen=True, kw_only=True):
     """A call that changes a branch or tag, once, however often it is sent with the same key."""
 
     method: ClassVar[str] = "POST"
+    retry: ClassVar[Retry] = Retry.BY_KEY
     target: ClassVar[str]
     """The field that names the reference it is about; nothing there is the default branch."""
     moves: ClassVar[bool] = False
     """Whether it moves the reference itself, and so has keys apart from what brings commits to it."""
+    unhashed: ClassVar[tuple[str, ...]]
+    """Fields that do not make it another request, beside those that all writes have. As a rule the branch:
+    each branch has keys of its own."""
+    revisions: ClassVar[tuple[str, ...]]
+    """Fields that name revisions which decide what it comes to. See ``named_revisions``."""
 
     idempotency_key: str | None = None
     """The same request under the same key is done once. A remote client makes one if it is not given."""
@@ -43,6 +113,67 @@ class Write(Call[R], frozen=True, kw_only=True):
     """Who acts. A server puts the name of the caller's token here, if there is one."""
     asked: ObjectId | None = None
     """A hash of the request as it was asked, if it was put otherwise since. It does not travel."""
+
+    @property
+    def target_name(self) -> str | None:
+        """The reference that it is about; ``None`` for the default branch."""
+        name: str | None = getattr(self, self.target)
+        return name
+
+    @property
+    def fixed_key(self) -> str | None:
+        """The one key that it can have, where that is not for its sender to choose.
+
+        Then something other than the branch remembers what it came to.
+        """
+        return None
+
+    def named_revisions(self) -> Iterator[str]:
+        """The revisions that decide what it comes to, as far as they are given."""
+        for field in self.revisions:
+            if (revision := getattr(self, field)) is not None:
+                yield revision
+
+    def unhashed_values(self) -> dict[str, Any]:
+        """What takes the place of fields that do not make it another request."""
+        return {"who": "", "idempotency_key": None, **dict.fromkeys(self.unhashed)}
+
+    def recover(self, ask: Ask, landing: Landing) -> R:
+        """The answer, if it is known to have landed: with as much as can still be found out."""
+        raise NotImplementedError
+
+
+def retry_of(call: Call[Any]) -> Retry:
+    """What it means to send this call again: a dry run changes nothing."""
+    return Retry.READ if getattr(call, "dry_run", False) else call.retry
+
+
+def _check_class(kind: type[Call[Any]]) -> None:
+    """``TypeError`` for a call class that does not say what nobody else can know."""
+    if kind.method == "GET":
+        if getattr(kind, "retry", Retry.READ) is not Retry.READ or getattr(kind, "makes_lake", False):
+            raise TypeError(f"{kind.__name__} is a GET, which changes nothing")
+        kind.retry, kind.makes_lake, kind.counted = Retry.READ, False, ()
+    types = {name: str(told) for one in kind.__mro__ for name, told in get_annotations(one).items()}
+    fields = {name: told for name, told in types.items() if "ClassVar" not in told}
+    required = ["answer", "retry", "makes_lake"]
+    if any(told.startswith(("tuple[", "dict[")) for told in fields.values()):
+        required.append("counted")
+    else:
+        kind.counted = ()
+    if issubclass(kind, Write):
+        required += ["target", "unhashed", "revisions"]
+    if missing := [name for name in required if not hasattr(kind, name)]:
+        raise TypeError(f"{kind.__name__} does not say its {' and '.join(missing)}")
+    if issubclass(kind, Write) != (kind.retry is Retry.BY_KEY):
+        raise TypeError(f"{kind.__name__}: a call with an idempotency key is a Write, and only that")
+    named = [*kind.counted, *kind.pinned_by]
+    if issubclass(kind, Write):
+        if kind.recover is Write.recover:
+            raise TypeError(f"{kind.__name__} does not say what it is answered with once it has landed")
+        named += [kind.target, *kind.unhashed, *kind.revisions]
+    if unknown := [name for name in named if name not in fields]:
+        raise TypeError(f"{kind.__name__} has no field {' nor '.join(unknown)}")
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -10,40 +10,84 @@ header ``Idempotency-Key``; the others are the query of a ``GET`` or ``DELETE``,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
+from penstock.errors import InvalidRequest, PenstockError, RequestError, TokenNotFound
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
-from penstock.lake import delta_calls
-from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved, SweptTable
+from penstock.lake import delta_calls, resync_calls
+from penstock.lake.answers import About, ErasedTable, Landing, SweptTable
 from penstock.lake.audits import calls as audit_calls
-from penstock.lake.call import PAGE_MAX, Call, ReadAt, Said, Write, said
+from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write, retry_of, said
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files import care_calls as files_care_calls
 from penstock.lake.lance import calls as lance_calls
+from penstock.lake.outcomes import landed_commit, left_reference
+from penstock.lake.read_calls import (
+    Compare,
+    Diff,
+    FindToken,
+    GetAbout,
+    GetChanges,
+    GetCommit,
+    GetContents,
+    GetOutcome,
+    GetReference,
+    GetReferenceLog,
+    GetSetting,
+    ListCommits,
+    ListEntries,
+    ListReferences,
+    ListTokens,
+    Resolve,
+)
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.commits import Commit
+from penstock.model.content import encode_content
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode, MergeResult
-from penstock.model.operations import Operation
+from penstock.model.names import check_name
+from penstock.model.operations import Change, Operation, Put
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Grant, Token
+from penstock.storage.locations import normalise
 
-__all__ = ["CALLS", "PAGE_MAX", "Call", "ReadAt", "Said", "Write", "said"]
-"""Beside the calls themselves: what they share is written in ``call``."""
+__all__ = [
+    "CALLS",
+    "PAGE_MAX",
+    "Ask",
+    "Call",
+    "Compare",
+    "Diff",
+    "FindToken",
+    "GetAbout",
+    "GetChanges",
+    "GetCommit",
+    "GetContents",
+    "GetOutcome",
+    "GetReference",
+    "GetReferenceLog",
+    "GetSetting",
+    "ListCommits",
+    "ListEntries",
+    "ListReferences",
+    "ListTokens",
+    "ReadAt",
+    "Resolve",
+    "Retry",
+    "Said",
+    "Write",
+    "retry_of",
+    "said",
+]
+"""Beside the calls that are defined here: what all share, from ``call``, and the reads of ``read_calls``."""
 
 # -- the lake itself ---------------------------------------------------------------------------------------
-
-
-class GetAbout(Call[About], frozen=True, kw_only=True):
-    """What the lake is."""
-
-    path = "/lake"
-    answer = About
 
 
 class ChangeRoots(Call[About], frozen=True, kw_only=True):
@@ -52,34 +96,48 @@ class ChangeRoots(Call[About], frozen=True, kw_only=True):
     method = "POST"
     path = "/roots"
     answer = About
+    retry = Retry.SAFE
     makes_lake = True
+    counted = ()
 
     add: tuple[str, ...] = ()
     """Locations, such as `s3://bucket/tables`."""
     remove: tuple[str, ...] = ()
     """Roots that were added before."""
 
+    def adds(self) -> bool:
+        return bool(self.add)
 
-class GetSetting(Call[str | None], frozen=True, kw_only=True):
-    """What somebody noted with the lake under a name."""
-
-    path = "/settings/{name}"
-    answer = str | None
-
-    name: str
+    def done_before(self, ask: Ask, refused: PenstockError, seen: Any) -> About:  # noqa: ARG002
+        """What is no root any more cannot be removed again."""
+        if not isinstance(refused, InvalidRequest):
+            raise refused
+        about: About = ask(GetAbout())
+        roots = set(about.roots)
+        if roots.issuperset(map(normalise, self.add)) and roots.isdisjoint(map(normalise, self.remove)):
+            return about
+        raise refused
 
 
 class PutSetting(Call[str | None], frozen=True, kw_only=True):
-    """Note something with the lake under a name, or nothing any more; answers what was noted before."""
+    """Note something with the lake under a name, or nothing any more; answers what was noted before.
+
+    A lake has at most 100 settings of at most 16,384 characters each, and at most 256 KiB of settings, roots
+    and rules of history together.
+    """
 
     method = "PUT"
     path = "/settings/{name}"
     answer = str | None
+    retry = Retry.ONCE  # a repetition would not know what was there before
     makes_lake = True
 
     name: str
     value: str | None = None
-    """Nothing removes the note."""
+    """`null` removes the setting."""
+
+    def adds(self) -> bool:
+        return self.value is not None
 
 
 class KeepHistory(Call[None], frozen=True, kw_only=True):
@@ -88,6 +146,7 @@ class KeepHistory(Call[None], frozen=True, kw_only=True):
     method = "PUT"
     path = "/history-rules"
     answer = None
+    retry = Retry.SAFE
     makes_lake = True
 
     pattern: str = "*"
@@ -108,6 +167,8 @@ class SetGrace(Call[About], frozen=True, kw_only=True):
     method = "PUT"
     path = "/grace"
     answer = About
+    retry = Retry.SAFE
+    makes_lake = False
 
     grace_s: float | None = None
     """For objects that no reference leads to: 3600 or more. It stays as it is if nothing is given."""
@@ -121,7 +182,10 @@ class Sweep(Call[Swept], frozen=True, kw_only=True):
     method = "POST"
     path = "/sweep"
     answer = Swept
+    retry = Retry.ONCE  # it answers what it removed
+    makes_lake = False
     is_long = True
+    goes_on = True
 
     dry_run: bool = False
     """Only count what would be removed."""
@@ -137,7 +201,10 @@ class SweepTables(Call[tuple[SweptTable, ...]], frozen=True, kw_only=True):
     method = "POST"
     path = "/sweep/tables"
     answer = tuple[SweptTable, ...]
+    retry = Retry.ONCE  # it answers what it removed
+    makes_lake = False
     is_long = True
+    goes_on = True
 
     key: Key | None = None
     """Only the table at this key."""
@@ -151,35 +218,61 @@ class SweepTables(Call[tuple[SweptTable, ...]], frozen=True, kw_only=True):
     """At most so many tables."""
 
 
+class EraseTable(Call[ErasedTable], frozen=True, kw_only=True):
+    """Make deleted rows of a table unrecoverable, and end its history before now.
+
+    Rewrites data files that hold deleted rows beside others, commits a version from which on the table's
+    history exists, and removes what only earlier versions need: data files, change data, log entries,
+    checkpoints, objects of the lake. What writers rely on for a grace period stays until that is over: then
+    the answer says until when, and the same call goes on. A 409 of the code `erase_refused` lists branches,
+    tags, transactions and forks that still hold rows.
+    """
+
+    method = "POST"
+    path = "/erase"
+    answer = ErasedTable
+    retry = Retry.ONCE  # it answers what it removed
+    makes_lake = False
+    is_long = True
+    goes_on = True
+
+    key: Key
+    all_references: bool = False
+    """Also let the table's earlier history go at tags, and at branches without changes of their own to it:
+    there it cannot be read any more. Without it, the erase is refused while one of them has the table."""
+    dry_run: bool = False
+    """Change nothing, and only tell what would happen."""
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+
 class Fsck(Call[Checked], frozen=True, kw_only=True):
     """Check every reachable object's hash, order and shape."""
 
     method = "POST"
     path = "/fsck"
     answer = Checked
+    retry = Retry.READ
+    makes_lake = False
     is_long = True
 
 
 # -- tokens ------------------------------------------------------------------------------------------------
 
 
-class ListTokens(Call[tuple[Token, ...]], frozen=True, kw_only=True):
-    """Every token that may be used here, without its secret."""
-
-    path = "/tokens"
-    answer = tuple[Token, ...]
-
-
 class PutToken(Call[Token], frozen=True, kw_only=True):
     """Let a token be used. Its maker keeps the secret; here is only its hash.
 
-    The same token sent again is answered; another one under the same id is refused.
+    The same token sent again is answered; another one under the same id is refused. So is one with the name
+    of another token, which would be the same writer, unless it is to replace that one.
     """
 
     method = "PUT"
     path = "/tokens/{id}"
     answer = Token
+    retry = Retry.SAFE
     makes_lake = True
+    counted = ()
 
     id: str
     """12 hexadecimal digits, the part of the token before its secret."""
@@ -191,6 +284,9 @@ class PutToken(Call[Token], frozen=True, kw_only=True):
     """What it allows; each of them by itself."""
     expires: datetime | None = None
     """Until when it can be used; for ever if nothing is given."""
+    replaces: str | None = None
+    """The id of a token of the same name that this one takes over from. Both can be used until that is
+    revoked, and are one writer: they have the same transactions and idempotency keys."""
 
 
 class RevokeToken(Call[Token], frozen=True, kw_only=True):
@@ -199,49 +295,24 @@ class RevokeToken(Call[Token], frozen=True, kw_only=True):
     method = "DELETE"
     path = "/tokens/{id}"
     answer = Token
+    retry = Retry.SAFE
+    makes_lake = False
 
     id: str
 
+    def look_before(self, ask: Ask) -> Token | None:
+        try:
+            return next((token for token in ask(ListTokens()) if token.id == self.id), None)
+        except RequestError:
+            return None  # the call itself will say what is wrong
+
+    def done_before(self, ask: Ask, refused: PenstockError, seen: Token | None) -> Token:  # noqa: ARG002
+        if seen is None or not isinstance(refused, TokenNotFound):
+            raise refused
+        return seen
+
 
 # -- references --------------------------------------------------------------------------------------------
-
-
-class ListReferences(Call[tuple[Reference, ...]], frozen=True, kw_only=True):
-    """References of one kind by name; the next page is ``after`` the last name."""
-
-    path = "/references"
-    answer = tuple[Reference, ...]
-
-    kind: Kind = Kind.BRANCH
-    """`branch`, `tag` or `deleted`."""
-    prefix: str = ""
-    """How the names begin."""
-    after: str = ""
-    """Go on after this name, the last one of the page before."""
-    limit: int | None = 100
-    """At most so many."""
-
-
-class GetReference(Call[Reference], frozen=True, kw_only=True):
-    """A branch or tag as it is now."""
-
-    path = "/references/{name}"
-    answer = Reference
-
-    name: str
-
-
-class GetReferenceLog(Call[tuple[LogLine, ...]], frozen=True, kw_only=True):
-    """What happened to a branch or tag, newest first; also to a deleted one."""
-
-    path = "/references/{name}/log"
-    answer = tuple[LogLine, ...]
-
-    name: str
-    before: int | None = None
-    """Go on before this position, the last one of the page before."""
-    limit: int | None = 100
-    """At most so many."""
 
 
 class CreateReference(Write[Reference], frozen=True, kw_only=True):
@@ -252,11 +323,19 @@ class CreateReference(Write[Reference], frozen=True, kw_only=True):
     moves = True
     answer = Reference
     makes_lake = True
+    unhashed = ()
+    revisions = ("at",)
 
     name: str
     kind: Kind = Kind.BRANCH
     at: str | None = None
     """The revision that it names; the default branch's head if nothing is given."""
+
+    def check_sendable(self) -> None:
+        check_name(self.name)
+
+    def recover(self, ask: Ask, landing: Landing) -> Reference:
+        return left_reference(ask, self.name, self.kind, landing)
 
 
 class AssignReference(Write[Reference], frozen=True, kw_only=True):
@@ -267,6 +346,9 @@ class AssignReference(Write[Reference], frozen=True, kw_only=True):
     target = "name"
     moves = True
     answer = Reference
+    makes_lake = False
+    unhashed = ()
+    revisions = ("to", "expected")
 
     name: str
     to: str
@@ -275,6 +357,12 @@ class AssignReference(Write[Reference], frozen=True, kw_only=True):
     """Refuse it if the reference is of another kind."""
     expected: str | None = None
     """Refuse it unless the reference is at this commit."""
+
+    def check_sendable(self) -> None:
+        check_name(self.name)
+
+    def recover(self, ask: Ask, landing: Landing) -> Reference:
+        return left_reference(ask, self.name, self.kind, landing)
 
 
 class DeleteReference(Write[Reference], frozen=True, kw_only=True):
@@ -285,6 +373,9 @@ class DeleteReference(Write[Reference], frozen=True, kw_only=True):
     target = "name"
     moves = True
     answer = Reference
+    makes_lake = False
+    unhashed = ()
+    revisions = ("expected",)
 
     name: str
     kind: Kind | None = None
@@ -292,144 +383,11 @@ class DeleteReference(Write[Reference], frozen=True, kw_only=True):
     expected: str | None = None
     """Refuse it unless the reference is at this commit."""
 
+    def check_sendable(self) -> None:
+        check_name(self.name)
 
-# -- reading -----------------------------------------------------------------------------------------------
-
-
-class Resolve(Call[Resolved], frozen=True, kw_only=True):
-    """The commit that a revision such as ``main~3`` names."""
-
-    path = "/resolve"
-    answer = Resolved
-
-    revision: str | None = None
-    """The default branch if nothing is given."""
-
-
-class GetContents(ReadAt[tuple[Entry, ...]], frozen=True, kw_only=True):
-    """What keys hold; those that hold nothing are left out."""
-
-    path = "/contents"
-    answer = tuple[Entry, ...]
-
-    key: tuple[Key, ...]
-    """May be given several times."""
-
-
-class ListEntries(ReadAt[tuple[Entry, ...]], frozen=True, kw_only=True):
-    """Keys and what they hold, in order; the next page is ``after`` the last key."""
-
-    path = "/entries"
-    answer = tuple[Entry, ...]
-
-    prefix: Key | None = None
-    """Only this key and what is below it."""
-    after: Key | None = None
-    """Go on after this key, the last one of the page before."""
-    limit: int | None = 100
-    """At most so many."""
-
-
-class GetCommit(Call[Commit], frozen=True, kw_only=True):
-    """A commit."""
-
-    path = "/commits/{revision}"
-    answer = Commit
-
-    revision: str
-    via: str | None = None
-    """The reference that led to the commit, where only its id is given."""
-
-
-class GetChanges(Call[tuple[Difference, ...]], frozen=True, kw_only=True):
-    """What a commit changed, compared with its first parent; the next page is ``after`` the last key."""
-
-    path = "/commits/{revision}/changes"
-    answer = tuple[Difference, ...]
-
-    revision: str
-    via: str | None = None
-    """The reference that led to the commit, where only its id is given."""
-    after: Key | None = None
-    """Go on after this key, the last one of the page before."""
-    limit: int | None = 100
-    """At most so many."""
-
-
-class ListCommits(Call[tuple[Commit, ...]], frozen=True, kw_only=True):
-    """Commits, newest first, that match everything given."""
-
-    path = "/log"
-    answer = tuple[Commit, ...]
-
-    ref: str | None = None
-    """The revision to begin at; the default branch if nothing is given."""
-    via: str | None = None
-    """The reference that led to the commit, where only its id is given."""
-    table: Key | None = None
-    """Only those that changed this key, or something below it."""
-    author: str | None = None
-    """Only those that name this author."""
-    since: datetime | None = None
-    """Only those from this time on."""
-    until: datetime | None = None
-    """Only those up to this time."""
-    text: str | None = None
-    """Only those whose message contains this, in any case."""
-    after: str | None = None
-    """Go on after this commit, the last one of the page before."""
-    all_parents: bool = False
-    """Also show what was merged."""
-    limit: int | None = 100
-    """At most so many."""
-
-
-class Diff(Call[tuple[Difference, ...]], frozen=True, kw_only=True):
-    """What differs between two revisions, by key; the next page is ``after`` the last key."""
-
-    path = "/diff"
-    answer = tuple[Difference, ...]
-
-    before: str
-    """The revision to compare with."""
-    before_via: str | None = None
-    """The reference that led to it, where only a commit's id is given."""
-    to: str
-    """The revision that is compared."""
-    to_via: str | None = None
-    """The reference that led to it, where only a commit's id is given."""
-    prefix: Key | None = None
-    """Only this key and what is below it."""
-    after: Key | None = None
-    """Go on after this key, the last one of the page before."""
-    limit: int | None = 100
-    """At most so many."""
-
-
-class Compare(Call[Comparison], frozen=True, kw_only=True):
-    """How two revisions are related: their common ancestor, and how many commits only one of them has."""
-
-    path = "/compare"
-    answer = Comparison
-
-    one: str
-    """A revision."""
-    other: str
-    """Another one."""
-
-
-class GetOutcome(Call[Landing | None], frozen=True, kw_only=True):
-    """What the request with an idempotency key came to; nothing if it was not applied."""
-
-    path = "/outcomes/{key}"
-    answer = Landing | None
-
-    key: str
-    """The idempotency key."""
-    branch: str | None = None
-    """The branch or tag that the request was about; the default branch if nothing is given."""
-    asked: ObjectId | None = None
-    """A hash of the request as it was asked; with it, only what this very request came to is told."""
+    def recover(self, ask: Ask, landing: Landing) -> Reference:
+        return left_reference(ask, self.name, self.kind, landing, is_deleted=True)
 
 
 # -- writing -----------------------------------------------------------------------------------------------
@@ -442,6 +400,9 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
     target = "branch"
     answer = Commit
     makes_lake = True
+    counted = ("operations",)
+    unhashed = ("branch",)
+    revisions = ("base", "if_head")
 
     operations: tuple[Operation, ...]
     """What to do; no key twice, except to delete it and put it anew."""
@@ -458,11 +419,24 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
     create_namespaces: bool = False
     """Create the namespaces above what is put, where they are missing."""
 
+    def adds(self) -> bool:
+        return any(isinstance(operation, Put | Change) for operation in self.operations)
+
+    def check_sendable(self) -> None:
+        for operation in self.operations:
+            if isinstance(operation, Put):
+                encode_content(operation.content)
+
+    def recover(self, ask: Ask, landing: Landing) -> Commit:
+        return landed_commit(ask, self, landing)
+
 
 class Bring(Write[MergeResult], frozen=True, kw_only=True):
     """A call that brings changes from elsewhere to a branch."""
 
     answer = MergeResult
+    makes_lake = False
+    counted: ClassVar[tuple[str, ...]] = ("keys",)
 
     keys: dict[str, KeyMerge] = msgspec.field(default_factory=dict)
     """How to treat single keys, which are written as text."""
@@ -473,12 +447,27 @@ class Bring(Write[MergeResult], frozen=True, kw_only=True):
     dry_run: bool = False
     """Only tell what would be done, and what is in the way."""
 
+    def check_sendable(self) -> None:
+        for how in self.keys.values():
+            if how.content is not None:
+                encode_content(how.content)
+
+    def recover(self, ask: Ask, landing: Landing) -> MergeResult:  # noqa: ARG002
+        return recovered_merge(landing)
+
+
+def recovered_merge(landing: Landing) -> MergeResult:
+    """What is known of a merge, or the like, of which only is known that it landed."""
+    return MergeResult(commits=landing.commits, head=landing.head, applied=True)
+
 
 class Merge(Bring, frozen=True, kw_only=True):
     """Bring what a branch, tag or commit has and another branch has not."""
 
     path = "/merge"
     target = "into"
+    unhashed = ("into",)
+    revisions = ("if_head", "source")
 
     source: str
     """A branch, tag or other revision."""
@@ -493,6 +482,9 @@ class Transplant(Bring, frozen=True, kw_only=True):
 
     path = "/transplant"
     target = "onto"
+    counted = ("commits", "keys")
+    unhashed = ("onto",)
+    revisions = ("if_head",)
 
     commits: tuple[str, ...]
     """Revisions, oldest first, or one range such as ``dev~3..dev`` (without its start)."""
@@ -501,12 +493,18 @@ class Transplant(Bring, frozen=True, kw_only=True):
     said: Said = Said()
     """A message for a single commit; several keep theirs."""
 
+    def named_revisions(self) -> Iterator[str]:
+        yield from super().named_revisions()
+        yield from self.commits
+
 
 class Revert(Bring, frozen=True, kw_only=True):
     """Undo on a branch what one of its commits did, by a new commit."""
 
     path = "/revert"
     target = "on"
+    unhashed = ("on",)
+    revisions = ("if_head", "commit")
 
     commit: str
     """The revision to undo."""
@@ -516,17 +514,62 @@ class Revert(Bring, frozen=True, kw_only=True):
     """What the new commit says of itself."""
 
 
+class Restore(Write[MergeResult], frozen=True, kw_only=True):
+    """Set tables of a branch to what they were at an earlier commit, by one new commit.
+
+    Exactly one of `keys`, `namespace` and `all` says what, and one of `to` and `version` says when.
+    """
+
+    path = "/restore"
+    answer = MergeResult
+    makes_lake = False
+    target = "branch"
+    counted = ("keys", "leave")
+    unhashed = ("branch",)
+    revisions = ("if_head", "to")
+
+    keys: tuple[Key, ...] = ()
+    """These tables. One that was dropped since comes back."""
+    namespace: Key | None = None
+    """A namespace and everything below it: what was created there since is dropped."""
+    all: bool = False
+    """Every table and namespace: what was created since is dropped."""
+    leave: tuple[Key, ...] = ()
+    """With `namespace` or `all`: what stays as it is, each with everything below it."""
+    to: str | None = None
+    """The revision whose state is wanted, such as `main~3` or `main*2026-11-14T06:00:00Z`."""
+    version: int | None = None
+    """A version of the one table that `keys` names, Delta's or Lance's, as the branch has it."""
+    branch: str | None = None
+    """The branch that changes; the default one if nothing is given."""
+    said: Said = Said()
+    """What the new commit says of itself."""
+    if_head: str | None = None
+    """Refuse it unless the branch is at this commit. Without it, the restore wins over what came since."""
+    dry_run: bool = False
+    """Only tell what would be done, per table, and what is in the way."""
+
+    def recover(self, ask: Ask, landing: Landing) -> MergeResult:  # noqa: ARG002
+        return recovered_merge(landing)
+
+
 class Rebase(Bring, frozen=True, kw_only=True):
     """Repeat a branch's own commits on top of another revision, and move the branch there."""
 
     path = "/rebase"
     target = "branch"
     moves = True
+    unhashed = ()
+    revisions = ("if_head",)
 
     branch: str
     """The branch that moves."""
     onto: str | None = None
     """The revision to build on; the default branch if nothing is given."""
+
+    def named_revisions(self) -> Iterator[str]:
+        yield from super().named_revisions()
+        yield self.onto or ""  # the default branch, which moves
 
 
 CALLS: Final[tuple[type[Call[Any]], ...]] = (
@@ -538,6 +581,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     SetGrace,
     Sweep,
     SweepTables,
+    EraseTable,
     Fsck,
     ListTokens,
     PutToken,
@@ -561,10 +605,12 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     Merge,
     Transplant,
     Revert,
+    Restore,
     Rebase,
     *delta_calls.CALLS,
     *files_calls.CALLS,
     *files_care_calls.CALLS,
+    *resync_calls.CALLS,
     *lance_calls.CALLS,
     *transaction_calls.CALLS,
     *audit_calls.CALLS,

@@ -5,22 +5,18 @@ They run in the process that decides about commits: where the lake is embedded, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.errors import FileNotFound, InvalidRequest, KeyNotFound, NotManaged
-from penstock.formats.files import trees
+from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.files.files import is_managed, state_of
 from penstock.kernel import checks
+from penstock.lake.audits.proposed_files import ProposedFiles
 from penstock.lake.audits.rows import TableRows, rows_proposed
 from penstock.lake.embedded import Embedded
-from penstock.lake.files.answers import FileEntry
-from penstock.lake.files.paths import as_folder
-from penstock.lake.files.pool import pool_of
 from penstock.model.content import AnyContent, FilesTable
-from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -91,38 +87,9 @@ class Proposed:
             raise KeyNotFound(f"there would be no '{key}' on '{self.branch}'", key=str(key))
         if not isinstance(content, FilesTable) or not is_managed(content):
             raise NotManaged(f"'{key}' is no table of files, but a {content.type}", table=str(key))
-        return ProposedFiles(self._lake, self._proposal, key, state_of(content).root)
-
-
-class ProposedFiles:
-    """The files that a table would have."""
-
-    def __init__(self, lake: Embedded, proposal: checks.Proposal, key: Key, root: ObjectId) -> None:
-        self._lake, self._objects, self._key, self._root = lake, proposal.objects, key, root
-        self._pool = pool_of(lake.warehouse)
-
-    def walk(self, folder: str = "") -> Iterator[FileEntry]:
-        """Files in a folder and in those below it, or all, by path."""
-        for path, file in trees.below(self._objects, self._root, as_folder(folder)):
-            yield FileEntry.of(self._pool, path, file)
-
-    def list(self, folder: str = "") -> list[FileEntry]:
-        """All of them at once."""
-        return [*self.walk(folder)]
-
-    def stat(self, path: str) -> FileEntry:
-        """``FileNotFound`` if there would be no file at a path."""
-        found = trees.find(self._objects, self._root, [path]).get(path)
-        if found is None:
-            raise FileNotFound(f"'{self._key}' has no file at '{path}'", table=str(self._key), path=path)
-        return FileEntry.of(self._pool, path, found)
-
-    def open(self, path: str) -> BinaryIO:
-        """A file as a file object, which reads what is asked for; ``FileNotFound`` as ``stat``."""
-        from penstock.lake.files.reader import TableBytes
-
-        entry = self.stat(path)
-        return TableBytes(self._lake.delta.places, self._lake.warehouse, self._key).open(entry)
+        lake = self._lake
+        root = state_of(content).root
+        return ProposedFiles(self._proposal.objects, lake.places, lake.warehouse, key, root)
 
 
 def add_check(lake: Lake, name: str, function: Callable[[Proposed], Any], branch: str) -> None:

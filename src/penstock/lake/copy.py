@@ -1,53 +1,48 @@
-"""Moving a lake to another place, or forking it."""
+"""Copying a lake, and moving it to another place."""
 
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
-from penstock.kernel.copy import Copied, CopyProgress, copy, silent
+from penstock.errors import InvalidRequest
+from penstock.kernel.copy import WORKERS, Copied, CopyProgress, copy, silent
 from penstock.kernel.description import Description, Seal, find_description
 from penstock.kernel.seal import cancel
 from penstock.kernel.settings import Settings
+from penstock.kernel.undo_move import take_back
 from penstock.lake.embedded import Embedded
 from penstock.lake.files.forks import ForkNotes
 from penstock.lake.files.pool import pool_of
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake, require_target
+from penstock.lake.opening import is_remote, open_lake, require_target
 from penstock.model.clock import Clock, now_us
 from penstock.stores import open_store, place_of
 from penstock.stores.port import Store
 
+Place = str | os.PathLike[str] | Store
+"""A directory, a URL, or a store that the caller made, which stays open."""
+
 
 def copy_lake(
-    source: str | os.PathLike[str] | Store,
-    target: str | os.PathLike[str] | Store,
+    source: Place,
+    target: Place,
     *,
-    fork: bool = False,
     author: str | None = None,
     settings: Settings | None = None,
     progress: CopyProgress = silent,
     clock: Clock = now_us,
 ) -> Copied:
-    """Move a lake with its whole history to an empty place; afterwards the source can only be read.
+    """Copy a lake with its whole history to an empty place; the source stays as it is.
 
-    A ``fork`` leaves the source as it is, and is a lake with an id of its own. If it is interrupted, the same
-    call goes on where it was. Tables stay where they are: only the lake moves. Files that a fork shares with
-    its source stay for as long as a note in the warehouse says so (see ``files/forks.py``).
-
-    Stores that the caller made stay open.
+    The copy is a lake with an id of its own. If it is interrupted, the same call goes on where it was. Tables
+    stay where they are: managed ones can only be read in the copy. Files that the copy shares with its source
+    stay for as long as a note in the warehouse says so (see ``files/forks.py``).
     """
-    with ExitStack() as stack:
-        lake = open_lake(source, create=False, author=author, settings=settings, clock=clock)
-        if not isinstance(source, Store):
-            stack.callback(lake.close)
-        if isinstance(target, Store):
-            place = target
-        else:
-            require_target(os.fspath(target))
-            place = open_store(os.fspath(target), True, clock)
-            stack.callback(place.close)
-        notes = _fork_notes(lake) if fork else None
+    with opened_lake(source, author, settings, clock) as lake, _made(target, clock) as place:
+        notes = fork_notes(lake)
         if notes is not None:
             found = find_description(place)
             if found is None or _is_fork_of(found, lake.id):  # else the copy is refused
@@ -57,18 +52,110 @@ def copy_lake(
             place,
             source_place=lake.url,
             target_place=place_of(place),
-            fork=fork,
+            fork=True,
             who=lake.author,
             progress=progress,
         )
         # A lake that had no files before the copy has none that are old enough for any sweep.
-        notes = notes or (_fork_notes(lake) if fork else None)
+        notes = notes or fork_notes(lake)
         if notes is not None:
             notes.complete(lake.id, place_of(place), copied.id, clock())
         return copied
 
 
-def _fork_notes(lake: Lake) -> ForkNotes | None:
+def move_lake(
+    source: Place,
+    target: Place,
+    *,
+    author: str | None = None,
+    settings: Settings | None = None,
+    progress: CopyProgress = silent,
+    clock: Clock = now_us,
+) -> Copied:
+    """Move a lake with its whole history to an empty place; afterwards the source can only be read.
+
+    It is the same lake there, with the same id. If it is interrupted, the same call goes on where it was;
+    ``cancel_move`` lets the lake stay instead. ``undo_move`` takes it back while nobody wrote to the target.
+    Tables stay where they are: only the lake moves.
+    """
+    with opened_lake(source, author, settings, clock) as lake, _made(target, clock) as place:
+        return copy(
+            lake.kernel,
+            place,
+            source_place=lake.url,
+            target_place=place_of(place),
+            who=lake.author,
+            progress=progress,
+        )
+
+
+def undo_move(
+    source: Place,
+    target: Place,
+    *,
+    author: str | None = None,
+    settings: Settings | None = None,
+    clock: Clock = now_us,
+) -> None:
+    """Let a lake that moved from ``source`` to ``target`` live at the source again; the target is sealed.
+
+    ``InvalidRequest`` if somebody wrote to the target since: that would be lost. Interrupted, the same call
+    goes on where it was. At no time do both places take writes.
+    """
+    with (
+        opened_lake(source, author, settings, clock) as here,
+        opened_lake(target, author, settings, clock) as there,
+        ThreadPoolExecutor(WORKERS) as workers,
+    ):
+        take_back(
+            here.kernel,
+            there.kernel,
+            source_place=here.url,
+            target_place=there.url,
+            who=here.author,
+            workers=workers,
+        )
+
+
+def cancel_move(source: Place, *, settings: Settings | None = None) -> Seal:
+    """Let a lake stay where it is that was about to move; ``LakeMoved`` if it has moved already.
+
+    What was copied so far is of no use any more.
+    """
+    with opened_lake(source, None, settings, now_us) as lake:
+        return cancel(lake.kernel.store, lake.kernel.settings)
+
+
+@contextmanager
+def opened_lake(source: Place, author: str | None, settings: Settings | None, clock: Clock) -> Iterator[Lake]:
+    if not isinstance(source, Store) and is_remote(os.fspath(source)):
+        raise InvalidRequest(
+            f"{os.fspath(source)} is a server; a lake is copied and moved by whoever can open its store: "
+            "give the address of that, as 'penstock serve' was given it"
+        )
+    lake = open_lake(source, create=False, author=author, settings=settings, clock=clock)
+    try:
+        yield lake
+    finally:
+        if not isinstance(source, Store):
+            lake.close()
+
+
+@contextmanager
+def _made(target: Place, clock: Clock) -> Iterator[Store]:
+    """The store at a place, which is made if there is none."""
+    if isinstance(target, Store):
+        yield target
+        return
+    require_target(os.fspath(target))
+    store = open_store(os.fspath(target), True, clock)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def fork_notes(lake: Lake) -> ForkNotes | None:
     """The notes in the pool of a lake; nothing if it has no tables, or no files of any."""
     embedded = lake.catalogue
     if not isinstance(embedded, Embedded) or not lake.warehouse or not embedded.has_any_tables():
@@ -79,16 +166,3 @@ def _fork_notes(lake: Lake) -> ForkNotes | None:
 
 def _is_fork_of(found: Description, source_id: str) -> bool:
     return found.arrival is not None and found.arrival.is_fork and found.arrival.source_id == source_id
-
-
-def cancel_copy(source: str | os.PathLike[str] | Store, *, settings: Settings | None = None) -> Seal:
-    """Let a lake stay where it is that was about to move; ``LakeMoved`` if it has moved already.
-
-    What was copied so far is of no use any more.
-    """
-    lake = open_lake(source, create=False, settings=settings)
-    try:
-        return cancel(lake.kernel.store, lake.kernel.settings)
-    finally:
-        if not isinstance(source, Store):
-            lake.close()

@@ -7,7 +7,7 @@ own access to the storage, whether the lake is in this process or behind a serve
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID, uuid4
@@ -211,7 +211,7 @@ def repair(table: Table, said: Said) -> Ratified | None:
     while True:
         now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
         # Of that very version: a file that goes after it is a conflict, and is not brought back.
-        actions = _mended(table.unnoted.snapshot(now.latest_version))
+        actions = list(_mended(table.unnoted.snapshot(now.latest_version)))
         if not actions:
             return None
         info = CommitInfo({"operation": "REPAIR TABLE", "operationParameters": {}})
@@ -229,20 +229,23 @@ def repair(table: Table, said: Said) -> Ratified | None:
                 raise
 
 
-def _mended(snapshot: TableSnapshot) -> list[Action]:
+def needs_repair(table: Table) -> bool:
+    """Whether ``repair`` would change a table."""
+    return any(True for _ in _mended(table.unnoted.snapshot()))
+
+
+def _mended(snapshot: TableSnapshot) -> Iterator[Action]:
     from penstock.formats.delta.rows.stats import mended_zeros
 
     protocol, metadata = agree(snapshot.protocol, snapshot.metadata)
-    mended: list[Action] = [
-        one for one, before in ((protocol, snapshot.protocol), (metadata, snapshot.metadata)) if one != before
-    ]
-    # The same files once more, with nothing new in them.
-    mended += (
-        msgspec.structs.replace(file, stats=stats, data_change=False)
-        for file in snapshot.files()
-        if (stats := mended_zeros(file.stats)) is not None
-    )
-    return mended
+    if protocol != snapshot.protocol:
+        yield protocol
+    if metadata != snapshot.metadata:
+        yield metadata
+    for file in snapshot.files():
+        if (stats := mended_zeros(file.stats)) is not None:
+            # The same file once more, with nothing new in it.
+            yield msgspec.structs.replace(file, stats=stats, data_change=False)
 
 
 def data_folder(lake: Lake, branch: str | None) -> str:
@@ -266,9 +269,8 @@ def done_before(
     changes = lake.do(GetChanges(revision=landing.head, via=branch))
     if not set(tables) <= {one.key for one in changes}:
         return None  # the key was used for something else, and the commit will be refused for that
-    from penstock.lake.delta_outcomes import ratified
-
-    return ratified(lake.do, [TableCommit(key=key, actions="") for key in tables], landing, branch)
+    repeated = tuple(TableCommit(key=key, actions="") for key in tables)
+    return CommitTables(tables=repeated, branch=branch).recover(lake.do, landing)
 
 
 def require_managed(table: Table) -> DeltaTable:
@@ -358,4 +360,4 @@ def _put(place: Place, name: str, data: bytes) -> None:
             place.put(name, data)
     except OutcomeUnknown as problem:
         if place.size(name) != len(data):
-            raise Unavailable(f"{problem.message}; nothing was committed") from None
+            raise Unavailable(f"{problem.message}; nothing was committed", part="storage") from None

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from penstock.errors import UnsupportedFormat
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 
@@ -81,8 +82,8 @@ class TableVersions(msgspec.Struct, frozen=True, kw_only=True):
         from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_action
 
         protocol, metadata = parse_action(self.protocol.encode()), parse_action(self.metadata.encode())
-        assert isinstance(protocol, Protocol)
-        assert isinstance(metadata, Metadata)
+        if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
+            raise UnsupportedFormat(f"what the lake says '{self.key}' is cannot be read: it may be newer")
         return protocol, metadata
 
 

@@ -11,11 +11,13 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.lake.call import PAGE_MAX, Call, ReadAt, Said, Write
+from penstock.lake.answers import Landing
+from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write
 from penstock.lake.delta_answers import (
     CleanedLog,
     PublishedTable,
     Ratified,
+    RatifiedTable,
     RecoveredTable,
     TableMade,
     TablePlace,
@@ -23,6 +25,9 @@ from penstock.lake.delta_answers import (
     TableVersions,
     WrittenFile,
 )
+from penstock.lake.outcomes import branch_of, landed_commit
+from penstock.lake.read_calls import GetChanges
+from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 
@@ -103,6 +108,10 @@ class CommitTables(Write[Ratified], frozen=True, kw_only=True):
     path = "/delta/commits"
     target = "branch"
     answer = Ratified
+    makes_lake = False
+    counted = ("tables",)
+    unhashed = ("branch",)
+    revisions = ()
 
     tables: tuple[TableCommit, ...]
     """No table twice."""
@@ -110,6 +119,11 @@ class CommitTables(Write[Ratified], frozen=True, kw_only=True):
     """The default branch if nothing is given."""
     said: Said = Said()
     """What the lake's commit says of itself."""
+
+    def recover(self, ask: Ask, landing: Landing) -> Ratified:
+        commit, branch = landed_commit(ask, self, landing), branch_of(ask, self)
+        tables = (_ratified_table(ask, table, landing, branch) for table in self.tables)
+        return Ratified(commit=commit, tables=tuple(tables))
 
 
 class GetTableVersions(ReadAt[TableVersions], frozen=True, kw_only=True):
@@ -142,6 +156,8 @@ class PublishTable(Call[PublishedTable], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/publish"
     answer = PublishedTable
+    retry = Retry.SAFE
+    makes_lake = False
 
     key: Key
     branch: str | None = None
@@ -158,6 +174,9 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     target = "branch"
     answer = TableMade
     makes_lake = True
+    counted = ()
+    unhashed = ("branch",)
+    revisions = ()
 
     key: Key
     schema: str
@@ -184,6 +203,10 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     said: Said = Said()
     """What the lake's commit says of itself."""
 
+    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+        made = _table_made(ask, self, self.key, landing)
+        return made if self.location is None else _kept_promise(ask, self, made)
+
 
 class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     """Take over a Delta table that so far got its commits from the file system.
@@ -196,6 +219,8 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     target = "branch"
     answer = TableMade
     makes_lake = True
+    unhashed = ("branch",)
+    revisions = ()
 
     location: str
     """Where it is."""
@@ -208,6 +233,9 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     said: Said = Said()
     """What the lake's commit says of itself."""
 
+    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+        return _kept_promise(ask, self, _table_made(ask, self, self.key, landing))
+
 
 class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
     """Hand a Delta table back to the file system, with all its versions published; its key is deleted."""
@@ -215,12 +243,18 @@ class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
     path = "/delta/release"
     target = "branch"
     answer = TableMade
+    makes_lake = False
+    unhashed = ("branch",)
+    revisions = ()
 
     key: Key
     branch: str | None = None
     """The default branch, and no other."""
     said: Said = Said()
     """What the lake's commit says of itself."""
+
+    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+        return _table_made(ask, self, self.key, landing)
 
 
 class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
@@ -233,6 +267,7 @@ class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/recover"
     answer = RecoveredTable
+    retry = Retry.ONCE  # the table is this lake's then
     makes_lake = True
 
     location: str
@@ -278,6 +313,8 @@ class CheckpointTable(Call[WrittenFile], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/checkpoint"
     answer = WrittenFile
+    retry = Retry.SAFE
+    makes_lake = False
 
     key: Key
 
@@ -288,6 +325,8 @@ class CompactLog(Call[WrittenFile], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/compact"
     answer = WrittenFile
+    retry = Retry.SAFE
+    makes_lake = False
 
     key: Key
     first: int | None = None
@@ -306,6 +345,8 @@ class CleanLog(Call[CleanedLog], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/clean"
     answer = CleanedLog
+    retry = Retry.ONCE  # it answers what it removed
+    makes_lake = False
 
     key: Key
     dry_run: bool = False
@@ -327,3 +368,50 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     CleanLog,
 )
 """All of them."""
+
+
+# -- what writes came to: a commit of the lake holds the tables as it left them ----------------------------
+
+
+def _ratified_table(ask: Ask, commit: TableCommit, landing: Landing, branch: str) -> RatifiedTable:
+    """A table as a commit left it: at the version that it got, or already had."""
+    found = _versions(ask, commit.key, landing.head, branch, commit.version)
+    version = found.latest_version if commit.version is None else commit.version
+    entry = next((each for each in found.commits if each.version == version), None)
+    return RatifiedTable(
+        key=commit.key,
+        version=version,
+        name=entry.name if entry is not None else "",
+        timestamp_ms=entry.timestamp_ms if entry is not None else 0,
+        repeated=True,
+    )
+
+
+def _table_made(ask: Ask, call: Write[TableMade], key: Key | None, landing: Landing) -> TableMade:
+    """A table as its creation, adoption or release left it, in the first commit that one made."""
+    branch = branch_of(ask, call)
+    commit = landing.commits[0] if landing.commits else landing.head
+    if key is None:
+        changes = ask(GetChanges(revision=commit, via=branch))
+        key = next(change.key for change in changes if isinstance(change.after, DeltaTable))
+    found = _versions(ask, key, commit, branch)
+    return TableMade(
+        key=key,
+        id=found.id,
+        location=found.location,
+        version=found.latest_version,
+        commit=landing.head,
+    )
+
+
+def _kept_promise(ask: Ask, call: Write[TableMade], promised: TableMade) -> TableMade:
+    """A table at a place of its own. Its first version there was promised by the commit, and is kept now, if
+    nobody has; ``KeyNotFound`` if nothing came of it, or if the table was dropped since."""
+    version = promised.version + 1
+    ask(PublishTable(key=promised.key, branch=call.target_name, version=version))
+    return msgspec.structs.replace(promised, version=version)
+
+
+def _versions(ask: Ask, key: Key, commit: str, branch: str, start: int | None = None) -> TableVersions:
+    found: TableVersions = ask(GetTableVersions(key=key, at=commit, via=branch, start=start))
+    return found

@@ -16,9 +16,8 @@ from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
 from penstock.lake.delta import data_folder, lines_of, sent
 from penstock.lake.delta_answers import TableMade
-from penstock.lake.delta_calls import CreateTable, PublishTable
+from penstock.lake.delta_calls import CreateTable
 from penstock.lake.delta_jobs import Began, removed_if_refused
-from penstock.lake.delta_outcomes import made
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import DeltaTable
 from penstock.storage.locations import own_place
@@ -77,9 +76,7 @@ def _done_before(lake: Lake, call: CreateTable) -> TableMade | None:
     changes = lake.do(GetChanges(revision=landing.head, via=branch))
     if all(one.key != call.key for one in changes):
         return None  # the key was used for something else, and the call will be refused for that
-    if call.location is not None:
-        lake.do(PublishTable(key=call.key, branch=branch, version=0))
-    return made(lake.do, call.key, landing, branch)
+    return msgspec.structs.replace(call, branch=branch).recover(lake.do, landing)
 
 
 def _check_missing(lake: Lake, call: CreateTable) -> None:

@@ -29,11 +29,10 @@ from penstock.formats.delta.owner.ownership import NewTable
 from penstock.formats.delta.owner.status import Status
 from penstock.formats.delta.owner.tables import Asked
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
-from penstock.kernel.batch import Outcome
+from penstock.kernel.table_horizons import find_horizon
 from penstock.lake import delta_calls
-from penstock.lake.answers import Landing
 from penstock.lake.asked import asked
-from penstock.lake.call import Call, Said, Write
+from penstock.lake.call import Call, Said
 from penstock.lake.calls import GetAbout
 from penstock.lake.delta_answers import (
     PublishedTable,
@@ -47,7 +46,6 @@ from penstock.lake.delta_answers import (
     TableVersions,
 )
 from penstock.lake.delta_creating import EXISTS
-from penstock.lake.delta_outcomes import made, ratified
 from penstock.lake.delta_places import check_apart, check_new_place
 from penstock.lake.delta_upkeep import Upkeep
 from penstock.lake.embedded import Embedded, commit_meta, first
@@ -88,15 +86,6 @@ class DeltaAnswers:
             delta_calls.CleanLog: upkeep.clean,
         }
 
-    def repeated(self, call: Write[Any], found: Outcome) -> Ratified | TableMade:
-        """What a request came to before."""
-        ids = tuple(one.hex() for one in found.commits)
-        landing = Landing(commits=ids, head=found.head.hex())
-        branch = self._lake.or_default(getattr(call, call.target))
-        if isinstance(call, delta_calls.CommitTables):
-            return ratified(self._lake.do, call.tables, landing, branch)
-        return made(self._lake.do, call.key, landing, branch)  # type: ignore[attr-defined]
-
     # -- versions ------------------------------------------------------------------------------------------
 
     def _commit(self, call: delta_calls.CommitTables) -> Ratified:
@@ -132,6 +121,8 @@ class DeltaAnswers:
 
     def _versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
         content = self._table(call.at, call.key)
+        if call.end is not None or call.at not in (None, self._tables.default_branch):
+            self._require_retained(content, call.end)
         line = line_of(content)
         first = max(line.published + 1, call.start or 0)
         end = call.end
@@ -168,6 +159,16 @@ class DeltaAnswers:
 
     def _table(self, at: str | None, key: Key) -> DeltaTable:
         return self._tables.managed(self._lake.commit_of(at), key)
+
+    def _require_retained(self, content: DeltaTable, version: int | None) -> None:
+        """``HistoryExpired`` if a table's state, or a version of it, is from before an erase."""
+        assert content.id is not None
+        horizon = find_horizon(self._kernel.store, content.id)
+        if horizon is None or horizon.first < 0:
+            return
+        is_early = version is not None and version < horizon.first
+        if is_early or self._parts.format.is_before(content, horizon.first):
+            raise horizon.expired()
 
     def _publish(self, call: delta_calls.PublishTable) -> PublishedTable:
         branch = self._lake.or_default(call.branch)

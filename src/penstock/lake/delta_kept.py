@@ -40,11 +40,12 @@ class KeptTables:
         if is_first:
             for stored, value in self._kernel.state(one).scan():
                 self.neighbours.take(stored, content_of(self._kernel.objects, value))
-            yield from (content for _, content in self._tables.all(one))
-            yield from (content for _, content in self._tables.all_dropped(one))
+            for tables in (self._tables.all(one), self._tables.all_dropped(one)):
+                yield from (content for _, content in tables if self._history.is_retained(content))
             return
         for stored, _, now in self._kernel.differing(commit.parent, one):
             content = content_of(self._kernel.objects, now)
             self.neighbours.take(stored, content)
-            if not stored.startswith(RESERVED) and isinstance(content, DeltaTable) and content.state:
+            is_own = isinstance(content, DeltaTable) and content.state and not stored.startswith(RESERVED)
+            if is_own and isinstance(content, DeltaTable) and self._history.is_retained(content):
                 yield content

@@ -15,7 +15,9 @@ from penstock.formats.delta.lines.line import line_of
 from penstock.formats.delta.log.maintenance import Maintenance
 from penstock.formats.delta.owner.owner import DeltaOwner
 from penstock.formats.delta.owner.ownership import OwnerIdentity
+from penstock.formats.delta.owner.resync import DeltaResync
 from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
@@ -52,6 +54,8 @@ class DeltaParts:
             fetch=kernel.objects.find,
             after_publish=self.maintenance.after_publish,
         )
+        self.log_check = LogCheck(self.places, self.publisher, Tables(kernel).find_last)
+        self.publisher.after_look = self.log_check.warn
         self.format = DeltaFormat(
             self.places,
             identity,
@@ -59,8 +63,14 @@ class DeltaParts:
             self.publisher,
             self.commits,
             kernel.settings.unpublished_max,
+            self.log_check,
         )
-        self.owner = DeltaOwner(kernel, self.places, self.publisher, self.commits, identity, check_location)
+        self.owner = DeltaOwner(
+            kernel, self.places, self.publisher, self.commits, identity, check_location, self.log_check
+        )
+        self.resync = DeltaResync(
+            self.owner.tables, self.places, self.publisher, self.commits, identity, self.log_check
+        )
         self._catching_up: Thread | None = None
         self._closing = Event()
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Final
-from uuid import UUID
 
 from penstock.errors import LocationRefused
 from penstock.formats.delta.lines.line import FOLDER
 from penstock.formats.delta.protocol.names import LOG
 from penstock.model.keys import Key
-from penstock.storage.locations import is_under, normalise
+from penstock.storage.locations import is_under, normalise, table_of_place
 
 KEPT_FOLDERS: Final = (LOG.strip("/"), FOLDER.strip("/"))
 """What a table keeps its own records in."""
@@ -26,7 +25,11 @@ def check_new_place(location: str, warehouse: str, roots: Iterable[str]) -> None
     """``LocationRefused`` for a place at which no table may be created: a root, or one that a lake gives."""
     if any(is_under(root, location) for root in roots):
         raise _refused(location, "is a root of the lake, or lies above one; name a folder below it")
-    if warehouse and is_under(location, warehouse) and _is_given(_below(location, warehouse)[0]):
+    if (
+        warehouse
+        and is_under(location, warehouse)
+        and table_of_place(_below(location, warehouse)[0].lower()) is not None
+    ):
         raise _refused(location, "is among the places that the lake gives to tables; name another")
 
 
@@ -50,7 +53,7 @@ def check_apart(
         if is_under(warehouse, where):
             raise _refused(location, "is the lake's warehouse, or lies above it; name a folder below it")
         below = _below(where, warehouse) if is_under(where, warehouse) else []
-        if len(below) > 1 and _is_given(below[0]):
+        if len(below) > 1 and table_of_place(below[0].lower()) is not None:
             raise _refused(location, "lies inside the place of a table; name another")
     for other, place in others:
         if normalise(place) == where:
@@ -65,14 +68,6 @@ def check_apart(
 def _below(location: str, root: str) -> list[str]:
     """The parts of a location below a root; one that is empty, if it is the root."""
     return normalise(location).removeprefix(normalise(root)).strip("/").split("/")
-
-
-def _is_given(name: str) -> bool:
-    """Whether a lake names places so, on whatever branch the table is."""
-    try:
-        return str(UUID(name)) == name.lower()
-    except ValueError:
-        return False
 
 
 def _refused(location: str, why: str) -> LocationRefused:

@@ -197,14 +197,24 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
         raise
     place = table.lake.places.at(log.location)
     files = files_of(log, place)
-    if timestamp is not None:
-        from penstock.formats.delta.log.times import version_at
+    try:
+        if timestamp is not None:
+            from penstock.formats.delta.log.times import version_at
 
-        times = {one.version: one.timestamp_ms for one in log.commits}
-        version = version_at(files, replay(files, _segment(files, log)), _ms(timestamp), times)
-    is_noted = table.is_noted and version is None  # what a named version is, nobody changes
-    note = table.note_read if is_noted else None
-    return TableSnapshot(replay(files, _segment(files, log, version)), place, log, note)
+            times = {one.version: one.timestamp_ms for one in log.commits}
+            version = version_at(files, replay(files, _segment(files, log)), _ms(timestamp), times)
+        is_noted = table.is_noted and version is None  # what a named version is, nobody changes
+        note = table.note_read if is_noted else None
+        return TableSnapshot(replay(files, _segment(files, log, version)), place, log, note)
+    except VersionNotFound:
+        _require_retained(table, log, 0 if version is None else version)
+        raise
+
+
+def _require_retained(table: Table, log: TableVersions, version: int) -> None:
+    """``HistoryExpired`` if a version that is not found was erased."""
+    if 0 <= version <= log.latest_version:
+        table.lake.do(GetTableVersions(key=table.key, at=table.ref, via=table.via, end=version, limit=0))
 
 
 def load_published(place: Place, version: int | None = None) -> TableSnapshot:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.lake import calls
-from penstock.lake.delta import Actions, append_all, repair, table_commit
+from penstock.lake.delta import Actions, append_all, needs_repair, repair, table_commit
 from penstock.lake.delta_answers import (
     CleanedLog,
     PublishedTable,
@@ -254,6 +254,10 @@ class DeltaTables:
             return self._lake.do(GetTableStatus(key=Key.parse(key)))
         return tuple(self._lake.pages(GetTableStatus(), None, lambda last: {"after": last.key}))
 
+    def needs_repair(self, key: str | Key, *, branch: str | None = None) -> bool:
+        """Whether ``repair`` would change a table; reads its log, and no rows."""
+        return needs_repair(self._lake.table(key, branch))
+
     def repair(
         self,
         key: str | Key,
@@ -326,11 +330,11 @@ class DeltaTables:
         """Write a checkpoint of a table's newest published version, unless there is one."""
         return self._lake.do(CheckpointTable(key=Key.parse(key)))
 
-    def compact(self, key: str | Key, first: int | None = None, last: int | None = None) -> WrittenFile:
+    def compact_log(self, key: str | Key, first: int | None = None, last: int | None = None) -> WrittenFile:
         """Write one file that stands in for several published commits of a table's log."""
         return self._lake.do(CompactLog(key=Key.parse(key), first=first, last=last))
 
-    def clean(self, key: str | Key, *, dry_run: bool = False) -> CleanedLog:
+    def clean_log(self, key: str | Key, *, dry_run: bool = False) -> CleanedLog:
         """Remove what a table's log needs no more: expired versions, and commits' files that nobody reads."""
         return self._lake.do(CleanLog(key=Key.parse(key), dry_run=dry_run))
 

@@ -23,8 +23,8 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.errors import Denied, PenstockError, Unavailable
-from penstock.formats.delta.log.leftovers import Fate, Needs, judge
+from penstock.errors import Damaged, Denied, PenstockError, Unavailable
+from penstock.formats.delta.log.leftovers import Needs, judge
 from penstock.formats.delta.log.scratch import CREATING
 from penstock.formats.delta.owner.tables import Tables
 from penstock.formats.delta.protocol.names import LOG, VERSION_MAX, StagedName, parse_name
@@ -34,15 +34,15 @@ from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
 from penstock.lake.delta_kept import KeptTables
 from penstock.lake.delta_parts import DeltaParts
+from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.model.keys import Key
 from penstock.storage.buckets import Entry
-from penstock.storage.locations import own_place
+from penstock.storage.fates import Fate, Judged
+from penstock.storage.locations import own_place, table_of_place
 from penstock.storage.places import Place
 
 FILES_MAX: Final = 100_000
 """A folder with more files is left to whoever looks after the warehouse."""
-NAMES_MAX: Final = 100
-GOING: Final = (Fate.DATA, Fate.SCRATCH)
 NOT_NOTED: Final = (
     "{url} holds old files ({count}) of a table that no commit of this lake has, and nothing there says for "
     "which lake they were written: it may be another that shares the warehouse\n"
@@ -72,17 +72,24 @@ class UnlandedTables:
         # Where there is no log, whatever is staged is of no use to anybody.
         self._needs = Needs(named=(), beside=(), published=VERSION_MAX, data_us=data_us, scratch_us=data_us)
 
-    def sweep(self, most: int, *, remove: bool, dry_run: bool) -> Iterator[SweptTable]:
+    def sweep(self, most: int, engine: SweepEngine) -> Iterator[SweptTable]:
         """Remove some, or only tell of them."""
         for one in [*islice(self._found(), most)]:
-            self._known.look()
-            if self._known.has(one.table):
-                continue
-            if one.is_noted:
-                yield self._swept(one, remove=remove and not dry_run, dry_run=dry_run)
-            else:
-                problem = NOT_NOTED.format(url=one.place.url, count=len(one.entries))
-                yield _answer(one, (), problem, removed=False, dry_run=dry_run)
+            folder, tally, problem = _Folder(one, self._known, engine), Tally(), ""
+            try:
+                if one.is_noted:
+                    engine.sweep(folder, tally)
+                else:
+                    folder.look_again()
+                    problem = NOT_NOTED.format(url=one.place.url, count=len(one.entries))
+            except Damaged:
+                raise
+            except PenstockError as error:
+                problem = error.message
+            if not self._known.has(one.table):
+                answer = engine.answer(Key(str(one.table)), one.place.url, tally, problem)
+                is_removed = answer.data_removed and not problem
+                yield msgspec.structs.replace(answer, data_removed=is_removed)
 
     def _found(self) -> Iterator[Unlanded]:
         for table in self._unknown():
@@ -98,14 +105,15 @@ class UnlandedTables:
         # A warehouse that cannot be listed is told of by the tables that are in it.
         with suppress(Denied, Unavailable):
             names = self._places.at(self._warehouse).folders() if self._warehouse else ()
-            given = [table for name in names if (table := _given_id(name)) is not None]
+            # The folder of a Delta table is its id alone, which its writer knows before the lake does.
+            given = [table for name in names if (table := table_of_place(name)) and name == str(table)]
         if given:
             self._known.look()
         yield from (table for table in given if not self._known.has(table))
 
     def _judged(self, table: UUID, place: Place, entries: Sequence[Entry]) -> Unlanded | None:
         """What lies in a folder, if all of it is of jobs that can only be dead."""
-        going = {one.entry.key for one in judge(entries, self._needs) if one.fate in GOING}
+        going = {one.entry.key for one in judge(entries, self._needs) if one.fate.is_to_go}
         is_whole = all(one.key in going and _is_unpublished(one.key) for one in entries)
         notes = {one.key for one in entries if one.key.startswith(CREATING)}
         is_anothers = bool(notes - {CREATING + self._lake_id}) or any(one.key == OWNER for one in entries)
@@ -115,36 +123,36 @@ class UnlandedTables:
         ordered = sorted(entries, key=lambda one: one.key in notes)
         return Unlanded(table=table, place=place, entries=tuple(ordered), is_noted=bool(notes))
 
-    def _swept(self, one: Unlanded, *, remove: bool, dry_run: bool) -> SweptTable:
-        *files, note = one.entries
-        problem = ""
-        if remove:
-            try:
-                one.place.delete([entry.key for entry in files])
-                one.place.delete([note.key])
-                one.place.prune()
-            except PenstockError as error:
-                problem = error.message
-        return _answer(one, files, problem, removed=remove and not problem, dry_run=dry_run)
 
+class _Folder:
+    """The folder of such a table, as the engine sweeps it: all of it or nothing."""
 
-def _answer(
-    one: Unlanded, files: Sequence[Entry], problem: str, *, removed: bool, dry_run: bool
-) -> SweptTable:
-    return SweptTable(
-        key=Key(str(one.table)),
-        location=one.place.url,
-        data_files=len(files),
-        data_bytes=sum(entry.size for entry in files),
-        scratch_files=0,
-        scratch_bytes=0,
-        waiting=0,
-        kept=0,
-        names=tuple(entry.key for entry in files[:NAMES_MAX]),
-        problem=problem,
-        data_removed=removed,
-        dry_run=dry_run,
-    )
+    def __init__(self, unlanded: Unlanded, known: _KnownTables, engine: SweepEngine) -> None:
+        self._unlanded, self._known, self._engine = unlanded, known, engine
+
+    def begin(self) -> None:
+        """Retained commits were looked at when the folder was found, and it was listed after that."""
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:  # noqa: ARG002
+        *files, _ = self._unlanded.entries
+        return (Judged(entry, Fate.DATA) for entry in files)
+
+    def look_again(self) -> None:
+        self._known.look()
+
+    def judge_again(self, candidate: Judged) -> Fate:
+        return Fate.KEPT if self._known.has(self._unlanded.table) else candidate.fate
+
+    def remove(self, files: Sequence[Judged]) -> None:
+        self._unlanded.place.delete([one.entry.key for one in files])
+
+    def finish(self, tally: Tally) -> None:
+        """The note goes last: what an interrupted sweep leaves is still known to be this lake's."""
+        if self._engine.removes(Fate.DATA) and not tally.files[Fate.KEPT]:
+            self._known.look()
+            if not self._known.has(self._unlanded.table):
+                self._unlanded.place.delete([self._unlanded.entries[-1].key])
+                self._unlanded.place.prune()
 
 
 class _KnownTables:
@@ -161,14 +169,6 @@ class _KnownTables:
     def has(self, table: UUID) -> bool:
         is_near = self._kept.neighbours.is_near(own_place(self._warehouse, table))
         return is_near or str(table) in self._names or self._tables.is_known(table)
-
-
-def _given_id(name: str) -> UUID | None:
-    """The id of the table to which a lake gives a folder of that name, if it would."""
-    with suppress(ValueError):
-        found = UUID(name)
-        return found if str(found) == name else None
-    return None
 
 
 def _is_unpublished(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lines.line import line_of
+from penstock.formats.delta.lines.line import Phase, line_of
 from penstock.formats.delta.log.cleanup import plan_cleanup, remove
 from penstock.formats.delta.log.compaction import compact
 from penstock.formats.delta.log.files import PlaceFiles
@@ -27,7 +27,7 @@ class Upkeep:
 
     def __init__(self, kernel: Kernel, parts: DeltaParts) -> None:
         self._kernel, self._places, self._publisher = kernel, parts.places, parts.publisher
-        self._tables = parts.owner.tables
+        self._tables, self._log_check = parts.owner.tables, parts.log_check
 
     def checkpoint(self, call: CheckpointTable) -> WrittenFile:
         _, place, version = self._published(call.key)
@@ -73,10 +73,13 @@ class Upkeep:
     def _published(self, key: Key) -> tuple[DeltaTable, Place, int]:
         """A table of the default branch, where it is, and how far its own log surely reaches.
 
-        ``ForeignCommit`` if somebody else's file stands there: what a log holds that was not ratified is not
-        made part of anything.
+        ``OutOfSync`` if it has what the lake does not know: what was not ratified is not made
+        part of anything, and nothing that it needs is removed.
         """
         content = self._tables.managed(self._tables.head(), key)
+        self._publisher.check_owned(content)
+        if line_of(content).phase is Phase.OWNED:
+            self._log_check.require_in_sync(key, content, is_default=True, again=True)
         published = self._publisher.look(content)
         if published < 0:
             raise InvalidRequest(f"no version of '{key}' is published yet; 'penstock delta publish' does it")

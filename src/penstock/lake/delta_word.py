@@ -17,6 +17,7 @@ from penstock.formats.delta.log.scratch import Entries, beside
 from penstock.formats.delta.owner.ownership import Owner
 from penstock.formats.delta.publishing.backfill import BATCH_MAX, batches, bytes_of
 from penstock.formats.delta.publishing.naming import named_owner
+from penstock.formats.sync import SyncState, out_of_sync
 from penstock.lake.delta_parts import DeltaParts
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
@@ -98,13 +99,7 @@ class OwnersWord:
         if log.latest >= 0:
             self._check_owner()
         if log.latest > self._latest:
-            raise ForeignCommit(
-                f"the log of {self.place.url} has version {log.latest}, and the lake knows of none after "
-                f"{self._latest}: either this is an older copy of the lake, or something writes to the log "
-                "without asking",
-                location=self.place.url,
-                version=log.latest,
-            )
+            raise out_of_sync(self.key, self.place.url, SyncState(self._latest, log.latest))
         for version in sorted(self._rests_on - {-1}):
             unknown = (one for one in range(log.latest + 1, version + 1) if one not in self._told)
             missing = next(unknown, None) if version > log.latest or log.covers(version) else version

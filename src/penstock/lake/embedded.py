@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import islice, takewhile
 from threading import RLock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
@@ -35,14 +35,15 @@ from penstock.kernel.description import (
     change_description,
     read_description,
     require_unmoved,
+    with_room,
 )
 from penstock.kernel.fsck import Checked, Damage, fsck
+from penstock.kernel.history import Walk
 from penstock.kernel.jobs import job_rows
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
-from penstock.kernel.rows import decoded_reference
 from penstock.kernel.state import Overlay, prefix_end
 from penstock.kernel.sweep import sweep
 from penstock.lake import calls
@@ -51,6 +52,7 @@ from penstock.lake.answers import (
     Comparison,
     Difference,
     Entry,
+    ErasedTable,
     Landing,
     LogLine,
     Resolved,
@@ -63,15 +65,20 @@ from penstock.lake.audits.engine import LakeEngine
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.lance import calls as lance_calls
-from penstock.lake.log import Filter, changes_of, differences, ranges, walk
+from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log, ranges
 from penstock.lake.on_demand import DELTA, LANCE
+from penstock.lake.outcomes import as_left
+from penstock.lake.restore import restore_message, restore_scope
+from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.clock import microseconds, utc
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.idempotency import owned_key
 from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import KeyMerge, MergeResult
+from penstock.model.names import parse_revision
 from penstock.model.operations import Change, Put
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
@@ -116,9 +123,10 @@ class Embedded:
         self._files_ways: FilesAnswers | None = None
         self._lance_ways: LanceAnswers | None = None
         self._transaction_ways: TransactionAnswers | None = None
-        kernel.checks.engine = LakeEngine(self)
+        self.engine = kernel.checks.engine = LakeEngine(self)
         self._making = RLock()
         self._states = lru_cache(STATES_KEPT)(kernel.state)
+        self._log_pages = LogPages()
         self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
             calls.GetAbout: self._about,
             calls.ChangeRoots: self._change_roots,
@@ -127,6 +135,7 @@ class Embedded:
             calls.KeepHistory: self._keep_history,
             calls.SetGrace: self._set_grace,
             calls.ListTokens: self._tokens,
+            calls.FindToken: self._find_token,
             calls.PutToken: self._put_token,
             calls.RevokeToken: self._revoke_token,
             calls.ListReferences: self._references,
@@ -148,6 +157,7 @@ class Embedded:
             calls.Merge: self._merge,
             calls.Transplant: self._transplant,
             calls.Revert: self._revert,
+            calls.Restore: self._restore,
             calls.Rebase: self._rebase,
         }
 
@@ -165,6 +175,14 @@ class Embedded:
             if not call.dry_run:
                 require_unmoved(self.kernel.store)
             return cast("R", self._sweep_files(call, progress))
+        if isinstance(call, calls.EraseTable):
+            if not call.dry_run:
+                require_unmoved(self.kernel.store)
+            return cast("R", self._erase(call, progress))
+        if isinstance(call, Resync):
+            if not call.dry_run:
+                require_unmoved(self.kernel.store)
+            return cast("R", self._resync(call, progress))
         if isinstance(call, calls.Fsck):
             return cast("R", self._fsck(progress))
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
@@ -260,6 +278,11 @@ class Embedded:
 
         return sweep_tables(self, call, progress)
 
+    def _erase(self, call: calls.EraseTable, progress: Progress) -> ErasedTable:
+        from penstock.lake.erase import Erase
+
+        return Erase(self, call, progress).run()
+
     def _sweep_files(self, call: SweepFiles, progress: Progress) -> SweptFiles:
         if not self.warehouse or not self._may_have_files():
             return SweptFiles(dry_run=call.dry_run)
@@ -289,7 +312,31 @@ class Embedded:
         found = fsck(self.kernel, progress, lambda key, one: (*files.flaws(key, one), *lance.flaws(key, one)))
         readability = LanceReadability(self.kernel, self.places, with_files=True)
         gone = [Damage(one.where, str(one)) for one in readability.unreadable()]
-        return msgspec.structs.replace(found, damages=(*found.damages, *gone))
+        return msgspec.structs.replace(found, damages=(*found.damages, *gone, *self._out_of_sync()))
+
+    def _out_of_sync(self) -> Iterator[Damage]:
+        """Tables of the default branch whose logs or folders are not what the lake knows."""
+        if not self._has_tables_anywhere():
+            return
+        from penstock.lake.resync import TableResync
+
+        try:
+            for one in TableResync(self, Resync(dry_run=True)).find():
+                yield Damage(str(one.key), one.problem or describe_ahead(one))
+        except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
+            # Where an object of another kind is in the place of one, any of these may come of it.
+            logger.debug("tables cannot be compared with their logs", exc_info=problem)
+
+    def _has_tables_anywhere(self) -> bool:
+        try:
+            return self.has_any_tables()
+        except (PenstockError, AttributeError, TypeError, ValueError, LookupError):
+            return False  # what is damaged is told by the check of objects
+
+    def _resync(self, call: Resync, progress: Progress) -> Resynced:
+        from penstock.lake.resync import TableResync
+
+        return TableResync(self, call, progress).run()
 
     def catch_up(self) -> None:
         """Have published, in the background, what earlier processes ratified, if formats manage tables.
@@ -308,6 +355,7 @@ class Embedded:
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
             # Where an object of another kind is in the place of one, any of these may come of it.
             logger.warning("it is not known whether versions of tables are left to be published: %r", problem)
+            logger.debug("catching up ended", exc_info=problem)
 
     def finish_background(self, timeout_s: float) -> None:
         """Wait for the publisher, the promoter and checkpoints. See ``Lake.finish_background``."""
@@ -357,29 +405,16 @@ class Embedded:
 
     def _repeated(self, call: calls.Write[Any]) -> Any:
         """What a request came to before that cannot even be tried now: a name in it may lead nowhere."""
-        if call.idempotency_key is None or (isinstance(call, calls.Bring) and call.dry_run):
+        if call.idempotency_key is None or calls.retry_of(call) is calls.Retry.READ:
             return None
-        if isinstance(call, files_calls.WriteFiles) and call.job is not None:
-            return None  # a job's row tells, and has told
-        name = self.or_default(getattr(call, call.target))
+        if call.fixed_key is not None:
+            return None  # what remembers it has told
+        name = self.or_default(call.target_name)
         found = self.kernel.outcome(name, call.idempotency_key, asked(call), about_itself=call.moves)
         if found is None:
             return None
-        if isinstance(call, calls.CommitOperations):
-            return Commit.of(found.head, self.kernel.history.commit(found.head))
-        if isinstance(call, calls.Bring):
-            ids = tuple(one.hex() for one in found.commits)
-            return MergeResult(commits=ids, head=found.head.hex(), applied=True)
-        if isinstance(call, files_calls.WriteFiles):
-            return self._files_answers.repeated(found)
-        if isinstance(call, lance_calls.CommitLance):
-            return self._lance_answers.repeated(call, found)
-        if type(call) not in self._ways:
-            return self._delta_answers.repeated(call, found)
-        row = self.kernel.store.reference(name)
-        if row is None:
-            return None
-        return _left(call, msgspec.structs.replace(decoded_reference(row), head=found.head))
+        ids = tuple(one.hex() for one in found.commits)
+        return call.recover(self.do, Landing(commits=ids, head=found.head.hex()))
 
     def close(self) -> None:
         ends_s = monotonic() + self.kernel.settings.publish_close_s
@@ -423,7 +458,7 @@ class Embedded:
             if missing := removed - set(lake.roots):
                 raise InvalidRequest(f"{', '.join(sorted(missing))} is no root of the lake")
             roots = dict.fromkeys((*(one for one in lake.roots if one not in removed), *added))
-            return msgspec.structs.replace(lake, roots=tuple(roots))
+            return with_room(lake, msgspec.structs.replace(lake, roots=tuple(roots)))
 
         changed = change_description(self.kernel.store, self.kernel.settings, change)
         self._roots = _roots(changed)
@@ -447,7 +482,7 @@ class Embedded:
                 settings[call.name] = call.value
             if len(settings) > SETTINGS_MAX:
                 raise InvalidRequest(f"a lake has at most {SETTINGS_MAX} settings")
-            return msgspec.structs.replace(lake, settings=settings)
+            return with_room(lake, msgspec.structs.replace(lake, settings=settings))
 
         change_description(self.kernel.store, self.kernel.settings, change)
         return before
@@ -462,6 +497,9 @@ class Embedded:
     def _tokens(self, _: calls.ListTokens) -> tuple[Token, ...]:
         return tuple(tokens.tokens(self.kernel.store))
 
+    def _find_token(self, call: calls.FindToken) -> Token | None:
+        return tokens.find_token(self.kernel.store, call.id)
+
     def _put_token(self, call: calls.PutToken) -> Token:
         token = Token(
             id=call.id,
@@ -471,7 +509,7 @@ class Embedded:
             created=utc(self.kernel.clock()),
             expires=call.expires,
         )
-        return tokens.put_token(self.kernel.store, self.kernel.settings, token)
+        return tokens.put_token(self.kernel.store, self.kernel.settings, token, call.replaces)
 
     def _revoke_token(self, call: calls.RevokeToken) -> Token:
         return tokens.revoke_token(self.kernel.store, self.kernel.settings, call.id)
@@ -497,7 +535,7 @@ class Embedded:
         made = self.kernel.references.create(
             call.name, call.kind, self._reachable(call.at), who=call.who, **_key_of(call)
         )
-        return _left(call, made)
+        return as_left(made)
 
     def _assign(self, call: calls.AssignReference) -> Reference:
         moved = assign_checked(
@@ -509,7 +547,7 @@ class Embedded:
             who=call.who,
             **_key_of(call),
         )
-        return _left(call, moved)
+        return as_left(moved)
 
     def _delete(self, call: calls.DeleteReference) -> Reference:
         gone = self.kernel.references.delete(
@@ -519,7 +557,7 @@ class Embedded:
             who=call.who,
             **_key_of(call),
         )
-        return _left(call, gone)
+        return as_left(gone, is_deleted=True)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -598,23 +636,22 @@ class Embedded:
             key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
         )
         start = self.commit_of(call.ref)
-        if call.after is None:
-            commits = walk(self.kernel, start, chosen, call.all_parents)
-        else:
-            commits = self._log_after(self.commit_of(call.after), start, chosen, call.all_parents)
-        return tuple(first(commits, call.limit))
+        last = self.commit_of(call.after) if call.after is not None else None
+        commits = self._walk_after(start, last, call.all_parents)
+        page = tuple(first(matching(self.kernel, commits, chosen, call.all_parents), call.limit))
+        if call.all_parents and call.limit is not None and page:
+            self._log_pages.keep(start, page[-1].object_id, commits)
+        return page
 
-    def _log_after(
-        self, last: ObjectId, start: ObjectId, chosen: Filter, all_parents: bool
-    ) -> Iterator[Commit]:
-        """The commits of a log that come after a given one."""
-        history = self.kernel.history
-        if not all_parents and history.is_on_line(last, start):
-            return walk(self.kernel, history.commit(last).parent, chosen, all_parents)
-        whole = walk(self.kernel, start, Filter(since=chosen.since), all_parents)
-        if not any(commit.object_id == last for commit in whole):
-            raise InvalidRequest(f"commit {last.hex()} is not in the log to go on from")
-        return (commit for commit in whole if chosen.matches(self.kernel, commit))
+    def _walk_after(self, start: ObjectId, last: ObjectId | None, all_parents: bool) -> Walk:
+        """The commits of a log, all or those that come after a given one."""
+        if last is None:
+            return self.kernel.walk(start, all_parents)
+        if all_parents:
+            return self._log_pages.after(self.kernel, start, last)
+        if not self.kernel.history.is_on_line(last, start):
+            raise not_in_log(last)
+        return self.kernel.walk(self.kernel.history.commit(last).parent)
 
     def _compare(self, call: calls.Compare) -> Comparison:
         history = self.kernel.history
@@ -628,6 +665,8 @@ class Embedded:
 
     def _outcome(self, call: calls.GetOutcome) -> Landing | None:
         name = self.or_default(call.branch)
+        if call.who:
+            call = msgspec.structs.replace(call, key=owned_key(call.key, call.who), who=None)
         found = self.kernel.outcome(name, call.key) if call.asked is None else self._outcome_of(name, call)
         if found is None:
             return None
@@ -722,14 +761,10 @@ class Embedded:
             return [self._reachable(one) for one in commits]
         start, _, end = commits[0].partition("..")
         first, last = self.commit_of(start), self._reachable(end)
-        found: list[ObjectId] = []
-        for one, _ in self.kernel.walk(last):
-            if one == first:
-                return found[::-1]
-            found.append(one)
-        if first == NO_COMMIT:
-            return found[::-1]
-        raise InvalidRequest(f"'{end}' does not come after '{start}' by first parents")
+        if first != NO_COMMIT and not self.kernel.history.is_on_line(first, last):
+            raise InvalidRequest(f"'{end}' does not come after '{start}' by first parents")
+        walk = (one for one, _ in self.kernel.walk(last))
+        return [*takewhile(lambda one: one != first, walk)][::-1]
 
     def _revert(self, call: calls.Revert) -> MergeResult:
         found, reference = self.kernel.resolve(call.commit)
@@ -748,6 +783,46 @@ class Embedded:
             key=call.idempotency_key,
             asked=partial(asked, call),
         )
+
+    def _restore(self, call: calls.Restore) -> MergeResult:
+        branch, scope = self.or_default(call.branch), restore_scope(call)
+        to = call.version if call.version is not None else self._restorable(call.to or "", branch)
+        restored = self.kernel.restore(
+            to,
+            branch,
+            scope,
+            commit_meta(call.said, call.who, restore_message(call, to)),
+            if_head=self._maybe(call.if_head),
+            dry_run=call.dry_run,
+            key=call.idempotency_key,
+            asked=partial(asked, call),
+        )
+        if restored.applied:
+            self.await_published(branch, ((one.key, one.after) for one in restored.keys))
+        return restored
+
+    def _restorable(self, revision: str, branch: str) -> ObjectId:
+        """The commit whose state is wanted; if it has expired, the error says from when on there is any."""
+        try:
+            found, reference = self.kernel.resolve(revision)
+            self.kernel.references.require_kept(found)
+            named = parse_revision(revision)
+            if found == NO_COMMIT and (named.name is not None or named.steps):
+                # The empty lake is meant only by who gives its id: to drop all tables takes more than a slip.
+                raise HistoryExpired("nothing had been committed by then")
+        except HistoryExpired as expired:
+            one, oldest = self.kernel.oldest_kept(self.kernel.references.get(branch).head)
+            time = utc(oldest.time_us).isoformat(timespec="seconds")
+            raise HistoryExpired(
+                f"'{revision}' cannot be restored: {expired.message}\n"
+                f"  The oldest state that '{branch}' still has is of {time}, commit {one.hex()[:8]}.",
+                **{**expired.details, "oldest": one.hex(), "oldest_time": time},
+            ) from None
+        if reference is None:
+            self.kernel.references.require_reachable(found)
+        elif reference.kind is Kind.TRANSACTION and reference.name != branch:
+            raise inside(reference.name)
+        return found
 
     def _rebase(self, call: calls.Rebase) -> MergeResult:
         if call.branch == self._default_branch:
@@ -776,14 +851,6 @@ def inside(name: str) -> InvalidRequest:
         f"'{name}' is a transaction's: nothing is taken from there, until it is committed as a whole",
         name=name,
     )
-
-
-def _left(call: calls.Write[Any], reference: Reference) -> Reference:
-    """A reference as a call left it, though others deleted or made it anew since."""
-    kind = reference.was or reference.kind
-    if isinstance(call, calls.DeleteReference):
-        return msgspec.structs.replace(reference, kind=Kind.DELETED, was=kind)
-    return msgspec.structs.replace(reference, kind=kind, was=None)
 
 
 def _key_of(call: calls.Write[Any]) -> _Keyed:

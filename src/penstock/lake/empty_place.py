@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from shlex import quote
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from penstock.errors import InvalidRequest, LakeNotFound
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
-from penstock.lake.calls import ChangeRoots, CommitOperations, PutSetting
 from penstock.lake.embedded import Embedded
-from penstock.model.operations import Change, Put
 from penstock.stores.directory import directory_of
 
 R = TypeVar("R")
@@ -40,7 +38,7 @@ class EmptyPlace:
         self.is_made_here = False
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
-        return self.open(makes=call.makes_lake and not _only_removes(call)).do(call, progress)
+        return self.open(makes=call.makes_lake and call.adds()).do(call, progress)
 
     def open(self, *, makes: bool) -> Embedded:
         """The lake, which another process may have made meanwhile; else it is made, or ``LakeNotFound``."""
@@ -66,15 +64,3 @@ class EmptyPlace:
             self._is_closed = True
             if self.lake is not None:
                 self.lake.close()
-
-
-def _only_removes(call: Call[Any]) -> bool:
-    """Whether it takes away what a lake that is not there cannot have."""
-    match call:
-        case CommitOperations(operations=operations):
-            return not any(isinstance(operation, Put | Change) for operation in operations)
-        case ChangeRoots(add=added):
-            return not added
-        case PutSetting(value=value):
-            return value is None
-    return False

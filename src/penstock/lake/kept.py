@@ -12,10 +12,12 @@ from typing import Final, Generic, TypeVar
 
 from penstock.errors import Damaged, LocationRefused
 from penstock.kernel.description import read_description
+from penstock.kernel.expired import ExpiredCommits, expired_commits
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import dropped_content, folders_above
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import kept_heads
+from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.content import AnyContent, IcebergTable, IcebergView, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
@@ -99,6 +101,11 @@ class KeptHistory(Generic[T]):
     def __init__(self, kernel: Kernel, tell: Tell[T], progress: Progress = silent) -> None:
         self._kernel, self._tell, self._progress = kernel, tell, progress
         self._seen: set[ObjectId] = {NO_COMMIT}
+        self._horizons = TableHorizons.read(kernel.store, kernel.formats)
+
+    def is_retained(self, content: AnyContent | None) -> bool:
+        """Whether a table as a kept commit has it is retained; not before the table's own horizon."""
+        return content is not None and not self._horizons.is_behind(content)
 
     def news(self) -> Iterator[T]:
         """What commits tell at which nobody has looked before, some of it repeatedly.
@@ -107,6 +114,7 @@ class KeptHistory(Generic[T]):
         """
         for attempt in range(ATTEMPTS_MAX):
             heads, expired = kept_heads(self._kernel), self._expired()
+            self._horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
             try:
                 yield from self._walk(heads.live, expired, self._kernel.history.link)
                 yield from self._walk(heads.left, expired, self._stored, may_lack=True)
@@ -144,9 +152,9 @@ class KeptHistory(Generic[T]):
             raise Damaged(f"commit {one.hex()} is missing", objects=[one.hex()])
         return commit
 
-    def _expired(self) -> frozenset[ObjectId]:
+    def _expired(self) -> ExpiredCommits:
         """Parents of kept commits that a sweep has removed, or is about to: it says so before it does."""
-        return frozenset(read_description(self._kernel.store).expired)
+        return expired_commits(read_description(self._kernel.store), self._kernel.objects)
 
     def _stored(self, one: ObjectId) -> CommitObject | None:
         """A commit that is not only in memory; ``None`` if there is none."""

@@ -19,7 +19,7 @@ from penstock.kernel.fsck import Checked
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import Swept
 from penstock.lake import calls
-from penstock.lake.answers import About, Comparison, Difference, LogLine, SweptFiles, SweptTable
+from penstock.lake.answers import About, Comparison, Difference, ErasedTable, LogLine, SweptFiles, SweptTable
 from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
@@ -30,6 +30,7 @@ from penstock.lake.files.calls import AbortJob, ListJobs
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.files.paths import as_folder
 from penstock.lake.lance.installed import require_lance
+from penstock.lake.resync_calls import Resync, Resynced
 from penstock.lake.table import Table
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
@@ -494,13 +495,16 @@ class Lake:
         note_reads(self, branch, None, *unchanged)
         return made
 
-    def outcome(self, idempotency_key: str, branch: str | None = None) -> Commit | None:
+    def outcome(
+        self, idempotency_key: str, branch: str | None = None, *, who: str | None = None
+    ) -> Commit | None:
         """The commit that the request with an idempotency key came to, the newest if it made several.
 
-        ``None`` if it was not applied, or there is no commit where it led to.
+        ``None`` if it was not applied, or there is no commit where it led to. Every token has keys of its
+        own: ``who`` is the name of the one that used it through a server, if that is not who asks.
         """
         name = self._or_default(branch)
-        found = self.do(calls.GetOutcome(key=idempotency_key, branch=name))
+        found = self.do(calls.GetOutcome(key=idempotency_key, branch=name, who=who))
         if found is None or found.head == EMPTY_COMMIT_ID:
             return None
         return found.commit or self.do(calls.GetCommit(revision=found.head, via=name))
@@ -597,6 +601,48 @@ class Lake:
             )
         )
 
+    def restore(
+        self,
+        keys: str | Key | Sequence[str | Key] = (),
+        *,
+        to: str | Commit | None = None,
+        namespace: str | Key | None = None,
+        all: bool = False,  # noqa: A002
+        leave: str | Key | Sequence[str | Key] = (),
+        version: int | None = None,
+        branch: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        if_head: str | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> MergeResult:
+        """Set tables to what they were at an earlier commit, by one new commit on a branch.
+
+        ``keys`` are tables; a table that was dropped since comes back. ``namespace`` is a namespace and all
+        that is below it, and ``all`` is every table: there, what was created since is dropped, except for
+        what ``leave`` names. ``to`` is a revision, such as ``"main~3"``, a tag, or ``"main*2026-11-14"``;
+        ``version`` one of a single Delta or Lance table. Nothing is removed from history. The restore wins
+        over what others have written by then; ``if_head`` refuses it if the branch has moved. A dry run tells
+        per table what would change. ``MergeConflict`` names the tables that cannot be restored.
+        """
+        return self.do(
+            calls.Restore(
+                keys=_keys(keys),
+                namespace=None if namespace is None else Key.parse(namespace),
+                all=all,
+                leave=_keys(leave),
+                to=to.id if isinstance(to, Commit) else to,
+                version=version,
+                branch=branch,
+                said=calls.said(message, author),
+                if_head=if_head,
+                dry_run=dry_run,
+                idempotency_key=idempotency_key,
+                who=self.author,
+            )
+        )
+
     def rebase(
         self,
         branch: str,
@@ -634,7 +680,8 @@ class Lake:
         """Jobs that run, newest first: all, or those of a table or branch. ``all`` also has those that ended
         lately."""
         call = ListJobs(key=None if key is None else Key.parse(key), branch=branch, all=all)
-        return self.pages(call, None, lambda last: {"after": last.id})
+        found = self.pages(call, None, lambda last: {"after": last.id})
+        return [*{job.id: job for job in found}.values()]  # one may come on two pages
 
     def abort_job(self, job_id: str, why: str = "") -> JobInfo:
         """Let a job never land. One that is committing, or has committed, stays as it is, and is returned."""
@@ -847,6 +894,30 @@ class Lake:
             call = msgspec.structs.replace(call, after=page[-1].location)
         return found
 
+    def erase(
+        self,
+        key: str | Key,
+        *,
+        all_references: bool = False,
+        dry_run: bool = False,
+        progress: Progress = silent,
+    ) -> ErasedTable:
+        """Make deleted rows of a table unrecoverable, and end its history before now; says what is left.
+
+        Files that hold deleted rows beside others are rewritten; data files, change data, log entries,
+        checkpoints and objects of the lake that only earlier versions need are removed. Where writers rely on
+        a grace period, the answer says until when the rest stays: call it again then. It can be repeated at
+        any time, also after a crash.
+
+        ``EraseRefused`` while branches, tags, transactions or forks hold rows. With ``all_references`` tags,
+        and branches without changes of their own to the table, let go what they hold: the table cannot be
+        read there any more. Reading what is gone is ``HistoryExpired``.
+        """
+        call = calls.EraseTable(
+            key=Key.parse(key), all_references=all_references, dry_run=dry_run, who=self.author
+        )
+        return self.do(call, progress)
+
     def sweep_files(
         self, *, remove_data: bool = False, dry_run: bool = False, progress: Progress = silent
     ) -> SweptFiles:
@@ -858,6 +929,28 @@ class Lake:
         """
         return self.do(SweepFiles(remove_data=remove_data, dry_run=dry_run), progress)
 
+    def resync(
+        self,
+        key: str | Key | None = None,
+        *,
+        leave_own: bool = False,
+        dry_run: bool = False,
+        progress: Progress = silent,
+    ) -> Resynced:
+        """Take over the versions that tables' own logs and folders have and the lake does not know, of one
+        table or of all: as after a restore of the lake's database from a backup.
+
+        With ``leave_own``, versions that only the lake has, and that cannot be added on top, are left behind:
+        they can be read at the commit that the answer names. Otherwise they are ``OutOfSync``.
+        """
+        call = Resync(
+            key=None if key is None else Key.parse(key),
+            leave_own=leave_own,
+            dry_run=dry_run,
+            who=self.author,
+        )
+        return self.do(call, progress)
+
     def fsck(self, progress: Progress = silent) -> Checked:
         """Check every reachable object's hash, order and shape."""
         return self.do(calls.Fsck(), progress)
@@ -868,14 +961,17 @@ class Lake:
         """The tokens that servers of this lake know, without their secrets."""
         return self.do(calls.ListTokens())
 
-    def create_token(self, name: str, *grants: str, expires: datetime | None = None) -> str:
+    def create_token(
+        self, name: str, *grants: str, expires: datetime | None = None, replaces: str | None = None
+    ) -> str:
         """Make a token with grants such as ``"read"`` or ``"write:dev/*:sales.*"`` and return its text.
 
-        The text is nowhere else: the lake keeps only a hash of its secret.
+        The text is nowhere else: the lake keeps only a hash of its secret. No two tokens have one name,
+        unless one ``replaces`` the other, whose id that is: they are one writer until the old one is revoked.
         """
         from penstock.lake.tokens import new_token
 
-        text, call = new_token(name, grants, expires)
+        text, call = new_token(name, grants, expires, replaces)
         self.do(call)
         return text
 
@@ -889,6 +985,10 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
+
+
+def _keys(keys: str | Key | Sequence[str | Key]) -> tuple[Key, ...]:
+    return (Key.parse(keys),) if isinstance(keys, str | Key) else tuple(map(Key.parse, keys))
 
 
 def _chosen(keys: Mapping[str | Key, HowToMerge] | None) -> dict[str, KeyMerge]:

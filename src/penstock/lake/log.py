@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import datetime
+from threading import Lock
+from typing import Final
 
 import msgspec
 
+from penstock.errors import InvalidRequest, TimedOut
 from penstock.kernel.conflict import content_of
+from penstock.kernel.history import Walk
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.state import diff_commits, prefix_end
 from penstock.lake.answers import Difference
@@ -15,6 +20,11 @@ from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import CommitObject
+
+PAGES_KEPT: Final = 64
+"""Of so many logs by all parents it is kept where the last page ended."""
+WIDTH_MAX: Final = 1000
+"""A log in which more commits could be next than that is not kept."""
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,14 +61,68 @@ def _touches(kernel: Kernel, commit: CommitObject, key: Key) -> bool:
     return bool(diff_commits(kernel.objects, parent, commit, below, prefix_end(below)))
 
 
-def walk(kernel: Kernel, start: ObjectId, chosen: Filter, all_parents: bool) -> Iterator[Commit]:
-    """The commits from one backwards that match."""
-    for one, stored in kernel.walk(start, all_parents):
-        commit = Commit.of(one, stored)
-        if chosen.since is not None and commit.time < chosen.since and not all_parents:
+def matching(kernel: Kernel, commits: Walk, chosen: Filter, all_parents: bool) -> Iterator[Commit]:
+    """The commits of a walk that match. ``TimedOut`` says how far they were looked at."""
+    commit: Commit | None = None
+    try:
+        for one, stored in commits:
+            commit = Commit.of(one, stored)
+            if chosen.since is not None and commit.time < chosen.since and not all_parents:
+                return
+            if chosen.matches(kernel, commit):
+                yield commit
+    except TimedOut as late:
+        if commit is None:
+            raise
+        raise TimedOut(
+            f"{late.message}\n  The log was searched back to commit {commit.id}, "
+            f"of {commit.time:%Y-%m-%d %H:%M:%S} UTC. Search a part of it at a time: newer commits with "
+            "'since', older ones with 'until'.",
+            commit=commit.id,
+            **late.details,
+        ) from None
+
+
+class LogPages:
+    """Where pages of logs by all parents ended, so that the next page goes on there.
+
+    Behind merges a commit alone does not tell what comes after it. Without this each page would walk from the
+    beginning; a page that was forgotten does so.
+    """
+
+    def __init__(self) -> None:
+        self._ends: OrderedDict[tuple[ObjectId, ObjectId], Walk] = OrderedDict()
+        self._lock = Lock()
+
+    def keep(self, start: ObjectId, last: ObjectId, commits: Walk) -> None:
+        """Keep the place of a walk that began at ``start`` and has come to ``last``."""
+        if commits.width > WIDTH_MAX:
             return
-        if chosen.matches(kernel, commit):
-            yield commit
+        with self._lock:
+            self._ends[start, last] = commits
+            self._ends.move_to_end((start, last))
+            while len(self._ends) > PAGES_KEPT:
+                self._ends.popitem(last=False)
+
+    def after(self, kernel: Kernel, start: ObjectId, last: ObjectId) -> Walk:
+        """The commits of a log that come after one of them; ``InvalidRequest`` if it is not in the log."""
+        with self._lock:
+            found = self._ends.get((start, last))
+            if found is not None:
+                self._ends.move_to_end((start, last))
+                return found.copy()
+        commits, goal = kernel.walk(start, all_parents=True), kernel.history.commit(last)
+        for one, commit in commits:
+            if one == last:
+                return commits
+            if commit.generation < goal.generation:
+                break
+        raise not_in_log(last)
+
+
+def not_in_log(last: ObjectId) -> InvalidRequest:
+    """The refusal of a page after a commit that is not in the log."""
+    return InvalidRequest(f"commit {last.hex()} is not in the log to go on from")
 
 
 def differences(

@@ -12,6 +12,7 @@ from penstock.kernel.format import Applied, Format, Since, Table
 from penstock.model.content import AnyContent, DeltaTable, LanceTable, ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.merges import ChangeSummary
 from penstock.model.operations import Change
 
 DELTA: Final = "delta"
@@ -29,9 +30,10 @@ class OnDemand(Format):
         real: Callable[[], Format],
         *,
         takes_any_base: bool = False,
+        repeats_states: bool = False,
     ) -> None:
         self.name, self._content, self._real = name, content, real
-        self.takes_any_base = takes_any_base
+        self.takes_any_base, self.repeats_states = takes_any_base, repeats_states
 
     def manages(self, content: AnyContent) -> bool:
         return isinstance(content, self._content) and content.state != b""
@@ -63,6 +65,17 @@ class OnDemand(Format):
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
         return self._real().restore(table, wanted)
 
+    def restore_version(self, table: Table, version: int) -> Applied:
+        return self._real().restore_version(table, version)
+
+    def summarize_change(
+        self, table: Table, before: AnyContent | None, after: AnyContent | None
+    ) -> ChangeSummary | None:
+        return self._real().summarize_change(table, before, after)
+
+    def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
+        return self._real().missing_files(table, before, after)
+
     def revert(
         self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
     ) -> Applied | None:
@@ -76,13 +89,16 @@ class OnDemand(Format):
     ) -> None:
         self._real().landed(key, content, commit, branch=branch, is_default=is_default)
 
+    def is_before(self, content: AnyContent, first: int) -> bool:
+        return self._real().is_before(content, first)
+
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         return self._real().may_move(before, after)
 
 
 def delta_on_demand(real: Callable[[], Format]) -> OnDemand:
     """The format of Delta tables."""
-    return OnDemand(DELTA, DeltaTable, real)
+    return OnDemand(DELTA, DeltaTable, real, repeats_states=True)
 
 
 def lance_on_demand(real: Callable[[], Format]) -> OnDemand:

@@ -16,6 +16,7 @@ from penstock.kernel.description import (
     new_description,
     read_description,
     require_arrived,
+    require_no_backup,
     require_unused,
     write_description,
 )
@@ -24,6 +25,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
+from penstock.lake.files.pool import pool_of
 from penstock.lake.lake import Lake
 from penstock.lake.on_demand import delta_on_demand, lance_on_demand
 from penstock.metrics.meter import SILENT, Meter
@@ -134,6 +136,7 @@ class _Opening(NamedTuple):
                 description = _make_lake(
                     store, self.clock, "main", _default_warehouse(store), (), self.settings, exist_ok=True
                 )
+            require_no_backup(description, store)
             require_arrived(description, store)
             _complete_lake(store, description, self.clock, self.settings)
             embedded = _embedded(store, description, self.formats, self.settings, self.clock, self.meter)
@@ -199,7 +202,7 @@ def _embedded(
     ours: tuple[Format, ...] = (
         delta_on_demand(lambda: catalogue.delta.format),
         lance_on_demand(lambda: catalogue.lance.format),
-        FilesFormat(),
+        FilesFormat(lambda: catalogue.places.at(pool_of(catalogue.warehouse))),
     )
     given = {one.name for one in formats}
     known = (*formats, *(one for one in ours if one.name not in given))

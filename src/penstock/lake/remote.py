@@ -18,20 +18,16 @@ import msgspec
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
 from penstock.lake.answers import About, Entry
-from penstock.lake.calls import PAGE_MAX, Call, GetContents, Resolve, Write
-from penstock.lake.files.calls import WriteFiles
+from penstock.lake.call import PAGE_MAX, Call, Retry, Write, retry_of
+from penstock.lake.read_calls import GetContents, Resolve
 from penstock.lake.remote_connection import Connection
-from penstock.lake.remote_sending import Sending
-from penstock.lake.remote_verdict import Manner, manner_of
+from penstock.lake.remote_sending import SETTLE_S, Sending
 from penstock.model.keys import Key
 
 R = TypeVar("R")
 
 KEYS_MAX_CHARS: Final = 5_000
 """Of the keys in one address. Servers and proxies refuse addresses that are much longer."""
-
-SETTLE_S: Final = 45.0
-"""How long a server may still carry out a write whose sender heard nothing of it, if it does not say."""
 
 _COMMIT: Final = re.compile("[0-9a-f]{64}")
 
@@ -41,7 +37,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
     connect_timeout_s: float = 5.0
     answer_timeout_s: float = 40.0
-    """Longer than a server works on a request, so that it is the server that says what came of it."""
+    """Longer than a server works on a request, so that it is the server that says what came of it. One that
+    says that it works for longer is waited for as much longer, here and in all."""
     silence_timeout_s: float = 600.0
     """How long a sweep or a check may say nothing."""
     total_s: float = 60.0
@@ -92,16 +89,21 @@ class Remote:
 
     def _do(self, call: Call[R], progress: Progress = silent) -> R:
         given = call.idempotency_key if isinstance(call, Write) else None
-        if given is None and isinstance(call, WriteFiles) and call.job is not None:
-            given = call.job  # under which it lands, if it does
+        if given is None and isinstance(call, Write) and call.fixed_key is not None:
+            given = call.fixed_key
             call = cast("Call[R]", msgspec.structs.replace(call, idempotency_key=given))
         if given is not None:
             request_key(given)
-        needs_key = given is None and manner_of(call) is Manner.KEYED
+        needs_key = given is None and retry_of(call) is Retry.BY_KEY
         if needs_key:
             call = msgspec.structs.replace(call, idempotency_key=uuid4().hex)
         sending = Sending(
-            self._connection, self._patience, self.do, key_is_new=needs_key, settle_s=self.settle_s
+            self._connection,
+            self._patience,
+            self.do,
+            key_is_new=needs_key,
+            settle_s=self.settle_s,
+            longer_s=max(0.0, (self._told_settle_s or 0.0) - SETTLE_S),
         )
         answer = sending.answer(call, progress)
         if isinstance(answer, About):  # the lake is here, as far as a client is concerned

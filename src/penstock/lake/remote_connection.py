@@ -31,6 +31,7 @@ from urllib3.exceptions import (
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.reachable import Progress
+from penstock.model.decoders import json_decoder
 from penstock.wire.requests import Request
 
 PREFIX: Final = "/api/penstock/v1"
@@ -128,7 +129,7 @@ class Connection:
                 if LINES not in response.headers.get("content-type", ""):
                     return _whole(response)
                 for text in _lines(response):
-                    line = msgspec.json.decode(text, type=_Line)
+                    line = json_decoder(_Line).decode(text)
                     if line.progress is not None:
                         progress(*line.progress)
                         continue

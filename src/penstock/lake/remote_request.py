@@ -5,22 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import InvalidRequest
-from penstock.lake.calls import (
-    AssignReference,
-    Bring,
-    Call,
-    CommitOperations,
-    CreateReference,
-    DeleteReference,
-    GetChanges,
-    GetCommit,
-    GetReference,
-    GetReferenceLog,
-    Resolve,
-)
-from penstock.model.content import encode_content
-from penstock.model.names import check_name, parse_revision
-from penstock.model.operations import Put
+from penstock.lake.call import Call
 from penstock.wire.requests import Request, request_of
 
 
@@ -29,21 +14,5 @@ def sound_request(call: Call[Any]) -> Request:
     try:
         return request_of(call)
     except InvalidRequest:
-        _check(call)
+        call.check_sendable()
         raise
-
-
-def _check(call: Call[Any]) -> None:
-    """Raise what the lake itself would raise, where that is known."""
-    if isinstance(call, GetReference | GetReferenceLog | CreateReference | AssignReference | DeleteReference):
-        check_name(call.name)
-    elif isinstance(call, GetCommit | GetChanges | Resolve) and call.revision is not None:
-        parse_revision(call.revision)
-    elif isinstance(call, CommitOperations):
-        for operation in call.operations:
-            if isinstance(operation, Put):
-                encode_content(operation.content)
-    elif isinstance(call, Bring):
-        for how in call.keys.values():
-            if how.content is not None:
-                encode_content(how.content)

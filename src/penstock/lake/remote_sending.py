@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import (
     ConflictError,
@@ -25,22 +24,19 @@ from penstock.errors import (
 from penstock.kernel.reachable import Progress
 from penstock.lake.answers import Landing
 from penstock.lake.asked import AFTER_DOUBT, asked
-from penstock.lake.calls import Call, GetOutcome, Write
+from penstock.lake.call import Ask, Call, Retry, Write, retry_of
+from penstock.lake.read_calls import GetOutcome
 from penstock.lake.remote_connection import Connection, Lost, NotSent, Reply
-from penstock.lake.remote_doubt import (
-    applied,
-    done_already,
-    holds_for_every_try,
-    seen_before,
-    target_of,
-    unknown,
-)
+from penstock.lake.remote_doubt import holds_for_every_try, recover, unknown
 from penstock.lake.remote_request import sound_request
-from penstock.lake.remote_verdict import Done, Manner, Refused, Unsettled, judge, manner_of
+from penstock.lake.remote_verdict import Done, Refused, Unsettled, judge
 from penstock.wire.requests import Request
 
 if TYPE_CHECKING:
     from penstock.lake.remote import Patience
+
+SETTLE_S: Final = 45.0
+"""How long a server may still carry out a write whose sender heard nothing of it, if it does not say."""
 
 
 class Sending:
@@ -50,11 +46,13 @@ class Sending:
         self,
         connection: Connection,
         patience: Patience,
-        ask: Callable[[Call[Any]], Any],
+        ask: Ask,
         *,
         key_is_new: bool,
         settle_s: float,
+        longer_s: float = 0.0,
     ) -> None:
+        """``longer_s`` is how much longer than others this server works on a request."""
         self._connection, self._patience = connection, patience
         self._ask = ask
         """Makes other calls, to find out what came of this one."""
@@ -62,16 +60,19 @@ class Sending:
         """Whether nobody can have used the call's idempotency key before."""
         self._settle_s = settle_s
         """How long after it was sent a try may still be carried out."""
-        self._deadline_s = time.monotonic() + patience.total_s
+        self._answer_timeout_s = patience.answer_timeout_s + longer_s
+        self._deadline_s = time.monotonic() + patience.total_s + longer_s
         self._tries = 0
         self._doubt: PenstockError | None = None
         """Why it is not known whether it was carried out by an earlier try."""
         self._doubt_s = 0.0
         """When the last try in doubt was sent."""
+        self._was_spoilt = False
+        """Whether an answer came that could not be made use of."""
 
     def answer(self, call: Call[Any], progress: Progress) -> Any:
         """Send the call until its outcome is known; ``OutcomeUnknown`` if it is not in the end."""
-        request, seen = sound_request(call), seen_before(self._ask, call)
+        request, seen = sound_request(call), call.look_before(self._ask)
         while True:
             self._tries += 1
             heard = self._heard(call, request, progress)
@@ -80,8 +81,11 @@ class Sending:
                 return verdict.answer
             if isinstance(verdict, Refused):
                 return self._refused(call, verdict.error, seen)
-            if verdict.in_doubt and manner_of(call) is not Manner.READ:
-                self._doubt, self._doubt_s = verdict.error, sent_s
+            if verdict.in_doubt and retry_of(call) is not Retry.READ:
+                is_told = isinstance(heard, Reply) and heard.is_json
+                if is_told or self._doubt is None:  # what the server says tells more than a loss
+                    self._doubt = verdict.error
+                self._doubt_s = sent_s
             if not self._may_repeat(call, verdict):
                 return self._stopped(call, verdict.error)
             if not self._wait(verdict.wait_s):
@@ -92,13 +96,17 @@ class Sending:
             if call.is_long:
                 return self._connection.follow(request, self._patience.silence_timeout_s, progress)
             left_s = max(self._deadline_s - time.monotonic(), self._patience.connect_timeout_s)
-            return self._connection.exchange(request, min(self._patience.answer_timeout_s, left_s))
+            return self._connection.exchange(request, min(self._answer_timeout_s, left_s))
         except (Lost, NotSent) as problem:
             return problem
 
     def _may_repeat(self, call: Call[Any], verdict: Unsettled) -> bool:
-        if self._doubt is not None and manner_of(call) is Manner.ONCE:
+        retry = retry_of(call)
+        if self._doubt is not None and retry is Retry.ONCE:
             return False
+        if verdict.is_spoilt:
+            is_second, self._was_spoilt = self._was_spoilt, True
+            return not is_second and retry is not Retry.READ
         return verdict.again
 
     def _wait(self, at_least_s: float) -> bool:
@@ -117,7 +125,7 @@ class Sending:
         if self._doubt is None:
             raise error
         if isinstance(call, Write) and (landing := self._looked_up(call, self._doubt)) is not None:
-            return applied(self._ask, call, landing)
+            return recover(self._ask, call, landing)
         raise unknown(call, self._doubt)
 
     def _refused(self, call: Call[Any], error: PenstockError, seen: Any) -> Any:
@@ -130,12 +138,17 @@ class Sending:
         if not isinstance(call, Write):
             if isinstance(error, LakeMoved) or not isinstance(error, RequestError | ConflictError):
                 raise unknown(call, self._doubt) from error
-            return done_already(self._ask, call, error, seen)
+            try:
+                return call.done_before(self._ask, error, seen)
+            except PenstockError as problem:
+                if problem is error:
+                    raise
+                raise unknown(call, self._doubt) from problem
         landing = self._settled(call, error, self._doubt)
         if landing is None:
             error.details[AFTER_DOUBT] = True
             raise error
-        return applied(self._ask, call, landing)
+        return recover(self._ask, call, landing)
 
     def _settled(self, call: Write[Any], error: PenstockError, doubt: PenstockError) -> Landing | None:
         """What an earlier try came to; ``None`` if to nothing, once none can still be running.
@@ -155,7 +168,7 @@ class Sending:
 
     def _looked_up(self, call: Write[Any], doubt: PenstockError) -> Landing | None:
         assert call.idempotency_key is not None
-        key, branch = call.idempotency_key, target_of(call)
+        key, branch = call.idempotency_key, call.target_name
         try:
             this_one = None if self._key_is_new else asked(call)  # others may have used the caller's key
             question = GetOutcome(key=key, branch=branch, asked=this_one)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -17,75 +16,20 @@ from penstock.errors import (
     OutcomeUnknown,
     PenstockError,
     RouteNotFound,
+    StorageFull,
     Throttled,
     TimedOut,
     Unauthenticated,
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.lake.audits.calls import AddExpectation, RemoveExpectation
-from penstock.lake.calls import (
-    Bring,
-    Call,
-    ChangeRoots,
-    Fsck,
-    KeepHistory,
-    PutToken,
-    RevokeToken,
-    SetGrace,
-    Sweep,
-    SweepTables,
-    Write,
-)
-from penstock.lake.delta_calls import CheckpointTable, CleanLog, CompactLog, PublishTable
-from penstock.lake.files.calls import AbortJob, BeginJob
-from penstock.lake.files.care_calls import SweepFiles
+from penstock.lake.call import Call, Retry, retry_of
 from penstock.lake.remote_connection import Lost, NotSent, Reply
-from penstock.lake.transactions.calls import (
-    AbortTransaction,
-    BeginTransaction,
-    CommitTransaction,
-    NoteReads,
-    RenewTransaction,
-)
 from penstock.wire import json
 from penstock.wire.errors import decode_error, kind_for
 
 _PASSING: Final = (502, 503, 504, *range(520, 530))
 """What things in between say when the server does not answer them as it should."""
-
-
-class Manner(Enum):
-    """What it means to send a call once more."""
-
-    READ = auto()
-    """It changes nothing."""
-    KEYED = auto()
-    """The server knows it again by its idempotency key."""
-    SAME = auto()
-    """It is done again, and comes to the same."""
-    ONCE = auto()
-    """It might be done twice."""
-
-
-def manner_of(call: Call[Any]) -> Manner:
-    if call.method == "GET" or isinstance(call, Fsck):
-        return Manner.READ
-    if isinstance(call, Bring | Sweep | SweepTables | SweepFiles | CleanLog) and call.dry_run:
-        return Manner.READ
-    if isinstance(call, Write):
-        return Manner.KEYED
-    if isinstance(call, ChangeRoots | KeepHistory | SetGrace | PutToken | RevokeToken):
-        return Manner.SAME
-    if isinstance(call, AddExpectation | RemoveExpectation):
-        return Manner.SAME
-    if isinstance(call, PublishTable | CheckpointTable | CompactLog | BeginJob | AbortJob):
-        return Manner.SAME
-    if isinstance(call, BeginTransaction | RenewTransaction | NoteReads):
-        return Manner.SAME
-    if isinstance(call, CommitTransaction | AbortTransaction):
-        return Manner.SAME
-    return Manner.ONCE  # also a setting: it answers what was there before, which a repetition would not know
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -109,6 +53,9 @@ class Unsettled(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it may have been carried out."""
     again: bool = True
     """Whether another try may help."""
+    is_spoilt: bool = False
+    """Whether an answer came that cannot be made use of: another try may be answered better, but a third one
+    is hardly."""
     wait_s: float = 0.0
     """How long the server asks to wait."""
 
@@ -135,27 +82,29 @@ def _of_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
     if call.answer is None and reply.status == HTTPStatus.NO_CONTENT:
         return Done(None)
     if not reply.is_json:
-        return Unsettled(error=_foreign(reply, url), in_doubt=True, again=False)
+        return Unsettled(error=_foreign(reply, url), in_doubt=True, is_spoilt=True)
     if call.answer is None:
         return Done(None)
     try:
         return Done(json.read(reply.body, call.answer))
     except UnsupportedFormat as problem:
         error = UnsupportedFormat(f"{url} is newer than this Penstock, or none: {problem}", url=url)
-        return Unsettled(error=error, in_doubt=True, again=False)
+        return Unsettled(error=error, in_doubt=True, is_spoilt=True)
 
 
 def _of_error(error: PenstockError, reply: Reply, call: Call[Any], url: str) -> Verdict:
+    if isinstance(error, StorageFull):  # it stays so until somebody makes room
+        return Unsettled(error=error, in_doubt=False, again=False)
     if isinstance(error, Unavailable | Throttled):
         return Unsettled(error=error, in_doubt=False, wait_s=reply.retry_after_s)
     if isinstance(error, OutcomeUnknown):
         return Unsettled(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if isinstance(error, TimedOut):
         # A read that took too long would take as long again.
-        again = manner_of(call) is not Manner.READ
+        again = retry_of(call) is not Retry.READ
         return Unsettled(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
     if type(error) is AdministratorError:  # a fault of the server, before or after it was carried out
-        return Unsettled(error=error, in_doubt=True, again=False)
+        return Unsettled(error=error, in_doubt=True, is_spoilt=True)
     return Refused(_no_such_route(error, call, url) if isinstance(error, RouteNotFound) else error)
 
 
@@ -175,7 +124,7 @@ def _no_such_route(error: RouteNotFound, call: Call[Any], url: str) -> PenstockE
 def _of_gateway(reply: Reply, call: Call[Any], url: str) -> Verdict:
     """The answer is of something in between, or there is no Penstock at that address."""
     is_passing = reply.status in _PASSING
-    if manner_of(call) is not Manner.READ:  # it may have been passed on, whatever is said of it then
+    if retry_of(call) is not Retry.READ:  # it may have been passed on, whatever is said of it then
         is_passing = reply.status == HTTPStatus.REQUEST_TIMEOUT or reply.status >= 500
     if is_passing:
         error = Unavailable(f"{url} answered {reply.status}, which came from something in between", url=url)

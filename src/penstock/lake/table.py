@@ -7,13 +7,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from penstock.errors import KeyNotFound, NotManaged, RequestError, VersionNotFound
+from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, RequestError, VersionNotFound
 from penstock.lake import calls
 from penstock.lake.lance.installed import require_lance
 from penstock.lake.transactions.reading import note_reads
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, FilesTable, LanceTable
 from penstock.model.keys import Key
+from penstock.model.merges import MergeResult
+from penstock.model.names import revision_at
 from penstock.model.reads import Read
 
 if TYPE_CHECKING:
@@ -284,6 +286,39 @@ class Table:
 
             return write(self, data, "overwrite", said, idempotency_key)
         return delta.overwrite(self, data, partitions, where, said=said, idempotency_key=idempotency_key)
+
+    def restore(
+        self,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        ref: str | Commit | None = None,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        if_head: str | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> MergeResult:
+        """Set the table to what it was, by one new commit: at a version, at a time, or at a revision.
+
+        Exactly one of them is given. ``version`` is Delta's or Lance's number of a version that the table has
+        on this branch; ``timestamp`` goes by the commits of the branch. Tables of all formats can be
+        restored, and dropped ones come back, except to a version. See ``Lake.restore``.
+        """
+        if sum(one is not None for one in (version, timestamp, ref)) != 1:
+            raise InvalidRequest("say to what to restore it: version, timestamp or ref; exactly one of them")
+        to = ref if timestamp is None else revision_at(self.ref, timestamp)
+        return self.lake.restore(
+            self.key,
+            to=to,
+            version=version,
+            branch=self.ref,
+            message=message,
+            author=author,
+            if_head=if_head,
+            dry_run=dry_run,
+            idempotency_key=idempotency_key,
+        )
 
     def commit(
         self,

@@ -32,7 +32,10 @@ class Presented(NamedTuple):
 
 
 def new_token(
-    name: str, grants: Iterable[str | Grant], expires: datetime | None = None
+    name: str,
+    grants: Iterable[str | Grant],
+    expires: datetime | None = None,
+    replaces: str | None = None,
 ) -> tuple[str, PutToken]:
     """The text of a new token, and the call that lets it be used. The text is nowhere else.
 
@@ -56,6 +59,7 @@ def new_token(
         secret_hash=token.secret_hash,
         grants=token.grants,
         expires=token.expires,
+        replaces=replaces,
     )
     return f"penstock_{token_id}_{secret}", call
 

@@ -170,6 +170,10 @@ class Branch(_Named):
         into = target.name if isinstance(target, Branch) else target
         return self._lake.merge(self.name, into, **how)
 
+    def restore(self, keys: str | Key | Sequence[str | Key] = (), **how: Any) -> MergeResult:
+        """Set tables here to what they were at an earlier commit; takes what ``Lake.restore`` takes."""
+        return self._lake.restore(keys, branch=self.name, **how)
+
     def rebase(self, onto: str | None = None, **how: Any) -> MergeResult:
         """Repeat this branch's own commits on a new base; takes what ``Lake.rebase`` takes."""
         return self._lake.rebase(self.name, onto, **how)

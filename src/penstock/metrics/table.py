@@ -265,6 +265,27 @@ HTTP_OPEN_REQUESTS: Final = Metric(
     (),
     "{requests}",
 )
+HTTP_REFUSALS: Final = _counter(
+    "penstock_http_refusals_total",
+    "refusals",
+    "Requests and connections that a server refused to keep room for others, by what was used up: 'places' "
+    "of the server, 'caller_places' of one caller, 'large_bodies' of the server, 'connections' of the "
+    "server, 'address_connections' of one address, 'open_files' of the process.",
+    "reason",
+)
+HTTP_TURN_WAIT_SECONDS: Final = _seconds(
+    "penstock_http_turn_wait_seconds",
+    "How long reads that compute for long waited each time until it was their turn.",
+)
+HTTP_STOPPED_READS: Final = _counter(
+    "penstock_http_stopped_reads_total",
+    "reads",
+    "Reads that were stopped before they were done, by reason: 'deadline', or 'client_gone'.",
+    "reason",
+)
+HTTP_CONNECTIONS: Final = Metric(
+    "penstock_http_connections", Type.GAUGE, "Connections that a server has open.", (), "{connections}"
+)
 
 METRICS: Final = (
     *(REQUESTS, REQUEST_SECONDS, QUEUE_DEPTH, QUEUE_WAIT_SECONDS, BATCH_REQUESTS, TRIES, SWAPS_LOST),
@@ -277,5 +298,6 @@ METRICS: Final = (
     *(LANCE_UNPROMOTED, LANCE_UNPROMOTED_SECONDS, LANCE_PROMOTED, LANCE_PROMOTE_ERRORS, LANCE_FOREIGN),
     *(FILES_SWEPT_FILES, FILES_SWEPT_BYTES),
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_OPEN_REQUESTS),
+    *(HTTP_REFUSALS, HTTP_TURN_WAIT_SECONDS, HTTP_STOPPED_READS, HTTP_CONNECTIONS),
 )
 """All of them."""

@@ -10,6 +10,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, utc
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+from penstock.model.idempotency import given_key
 from penstock.model.objects import CommitObject
 
 MESSAGE_MAX_CHARS: Final = 16_384
@@ -101,7 +102,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
             properties=stored.properties,
             generation=stored.generation,
             depth=stored.depth,
-            key=stored.key,
+            key=given_key(stored.key),
             authors=stored.authors,
             # The first release stored any time; a log with one that nobody can hold stays readable.
             author_time=utc(min(max(stored.author_time_us, TIME_MIN_US), TIME_MAX_US)),

@@ -12,6 +12,8 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
+from penstock.model.decoders import msgpack_decoder
+
 ObjectId: TypeAlias = Annotated[bytes, "hexadecimal"]
 """32 bytes, SHA-256. People see them as 64 hexadecimal digits."""
 
@@ -26,7 +28,7 @@ encode = _encoder.encode
 
 def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     """A decoder for canonical bytes of one type."""
-    return msgspec.msgpack.Decoder(kind)
+    return msgpack_decoder(kind)
 
 
 def object_id(data: bytes) -> ObjectId:

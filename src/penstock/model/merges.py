@@ -43,6 +43,27 @@ HowToMerge: TypeAlias = KeyMerge | MergeMode | str | Mapping[str, MergeMode | st
 """How to merge one key, as programs may say it: a mode, modes by folder, or all that can be said."""
 
 
+class ChangeSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change does to a table, counted. ``null`` is what nobody knows without reading the data files.
+
+    A file whose deletion vector changes is neither added nor removed: it is among ``files_changed``, and the
+    rows that it loses or gets back are among those removed or added.
+    """
+
+    version_before: int | None = None
+    """The table's latest version before; nothing if it has none, or its format has no versions."""
+    version_after: int | None = None
+    files_added: int | None = None
+    files_removed: int | None = None
+    files_changed: int | None = None
+    """Files that stay, with other deleted rows."""
+    rows_added: int | None = None
+    rows_removed: int | None = None
+    bytes_added: int | None = None
+    """Of the files added."""
+    bytes_removed: int | None = None
+
+
 class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one key: ``before`` and ``after`` on the target, or the conflicts."""
 
@@ -51,6 +72,15 @@ class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
     before: AnyContent | None = None
     after: AnyContent | None = None
     conflicts: tuple[Conflict, ...] = ()
+    change: ChangeSummary | None = None
+    """In a dry run: what would change of a table that the lake manages."""
+
+    @property
+    def action(self) -> str:
+        """What becomes of the key: ``created``, ``dropped``, ``changed`` or ``unchanged``."""
+        if self.before == self.after:
+            return "unchanged"
+        return "created" if self.before is None else "dropped" if self.after is None else "changed"
 
     @property
     def conflict(self) -> Conflict | None:
@@ -59,7 +89,7 @@ class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a merge, transplant, rebase or revert did, or would do.
+    """What a merge, transplant, rebase, revert or restore did, or would do.
 
     ``commits`` are the new commits, oldest first; none if there was nothing to do or it was a dry run.
     """

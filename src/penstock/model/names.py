@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.errors import InvalidName
+from penstock.model.clock import microseconds, utc
 
 NAME_MAX_CHARS: Final = 200
 STEPS_MAX: Final = 100
@@ -79,6 +80,15 @@ def parse_time_us(text: str) -> int:
         raise InvalidName(f"{text!r} is not a date or time; write it like 2026-11-01T00:00:00Z") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000)
+
+
+def revision_at(name: str, time: str | datetime) -> str:
+    """The revision that is a reference as it was at a time; a time without a time zone is in UTC."""
+    time_us = microseconds(time) if isinstance(time, datetime) else parse_time_us(time)
+    try:
+        return f"{name}*{utc(time_us).isoformat()}"
+    except OverflowError:
+        raise InvalidName(f"{time!r} is not a time of the years 1 to 9999") from None
 
 
 def _commit_id(text: str, whole: str) -> str:

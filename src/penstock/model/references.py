@@ -28,6 +28,10 @@ class Kind(StrEnum):
     """The branch of a transaction that has not ended. Nobody lists it, and only the transaction merges it."""
     ENDED_TRANSACTION = "ended-transaction"
     """One that has, kept for some days to tell what it came to."""
+    HORIZON = "horizon"
+    """From where on the history of a table exists that was erased."""
+    BACKUP = "backup"
+    """A point in time that a backup can go back to. Only stores of backups have any."""
 
 
 class Event(StrEnum):

@@ -28,20 +28,35 @@ _ID = re.compile(r"[0-9a-f]{12}")
 
 
 class Role(StrEnum):
-    """What a grant allows; each one includes those before it."""
+    """What a grant allows. ``write`` includes ``read``, ``admin`` includes all others; nothing else does."""
 
     READ = "read"
     WRITE = "write"
     """Commit, merge, create, assign and delete references."""
+    RESTORE = "restore"
+    """Set tables to an earlier state."""
+    ERASE = "erase"
+    """Make deleted rows unrecoverable."""
+    MAINTAIN = "maintain"
+    """Sweep, check, publish, clean up logs, resync tables whose logs are ahead of the lake."""
+    BACKUP = "backup"
+    """Make, list, expire and forget backups."""
+    MOVE = "move"
+    """Move the lake to another place, and undo that."""
     ADMIN = "admin"
-    """Tokens, roots, history rules, sweep and check."""
+    """All of it, and tokens, roots, history rules."""
 
     def includes(self, other: Role) -> bool:
         """Whether who has this role may do what the other one allows."""
-        return _RANKS[self] >= _RANKS[other]
+        return self in (other, Role.ADMIN) or (self, other) == (Role.WRITE, Role.READ)
 
 
-_RANKS: Final = {role: rank for rank, role in enumerate(Role)}
+FIRST_ROLES: Final = frozenset({Role.READ, Role.WRITE, Role.ADMIN})
+"""Those that the first release knows."""
+WHOLE_LAKE_ROLES: Final = frozenset({Role.BACKUP, Role.MOVE, Role.ADMIN})
+"""Those that are about all references and all keys."""
+ALL_REFERENCES_ROLES: Final = frozenset({Role.ERASE, Role.MAINTAIN})
+"""Those that are about the files of tables, which references share; they may be for some keys only."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -66,9 +81,12 @@ class Grant(msgspec.Struct, frozen=True):
         for what, pattern in (("references", self.references), ("keys", self.keys)):
             if not pattern.isprintable() or not 0 < len(pattern) <= PATTERN_MAX_CHARS:
                 raise InvalidRequest(f"{pattern[:40]!a} is not a pattern of {what}")
-        if self.role is Role.ADMIN and (self.references, self.keys) != (EVERYTHING, EVERYTHING):
+        if self.role in WHOLE_LAKE_ROLES and (self.references, self.keys) != (EVERYTHING, EVERYTHING):
+            raise InvalidRequest(f"'{self}': '{self.role}' is for the whole lake; grant just '{self.role}'")
+        if self.role in ALL_REFERENCES_ROLES and self.references != EVERYTHING:
             raise InvalidRequest(
-                f"'{self}': who administers a lake does so for all of it; grant just 'admin'"
+                f"'{self}': '{self.role}' is about files, which all references share; grant "
+                f"'{msgspec.structs.replace(self, references=EVERYTHING)}'"
             )
         return self
 

@@ -1,8 +1,10 @@
 """The application: the way of a request from its connection to a handler, and of the answer back.
 
-The event loop finds the route, counts, and moves bytes. Everything that decodes, waits or computes is done
-by ``handling`` in a worker thread, once the request is complete. A request that takes too long is answered,
-but its thread goes on, and keeps its place among the open requests until it ends.
+The event loop finds the route, counts, and moves bytes. Everything that decodes, waits or computes is done by
+``handling`` in a worker thread, once the request is complete. A request that takes too long is answered, but
+its thread keeps its place among the open requests until it ends: a read ends at its next step, a write when
+it is done. Callers have a share of the places each (``places``), and of the time that reads compute
+(``turns``).
 """
 
 from __future__ import annotations
@@ -21,17 +23,24 @@ import msgspec
 from penstock.errors import PenstockError, Throttled, TimedOut
 from penstock.lake.catalogue import Catalogue
 from penstock.metrics.meter import SILENT, Meter
-from penstock.metrics.table import HTTP_OPEN_REQUESTS, HTTP_REQUESTS, HTTP_SECONDS
+from penstock.metrics.table import HTTP_OPEN_REQUESTS, HTTP_REFUSALS, HTTP_REQUESTS, HTTP_SECONDS
+from penstock.processes.pool import ProcessPool, never
 from penstock.server.access import Caller, Gate
 from penstock.server.body import Body, ClientGone, Receive, body_size, too_large
-from penstock.server.handling import Handled, Handling, Received, failed
+from penstock.server.clients import send_file
+from penstock.server.handling import STATUS_CLIENT_GONE, Handled, Handling, Note, Received, failed
 from penstock.server.headers import Headers
+from penstock.server.large_bodies import LARGE_BODIES_MAX, LargeBodies
 from penstock.server.limits import Limits
-from penstock.server.logs import Level, Line, Log, now
+from penstock.server.logs import Level, Line, Log, masked, now
 from penstock.server.matching import Found, Matching
+from penstock.server.places import Place, Places, address_of
 from penstock.server.routes import Answer, Api, Route
+from penstock.server.starts import Starts
 from penstock.server.streaming import Send, stream
 from penstock.server.threads import Threads
+from penstock.server.turns import Pace, Turns
+from penstock.server.watch import Watch
 from penstock.wire.requests import KEY_HEADER
 
 VITAL_MAX: Final = 16
@@ -42,9 +51,17 @@ BODY_FROM_ANYBODY_MAX_S: Final = 0.2
 unknown can hold the places of others by sending nothing."""
 ARRIVING_MAX: Final = 8
 """Requests that arrive from somebody who is not known yet, for each that may be open."""
-STATUS_CLIENT_GONE: Final = 499
-"""In the log and in metrics; there is nobody to send it to."""
+ROW_WORK_IMPORTS: Final = (
+    "penstock.server.lance.row_work",
+    "lance",
+    "penstock.lake.audits.row_work",
+    "duckdb",
+)
+"""What row workers have ready before they are given work."""
 
+READ_PART: Final = 0.9
+"""The part of a request's time after which a read stops by itself, so that its answer can say how far it
+came."""
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -58,6 +75,10 @@ class Exchange(msgspec.Struct):
     request_id: str
     send: Send
     began_s: float
+    address: str = ""
+    """Where the connection comes from."""
+    share: str = ""
+    """Whose places and turns the request uses."""
     found: Found | None = None
     request_bytes: int = 0
     is_read: bool = True
@@ -65,6 +86,8 @@ class Exchange(msgspec.Struct):
     is_begun: bool = False
     """Whether a handler was given the request, so that it may have an effect."""
     is_answered: bool = False
+    answer_bytes: int = 0
+    watch: Watch | None = None
 
 
 class Application:
@@ -79,13 +102,23 @@ class Application:
         log: Log,
         limits: Limits = Limits(),
         meter: Meter = SILENT,
+        pool: ProcessPool | None = None,
+        note: Note = lambda _: None,
     ) -> None:
+        """``pool`` is for work on rows; without one, the application has its own."""
+        self._own_pool = ProcessPool(limits.processes, ROW_WORK_IMPORTS, partial(log.say, Level.WARNING))
+        self.pool = pool or self._own_pool
         self._matching = Matching(apis)
-        self._handling = Handling(catalogue, gate, limits, log)
+        self._handling = Handling(catalogue, gate, limits, log, self.pool, note)
         self._limits, self._log, self._meter = limits, log, meter
+        self._gate = gate
         self._threads = Threads(limits.open_requests_max)
         self._vital_threads = Threads(VITAL_MAX)
-        self._arriving = self._reading = 0
+        self._places = Places(limits.open_requests_max, limits.caller_requests_max)
+        self.turns = Turns(limits.long_reads_max, meter)
+        self._large_bodies = LargeBodies()
+        self._starts = Starts(self._threads)
+        self._arriving = 0
 
     @property
     def open_requests(self) -> int:
@@ -93,10 +126,11 @@ class Application:
 
         Those that nobody waits for any more are among them, until they have ended.
         """
-        return self._reading + self._threads.busy
+        return self._places.taken
 
     def stop(self) -> None:
-        """Let the worker threads end once they have done what they do now."""
+        """Let the worker threads end once they have done what they do now; work on rows ends at once."""
+        self._own_pool.close()
         self._threads.stop()
         self._vital_threads.stop()
 
@@ -107,6 +141,7 @@ class Application:
         headers = _headers(scope["headers"])
         path = scope["raw_path"].decode("latin-1")
         exchange = Exchange(scope["method"], path, headers, headers["x-request-id"], send, began_s)
+        exchange.address = address_of(scope.get("client"))
         exchange.is_read = body_size(headers) <= BODY_FROM_ANYBODY_MAX_BYTES
         try:
             exchange.found = self._matching.find(exchange.method, path)
@@ -124,28 +159,63 @@ class Application:
             handled = self._refusal(exchange, _overdue("the server is stopping", exchange))
         if not exchange.is_answered:
             try:
-                await _send(exchange, handled.answer)
-            except asyncio.CancelledError:  # the server stops, and the client does not read its answer
+                await self._send(exchange, handled.answer)
+            except (asyncio.CancelledError, ClientGone):  # the client does not read its answer in time
                 handled = Handled(Answer(status=STATUS_CLIENT_GONE), handled.who, "client_gone")
+        if exchange.watch is not None:
+            exchange.watch.end()
         self._note(exchange, handled)
 
     async def _serve(self, exchange: Exchange, found: Found, query: bytes, receive: Receive) -> Handled:
         """Read the request and have it handled."""
         route = found.route
-        threads = self._vital_threads if route.is_vital else self._threads
-        self._require_room(route)
-        body, caller = b"", None
+        if route.is_instant:
+            return self._handling(Received(found, query, exchange.headers, b"", exchange.request_id))
+        exchange.share = self._share(exchange)
+        self._require_room(route, exchange)
+        body, caller, place = b"", None, None
         if body_size(exchange.headers):
-            body, caller = await self._read(exchange, found, receive)
-            self._require_room(route)
-        deadline_s = monotonic() + self._limits.request_timeout_s if not route.streams else math.inf
-        request = Received(found, query, exchange.headers, body, exchange.request_id, caller, deadline_s)
+            body, caller, place = await self._read(exchange, found, receive)
+        if place is None:
+            place = self._take_place(route, exchange)
+        request = self._received(exchange, found, query, body, caller)
+        if exchange.is_read and (route.works_on_rows or route.ends_with_client):
+            exchange.watch = Watch(request.pace, receive)
+            request = request._replace(is_cancelled=exchange.watch.is_gone)
         exchange.is_begun = True
+        threads = self._vital_threads if route.is_vital else self._threads
+        run = partial(threads.run, ended=place.give_back)  # it keeps its place until its thread has ended
+        if request.pace is not None:
+            run = partial(self._starts.run, exchange.share, ended=place.give_back)
         if route.streams:
             begin = partial(_begin_stream, exchange)
-            return await stream(threads, partial(self._handling, request), begin, exchange.send)
-        handled: Handled = await self._in_time(threads.run(partial(self._handling, request)), exchange)
+            return await stream(run, partial(self._handling, request), begin, exchange.send, exchange.watch)
+        future = run(partial(self._handling, request))
+        if exchange.watch is not None:
+            exchange.watch.over(future)
+        handled: Handled = await self._in_time(future, exchange)
         return handled
+
+    def _received(
+        self, exchange: Exchange, found: Found, query: bytes, body: bytes, caller: Caller | None
+    ) -> Received:
+        """A request that has arrived. A read stops by itself shortly before nobody waits for it any more."""
+        limit_s = self._limits.request_timeout_s * (1 if found.route.is_write else READ_PART)
+        deadline_s = monotonic() + limit_s if not found.route.streams else math.inf
+        pace = None
+        if not found.route.is_write and not found.route.is_vital:
+            pace = Pace(self.turns, exchange.share, deadline_s, self._meter)
+        return Received(
+            found,
+            query,
+            exchange.headers,
+            body,
+            exchange.request_id,
+            caller,
+            deadline_s,
+            pace=pace,
+            share=exchange.share,
+        )
 
     async def _in_time(self, future: asyncio.Future[Any], exchange: Exchange) -> Any:
         """What a thread comes to; ``TimedOut`` if that takes too long."""
@@ -156,37 +226,70 @@ class Application:
         finally:
             timer.cancel()
 
-    def _require_room(self, route: Route) -> None:
-        if route.is_vital:
-            busy, most = self._vital_threads.busy, VITAL_MAX
-        else:
-            busy, most = self.open_requests, self._limits.open_requests_max
-        if busy >= most:
-            raise Throttled(
-                f"the server has {most:,} requests open already, as many as it takes; try again shortly",
-                open_requests_max=most,
-            )
+    def _share(self, exchange: Exchange) -> str:
+        """Whose share of the server a request uses: that of its token, if it is known already; else that of
+        the address it comes from."""
+        token = self._gate.recognise(exchange.headers)
+        return f"token {token}" if token else f"address {exchange.address}"
 
-    async def _read(self, exchange: Exchange, found: Found, receive: Receive) -> tuple[bytes, Caller | None]:
-        """The body, and who sent it if that had to be known first."""
+    def _require_room(self, route: Route, exchange: Exchange) -> None:
+        """``Throttled`` if there is no place for a request."""
+        if route.is_vital:
+            if self._vital_threads.busy >= VITAL_MAX:
+                raise self._full("places", VITAL_MAX)
+            return
+        if self._places.may_take(exchange.share):
+            return
+        if not self._places.are_left():
+            raise self._full("places", self._places.count_max)
+        own = self._places.of(exchange.share)
+        self._meter.count(HTTP_REFUSALS, reason="caller_places")
+        whose = "your token" if exchange.share.startswith("token ") else f"your address, {exchange.address},"
+        raise Throttled(
+            f"{whose} has {own:,} requests open already, as many as one caller may have at the moment: "
+            f"at most {self._places.caller_max:,}, never more than are left for others; try again shortly",
+            caller_requests_max=self._places.caller_max,
+            open_requests=own,
+        )
+
+    def _full(self, reason: str, most: int, what: str = "requests") -> Throttled:
+        self._meter.count(HTTP_REFUSALS, reason=reason)
+        return Throttled(
+            f"the server has {most:,} {what} open already, as many as it takes; try again shortly",
+            open_requests_max=most,
+        )
+
+    def _take_place(self, route: Route, exchange: Exchange) -> Place:
+        self._require_room(route, exchange)
+        return self._places.take(exchange.share) if not route.is_vital else Place()
+
+    async def _read(
+        self, exchange: Exchange, found: Found, receive: Receive
+    ) -> tuple[bytes, Caller | None, Place | None]:
+        """The body, and who sent it, with their place, if that had to be known first."""
         size, most = body_size(exchange.headers), self._limits.body_max_bytes
         if most < size < math.inf:
             raise too_large(most)
         exchange.is_read = False
-        body, caller = Body(receive, most), None
+        body = Body(receive, most, lambda: self._large_bodies.take(exchange.share))
+        caller, place = None, None
         if size > BODY_FROM_ANYBODY_MAX_BYTES or not await self._arrives_soon(body):
             if found.route.body is None:
-                return b"", None  # nobody would look at it; the connection is closed after the answer
-            self._require_room(found.route)
-            caller = await self._admitted(exchange)
-            self._reading += 1
+                return b"", None, None  # nobody would look at it; the connection is closed after the answer
+            caller = await self._admitted(exchange, found.route)
+            exchange.share = self._share(exchange)
+            place = self._take_place(found.route, exchange)
             try:
                 await self._rest(body)
-            finally:
-                self._reading -= 1
+            except BaseException:
+                place.give_back()
+                if body.place is not None:
+                    body.place.give_back()
+                raise
+            place.goes_with(body.place)
         exchange.is_read = True
         exchange.request_bytes = body.size_bytes
-        return body.whole, caller
+        return body.whole, caller, place
 
     async def _arrives_soon(self, body: Body) -> bool:
         """Whether a body is there at once, whoever sends it."""
@@ -198,19 +301,43 @@ class Application:
         finally:
             self._arriving -= 1
 
-    async def _admitted(self, exchange: Exchange) -> Caller:
+    async def _admitted(self, exchange: Exchange, route: Route) -> Caller:
         """Who sends a request, before all of it is there. It may take a look at the store."""
-        admission = self._threads.run(partial(self._handling.admit, exchange.headers))
+        place = self._take_place(route, exchange)
+        admission = self._threads.run(partial(self._handling.admit, exchange.headers), place.give_back)
         caller: Caller = await self._in_time(admission, exchange)
         return caller
 
     async def _rest(self, body: Body) -> None:
         limit_s = self._limits.body_timeout_s
         if not await body.arrives_within(limit_s):
+            if body.waits_for_place:
+                raise self._full("large_bodies", LARGE_BODIES_MAX, "large bodies")
             raise TimedOut(
                 f"the request's body did not arrive within {limit_s:g} s; nothing was done",
                 body_timeout_s=limit_s,
             )
+
+    async def _send(self, exchange: Exchange, answer: Answer) -> None:
+        exchange.answer_bytes = answer.size_bytes
+        await exchange.send(_start(exchange, answer, exchange.answer_bytes))
+        if answer.file is None:
+            await exchange.send({"type": "http.response.body", "body": answer.body})
+            return
+        is_gone = exchange.watch.is_gone if exchange.watch is not None else never
+        place = self._places.take(exchange.share)  # it goes on to have one
+        try:
+            with answer.file as file:
+                await send_file(
+                    exchange.send,
+                    self._threads,
+                    file,
+                    exchange.answer_bytes,
+                    self._limits.body_timeout_s,
+                    is_gone,
+                )
+        finally:
+            place.give_back()
 
     def _refusal(self, exchange: Exchange, error: PenstockError) -> Handled:
         api = self._matching.api(exchange.path)
@@ -241,7 +368,7 @@ class Application:
                     ms=round(took_s * 1000, 3),
                     who=handled.who,
                     request_bytes=exchange.request_bytes,
-                    answer_bytes=len(handled.answer.body),
+                    answer_bytes=exchange.answer_bytes or len(handled.answer.body),
                     error=handled.error,
                 )
             )
@@ -255,9 +382,10 @@ def _level(status: int) -> Level:
 
 
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The headers of a request, with a request id."""
+    """The headers of a request, with a request id: it goes to the log, so it may not be a secret."""
     headers = Headers(raw)
-    if not _REQUEST_ID.fullmatch(headers.get("x-request-id", "")):
+    given = headers.get("x-request-id", "")
+    if not _REQUEST_ID.fullmatch(given) or masked(given) != given:
         headers["x-request-id"] = secrets.token_hex(8)
     return headers
 
@@ -277,11 +405,6 @@ def _overdue(why: str, exchange: Exchange, **details: float) -> TimedOut:
     else:
         what = "it may still be applied; look whether it was before you repeat it"
     return TimedOut(f"{why}; {what}", **details)
-
-
-async def _send(exchange: Exchange, answer: Answer) -> None:
-    await exchange.send(_start(exchange, answer, len(answer.body)))
-    await exchange.send({"type": "http.response.body", "body": answer.body})
 
 
 async def _begin_stream(exchange: Exchange, content_type: str) -> None:

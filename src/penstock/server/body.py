@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from penstock.errors import TooLarge
+from penstock.server.large_bodies import LARGE_BODY_BYTES, LargePlace
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -25,10 +26,15 @@ def body_size(headers: Mapping[str, str]) -> float:
 
 
 class Body:
-    """A body that arrives part by part."""
+    """A body that arrives part by part. A large one waits for a place before the rest of it is read."""
 
-    def __init__(self, receive: Receive, size_max_bytes: int) -> None:
+    def __init__(
+        self, receive: Receive, size_max_bytes: int, take_place: Callable[[], Awaitable[LargePlace]]
+    ) -> None:
         self._receive, self._size_max_bytes = receive, size_max_bytes
+        self._take_place = take_place
+        self.place: LargePlace | None = None
+        self.waits_for_place = False
         self._parts: list[bytes] = []
         self.size_bytes = 0
 
@@ -47,6 +53,10 @@ class Body:
         return True
 
     async def _goes_on(self) -> bool:
+        if self.size_bytes > LARGE_BODY_BYTES and self.place is None:
+            self.waits_for_place = True
+            self.place = await self._take_place()
+            self.waits_for_place = False
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise ClientGone

@@ -14,7 +14,7 @@ from penstock.errors import Denied
 from penstock.server.access import Caller, Gate
 
 
-class OwnPages:
+class OwnPages(Gate):
     """A gate that refuses what a page from elsewhere asks; everything else is up to the gate behind it.
 
     Unless it may have ``any_name``, the server only answers to an address or ``localhost``: another site can

@@ -14,12 +14,19 @@ from typing import Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from penstock.errors import Throttled
+from penstock.server.places import Place, address_of
+from penstock.server.sockets import Sockets, refusal
+
 HEAD_MAX_BYTES: Final = 64 * 1024
 """Of a request's address with its headers, and of the headers that may follow a body."""
 WAITING_MAX: Final = 64
 """How many requests may wait on one connection, the one being answered among them."""
 UNREAD_AT_END_MAX_S: Final = 1.0
 """How long a server that stops waits for a client that reads nothing of its answer."""
+
+REFUSED_MAX_S: Final = 1.0
+"""How long a connection that is refused may take to send what it is refused for."""
 
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
@@ -33,6 +40,8 @@ class Connection(HttpToolsProtocol):
     """
 
     head_timeout_s: float = 30.0
+    sockets: Sockets | None = None
+    """Whether there is room for a connection; without them, there always is."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -47,9 +56,15 @@ class Connection(HttpToolsProtocol):
         self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._place: Place | None = None
+        self._refusal = b""
+        """What a connection is answered that there is no room for."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.sockets is not None and not self._has_place(self.sockets):
+            self._timer = self.loop.call_later(min(REFUSED_MAX_S, self.head_timeout_s), transport.close)
+            return
         self._start_timer()
         self._watch_reader(self.head_timeout_s)
 
@@ -57,6 +72,8 @@ class Connection(HttpToolsProtocol):
         self._stop_timer()
         if self._watch is not None:
             self._watch.cancel()
+        if self.sockets is not None and self._place is not None:
+            self.sockets.give_back(self._place)
         for cycle in self._open:  # uvicorn thinks of the last one only
             if not cycle.response_complete:
                 cycle.disconnected = True
@@ -65,6 +82,10 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
+            return
+        if self._refusal:
+            self.transport.write(self._refusal)
+            self.transport.close()
             return
         if self._is_full:
             self.flow.pause_reading()  # until the next answer, so that little is read to be dropped
@@ -154,6 +175,16 @@ class Connection(HttpToolsProtocol):
 
     # -- limits --------------------------------------------------------------------------------------------
 
+    def _has_place(self, sockets: Sockets) -> bool:
+        """Whether there is room for this connection. If not, it is told so when it asks something: an answer
+        that comes before the question is lost."""
+        socket = self.transport.get_extra_info("socket")
+        try:
+            self._place = sockets.admit(address_of(self.client), socket.fileno())
+        except Throttled as error:
+            self._refusal = refusal(error)
+        return self._place is not None
+
     def _make_room(self) -> None:
         """Forget requests that were answered. If too many are left, the last of them ends the connection."""
         while self._open and self._open[0].response_complete:
@@ -207,6 +238,6 @@ class Connection(HttpToolsProtocol):
             self._timer = None
 
 
-def connection_type(head_timeout_s: float) -> type[Connection]:
+def connection_type(head_timeout_s: float, sockets: Sockets | None = None) -> type[Connection]:
     """The class of connections with a time limit; uvicorn makes them itself."""
-    return type("Connection", (Connection,), {"head_timeout_s": head_timeout_s})
+    return type("Connection", (Connection,), {"head_timeout_s": head_timeout_s, "sockets": sockets})

@@ -16,6 +16,7 @@ from penstock.errors import (
     LakeNotFound,
     OutcomeUnknown,
     PenstockError,
+    StorageFull,
     Unavailable,
     UnsupportedFormat,
 )
@@ -26,7 +27,8 @@ from penstock.lake.catalogue import Catalogue
 R = TypeVar("R")
 
 _GENERAL: Final[dict[type[PenstockError], str]] = {
-    Unavailable: "the lake's store cannot be used at the moment",
+    Unavailable: "the lake's {part} cannot be used at the moment",
+    StorageFull: "the lake's {part} has no room left; whoever runs the server must free space there",
     OutcomeUnknown: "the lake's store did not say whether this was applied",
     Denied: "the server may not use the lake's store; whoever runs it must see to that",
     Damaged: "the lake is damaged; whoever runs the server must see to that",
@@ -39,7 +41,10 @@ _GENERAL: Final[dict[type[PenstockError], str]] = {
 
 _OF_STORES: Final = tuple(_GENERAL)
 
-_TOLD: Final = ("key", "name", "id", "object", "objects")
+_PARTS: Final = {"database": "database", "storage": "storage of tables"}
+"""Parts of a lake, as errors tell them (``details["part"]``)."""
+
+_TOLD: Final = ("key", "name", "id", "object", "objects", "part")
 """Details that are about what was asked."""
 
 
@@ -64,7 +69,7 @@ def in_general(error: PenstockError) -> PenstockError:
     """An error of the same kind, in words for everybody."""
     kind = next(kind for kind in type(error).__mro__ if kind in _GENERAL)
     details: dict[str, Any] = {name: error.details[name] for name in _TOLD if name in error.details}
-    message = _GENERAL[kind]
+    message = _GENERAL[kind].format(part=_PARTS.get(error.details.get("part", ""), "store"))
     if isinstance(error, OutcomeUnknown):
         key = details.get("key")
         message += f"; repeating it with idempotency key {key} is safe, and tells" if key else "; look for it"

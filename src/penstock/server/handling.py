@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 from penstock.errors import (
@@ -22,20 +22,29 @@ from penstock.errors import (
     Unauthenticated,
     UnsupportedMediaType,
 )
+from penstock.kernel.deadline import due
+from penstock.kernel.pace import paced
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.catalogue import Catalogue
-from penstock.server.access import Caller, Gate, Guarded
+from penstock.processes.pool import ProcessPool, never
+from penstock.server.access import Caller, Gate, Guarded, UnmarkedKeys
 from penstock.server.discretion import Discreet, whole_message
 from penstock.server.headers import Headers
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
 from penstock.server.matching import Found, parameters
 from penstock.server.routes import Answer, Api, Ask, Route
+from penstock.server.turns import Pace, ReadAbandoned
 from penstock.server.wording import in_plain_words
 
 QUERY_FIELDS_MAX: Final = 2_000
 RETRY_AFTER_S: Final = 1
+STATUS_CLIENT_GONE: Final = 499
+"""In the log and in metrics; there is nobody to send it to."""
 FAULT: Final = "a request met a bug"
+
+Note: TypeAlias = Callable[[PenstockError], None]
+"""Takes notice of an error that a request is answered with."""
 
 
 class Received(NamedTuple):
@@ -50,6 +59,11 @@ class Received(NamedTuple):
     """Who asks, if that was found out before the body was read."""
     deadline_s: float = inf
     """When nobody waits for the answer any longer, as ``time.monotonic`` tells it."""
+    is_cancelled: Callable[[], bool] = never
+    pace: Pace | None = None
+    """When a read waits for others, or ends."""
+    share: str = ""
+    """Whose places, turns and row workers it uses."""
 
 
 class Handled(NamedTuple):
@@ -65,15 +79,37 @@ class Handled(NamedTuple):
 class Handling:
     """Answers requests. Whatever goes wrong becomes an answer too, said in the words of the request's API."""
 
-    def __init__(self, catalogue: Catalogue, gate: Gate, limits: Limits, log: Log) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        gate: Gate,
+        limits: Limits,
+        log: Log,
+        pool: ProcessPool,
+        note: Note = lambda _: None,
+    ) -> None:
         self._catalogue, self._gate, self._limits, self._log = catalogue, gate, limits, log
+        self._pool, self._note = pool, note
+        self._commit_s = limits.request_timeout_s - limits.checks_timeout_s
         self._discreet = Discreet(catalogue)
+        self._unmarked = UnmarkedKeys(self._discreet)
 
     def admit(self, headers: Mapping[str, str]) -> Caller:
         """Who asks; ``Unauthenticated`` if nobody who is known."""
         return self._gate(headers)
 
     def __call__(self, request: Received, progress: Progress = silent) -> Handled:
+        pace = request.pace
+        if pace is None:
+            return self._handle(request, progress)
+        pace.begin()
+        try:
+            with paced(pace.step):
+                return self._handle(request, progress)
+        finally:
+            pace.end()
+
+    def _handle(self, request: Received, progress: Progress) -> Handled:
         api, route, _, path = request.found
         who = ""
         try:
@@ -81,7 +117,8 @@ class Handling:
             if not route.is_public:
                 caller = request.caller or self._gate(request.headers)
                 behind = self._catalogue if caller.is_admin else self._discreet
-                who, catalogue = caller.name, Guarded(behind, caller, request.deadline_s)
+                catalogue = Guarded(behind, caller, request.deadline_s, self._unmarked)
+                who = caller.name
             ask = Ask(
                 catalogue=catalogue,
                 path=path,
@@ -90,12 +127,21 @@ class Handling:
                 headers=request.headers,
                 who=who,
                 request_id=request.request_id,
+                share=request.share,
                 limits=self._limits,
+                pool=self._pool,
+                deadline_s=request.deadline_s,
+                is_cancelled=request.is_cancelled,
                 progress=progress,
             )
-            return Handled(_answer(api, route, route.handle(ask)), who)
+            with due(request.deadline_s - self._commit_s, "request_timeout_s"):
+                return Handled(_answer(api, route, route.handle(ask)), who)
         except PenstockError as error:
+            if not route.is_vital:
+                self._note(error)
             return failed(api, error, request.headers, who)
+        except ReadAbandoned:
+            return Handled(Answer(status=STATUS_CLIENT_GONE), who, "client_gone")
         except Exception as error:  # noqa: BLE001 - a bug of ours, which no client is shown
             return Handled(self.fault(api, error, request.headers), who, "internal", FAULT)
 
@@ -218,4 +264,6 @@ def unpacked(body: bytes, encoding: str, size_max_bytes: int) -> bytes:
         )
     if not unpacker.eof:
         raise InvalidRequest(f"the body, packed by {encoding}, breaks off")
+    if unpacker.unused_data:  # such as a second part, which must not be lost without a word
+        raise InvalidRequest(f"the body, packed by {encoding}, goes on after its end: pack it as one")
     return data

@@ -14,13 +14,16 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.errors import Denied, PenstockError, Unavailable
+from penstock.errors import Denied, PenstockError, StorageFull, Unavailable
 from penstock.lake.calls import GetAbout, ListReferences
 from penstock.lake.catalogue import Catalogue
+from penstock.lake.embedded import Embedded
 from penstock.model.tokens import Role
 from penstock.server import openapi, page
 from penstock.server.access import Gate
+from penstock.server.discretion import in_general
 from penstock.server.routes import Answer, Api, Ask, Route
+from penstock.server.writability import Writability
 from penstock.wire import json
 from penstock.wire.errors import Failure, encode_error
 
@@ -37,61 +40,96 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness:
-    """Whether a server should be sent requests: its store answers, its lake stays, and it is not stopping."""
+    """Whether a server should be sent requests: its store answers, its lake stays, it is not stopping, and
+    writes land, as far as is known."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
+        self._writability = Writability(catalogue) if isinstance(catalogue, Embedded) else None
         self._lock = threading.Lock()
         self._probe: _Probe | None = None
         self.is_draining = False
 
-    def require(self) -> None:
-        """``Unavailable`` says why no requests should be sent here."""
+    def note(self, error: PenstockError) -> None:
+        """Take notice of an error that a request was answered with: the next look looks closer."""
+        if self._writability is not None:
+            self._writability.note(error)
+
+    def require(self, *, writes: bool = True) -> None:
+        """``Unavailable`` says why no requests should be sent here, or no reads if ``writes`` says no."""
         if self.is_draining:
             raise Unavailable("the server is stopping")
         with self._lock:
             if self._probe is None or self._probe.is_old():
-                self._probe = _Probe(self._catalogue)
+                self._probe = _Probe(self._catalogue, self._writability)
             probe = self._probe
         if not probe.ended.wait(PROBE_TIMEOUT_S):
-            raise Unavailable(f"the store has not answered for {PROBE_TIMEOUT_S:g} s")
-        if probe.problem:
-            raise Unavailable(probe.problem)
+            raise Unavailable(f"the lake has not answered for {PROBE_TIMEOUT_S:g} s")
+        if probe.problem is not None:
+            raise probe.problem
+        if writes and probe.write_problem is not None:
+            raise probe.write_problem
 
 
 class _Probe:
     """One look at the lake, in a thread of its own, for nobody knows how long it takes."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self.problem = ""
+    def __init__(self, catalogue: Catalogue, writability: Writability | None) -> None:
+        self.problem: PenstockError | None = None
+        self.write_problem: PenstockError | None = None
         self.ended = threading.Event()
         self._ended_s = 0.0
-        threading.Thread(target=self._look, args=(catalogue,), name="readiness", daemon=True).start()
+        threading.Thread(
+            target=self._look, args=(catalogue, writability), name="readiness", daemon=True
+        ).start()
 
     def is_old(self) -> bool:
         """Whether another look is worth its while; never while this one goes on."""
         return self.ended.is_set() and monotonic() - self._ended_s > PROBE_EVERY_S
 
-    def _look(self, catalogue: Catalogue) -> None:
+    def _look(self, catalogue: Catalogue, writability: Writability | None) -> None:
         try:
             about = catalogue.do(GetAbout())
             catalogue.do(ListReferences(limit=1))
             if about.moving_to:
-                self.problem = "the lake is moving to another place, or has moved"
+                self.problem = Unavailable("the lake is moving to another place, or has moved")
+            elif writability is not None:
+                self.write_problem = _not_ready(writability.require)
         except PenstockError as error:
-            self.problem = f"the lake does not answer: {error.code}"
+            self.problem = _in_words(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is why the server is not ready
-            self.problem = f"the lake does not answer: {type(error).__name__}"
+            self.problem = Unavailable(f"the lake does not answer: {type(error).__name__}")
         finally:
             self._ended_s = monotonic()
             self.ended.set()
 
 
+def _not_ready(look: Callable[[], None]) -> PenstockError | None:
+    try:
+        look()
+    except PenstockError as error:
+        return _in_words(error)
+    return None
+
+
+def _in_words(error: PenstockError) -> Unavailable:
+    """Why a server is not ready, in words that may be told to anybody."""
+    kind = StorageFull if isinstance(error, StorageFull) else Unavailable
+    return kind(f"{in_general(error).message} ({error.code})", **in_general(error).details)
+
+
+class Readying(msgspec.Struct, frozen=True):
+    """What is asked of readiness."""
+
+    writes: bool = True
+    """Whether writes have to land. Without them, a server is ready that answers reads."""
+
+
 def server_api(apis: Sequence[Api], readiness: Readiness, gate: Gate, metrics: Callable[[], bytes]) -> Api:
     """The routes that belong to no API but to the server, which describe all the others too."""
 
-    def ready(_: Ask) -> Health:
-        readiness.require()
+    def ready(ask: Ask) -> Health:
+        readiness.require(writes=ask.query.writes)
         return Health("ready")
 
     def figures(ask: Ask) -> Answer:
@@ -115,8 +153,8 @@ def server_api(apis: Sequence[Api], readiness: Readiness, gate: Gate, metrics: C
         title="The server",
         description="What the server says about itself.",
         routes=(
-            _get("/healthz", lambda _: Health(), "Whether the process is there", Health),
-            _get("/readyz", ready, "Whether requests should be sent here", Health),
+            _get("/healthz", lambda _: Health(), "Whether the process is there", Health, is_instant=True),
+            _get("/readyz", ready, "Whether requests should be sent here", Health, query=Readying),
             _get("/metrics", figures, "Figures for Prometheus", str, "text/plain", is_public=False),
             _get("/openapi.json", lambda _: Answer(body=description()), "All routes, for programs", dict),
             _get("/docs", lambda _: readable(), "All routes, for people", str, "text/html"),
@@ -138,16 +176,20 @@ def _get(
     produces: str = "application/json",
     *,
     is_public: bool = True,
+    query: Any = None,
+    is_instant: bool = False,
 ) -> Route:
     return Route(
         method="GET",
         path=path,
         handle=handle,
         summary=summary,
+        query=query,
         answer=answer,
         produces=produces,
         is_public=is_public,
         is_vital=True,
+        is_instant=is_instant,
     )
 
 

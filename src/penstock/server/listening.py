@@ -5,8 +5,13 @@ from __future__ import annotations
 import errno
 import socket
 from ipaddress import ip_address
+from typing import Final
 
 from penstock.errors import InvalidRequest
+
+BACKLOG: Final = 256
+"""Connections that wait to be taken. All of them may be taken at once, before the first is found to be one
+too many: the files that a server keeps for itself are enough for them."""
 
 
 def is_loopback(host: str) -> bool:
@@ -28,7 +33,7 @@ def bind(host: str, port: int) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
-            listener.listen(2048)
+            listener.listen(BACKLOG)
         except BaseException:
             listener.close()
             raise

@@ -20,6 +20,8 @@ from urllib.parse import unquote
 import msgspec
 
 PATH_MAX_CHARS: Final = 500
+DECODED_MAX: Final = 8
+"""A path that is percent-encoded more often than this is not shown at all."""
 
 _SECRETS: Final = re.compile(
     r"(?P<token>penstock_[0-9a-f]+_)[\w-]+"
@@ -132,9 +134,15 @@ def masked(text: str) -> str:
 
 
 def masked_path(path: str) -> str:
-    """A path without secrets, also if they are percent-encoded; it is shown decoded then."""
-    decoded = unquote(path)
-    return masked(decoded) if _SECRETS.search(decoded) else path
+    """A path without secrets, however often they are percent-encoded; it is shown decoded then."""
+    decoded = path
+    for _ in range(DECODED_MAX):
+        if _SECRETS.search(decoded):
+            return masked(decoded)
+        before, decoded = decoded, unquote(decoded)
+        if decoded == before:
+            return path
+    return "***"
 
 
 def now() -> str:

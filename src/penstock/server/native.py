@@ -25,31 +25,12 @@ PREFIX: Final = "/api/penstock/v1"
 SETTLE_MORE_S: Final = 5.0
 """Beyond the time limits of a request and of a write: what a thread may be late by."""
 
-_OPERATIONS: Final = ("operations", "commits", "keys", "tables", "copied", "removed", "replaced")
-"""Fields that hold one item for each thing that a call does."""
-
 _ABOUT_KEY: Final = (
     "At most 200 characters, percent-encoded. Makes it safe to send this again when an answer did not come: "
     "it is done once."
 )
 
 _COMMIT: Final = re.compile("[0-9a-f]{64}")
-_PINS: Final[Mapping[str, tuple[str, ...]]] = {
-    "GetContents": ("at",),
-    "ListEntries": ("at",),
-    "ListFiles": ("at",),
-    "GetFiles": ("at",),
-    "SumFiles": ("at",),
-    "GetFilesTable": ("at",),
-    "GetCommit": ("revision",),
-    "GetChanges": ("revision",),
-    "Diff": ("before", "to"),
-}
-"""Reads of commits, which never change, and the fields that say which: answers at whole ids stay true."""
-
-_VITAL: Final = frozenset({"RemoveExpectation"})
-"""What gets a server out of trouble that its writers are in."""
-
 _FOREVER: Final = (
     ("cache-control", "private, max-age=31536000, immutable"),
     ("vary", "authorization, x-api-key"),
@@ -72,13 +53,14 @@ def _route(kind: type[Call[Any]]) -> Route:
         answer=kind.answer,
         streams=kind.is_long,
         is_write=kind.method != "GET" and not kind.is_long,
-        is_vital=kind.__name__ in _VITAL,
+        is_vital=kind.is_vital,
+        goes_on=kind.goes_on,
         body_required=any(field.required for field in form.rest_fields),
     )
 
 
 def _handler(kind: type[Call[Any]], form: Form) -> Callable[[Ask], Any]:
-    pins = _PINS.get(kind.__name__, ())
+    pins = kind.pinned_by
 
     def handle(ask: Ask) -> Any:
         rest = ask.query if form.is_query else ask.body
@@ -104,8 +86,8 @@ def _within(call: Call[Any], limits: Limits) -> Call[Any]:
             "and for the next page after the last item",
             page_max=limits.page_max,
         )
-    for field in _OPERATIONS:
-        count = len(getattr(call, field, ()))
+    for field in call.counted:
+        count = len(getattr(call, field))
         if count > limits.operations_max:
             raise InvalidRequest(
                 f"the request has {count} {field}, but this server takes at most {limits.operations_max}: "
@@ -129,4 +111,10 @@ NATIVE: Final = Api(
     error=_error,
     error_schema=Failure,
     strict_query=True,
+    imports=(
+        *("pyarrow.parquet", "pyarrow.dataset", "duckdb"),
+        "pandas",  # Arrow imports it with the first rows that it makes of Python's values
+        *("penstock.lake.delta_embedded", "penstock.lake.files.embedded"),
+        *("penstock.lake.transactions.embedded", "penstock.lake.audits.embedded"),
+    ),
 )

@@ -8,13 +8,16 @@ OpenAPI description, so that there is no route that it does not name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from math import inf
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from penstock.errors import PenstockError
 from penstock.kernel.reachable import Progress
+from penstock.processes.pool import ProcessPool, never
 from penstock.server.headers import Headers
 from penstock.server.limits import Limits
 
@@ -38,7 +41,15 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     who: str
     """The name of the caller's token; empty without one."""
     request_id: str
+    share: str
+    """Whose places, turns and row workers the request uses."""
     limits: Limits
+    pool: ProcessPool
+    """Of processes, for work with what other people send: expressions, queries, rows."""
+    deadline_s: float = inf
+    """When nobody waits for the answer any longer, as ``time.monotonic`` tells it."""
+    is_cancelled: Callable[[], bool] = never
+    """Whether the client has gone, on routes that work on rows."""
     progress: Progress
     """Sends a line to the client on routes that stream, and does nothing on others."""
 
@@ -48,9 +59,15 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     status: int = 200
     body: bytes = b""
+    file: IO[bytes] | None = None
+    """Has the body, if it is large. It is closed once it is sent."""
     headers: tuple[tuple[str, str], ...] = ()
     """Beside the type and length of the body, which are there anyway."""
     content_type: str = "application/json"
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.body) if self.file is None else os.fstat(self.file.fileno()).st_size
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +103,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool = False
     """Long work without a time limit. Its answer is lines of JSON: ``{"progress": [what, count]}`` now and
     then, and ``{"result": …}`` or the body of an error as the last one."""
+    works_on_rows: bool = False
+    """Whether a process apart from this one does it, whose work ends when the client goes away."""
     is_write: bool = False
     """Whether a request that takes too long may still be applied."""
     body_required: bool = True
@@ -93,6 +112,15 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Answered to anybody."""
     is_vital: bool = False
     """Answered also when the server has no room for more requests."""
+    is_instant: bool = False
+    """Answered by the event loop itself, for it neither waits nor computes nor reads a body."""
+    goes_on: bool = False
+    """Whether work that only reads goes on although its client has gone, as its result stays."""
+
+    @property
+    def ends_with_client(self) -> bool:
+        """Whether nobody needs the work once its client has gone."""
+        return not (self.is_write or self.is_vital or self.goes_on)
 
 
 class Codec(Protocol):
@@ -131,3 +159,5 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     """The type of an error's body, for the OpenAPI description."""
     strict_query: bool
     """Whether a query parameter that the route does not know is refused."""
+    imports: tuple[str, ...] = ()
+    """Modules that its requests need and that take long to import; those of extras may be missing."""

@@ -39,11 +39,13 @@ from penstock.server.browsers import OwnPages
 from penstock.server.connection import connection_type
 from penstock.server.discretion import Discreet
 from penstock.server.health import Readiness, server_api
-from penstock.server.limits import Limits
+from penstock.server.imports import has_row_libraries, import_libraries
+from penstock.server.limits import CHECKS_SHARE, Limits
 from penstock.server.listening import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
 from penstock.server.routes import Api
 from penstock.server.settling import Settling
+from penstock.server.sockets import Sockets
 from penstock.server.sweeping import Sweeping
 
 if TYPE_CHECKING:
@@ -54,6 +56,12 @@ KEEP_ALIVE_S: Final = 75
 """How long a connection may be idle; longer than most clients keep one, so that they close it."""
 
 DRAIN_LOOK_EVERY_S: Final = 0.02
+
+SWITCH_INTERVAL_S: Final = 0.001
+"""How long a thread computes while others want to. The event loop is one of them, and every answer waits for
+it, several times."""
+LONG_SWITCH_INTERVAL_S: Final = 0.0002
+"""The same while reads compute for long. Each switch costs something, which short requests need not pay."""
 
 ONE_PROCESS: Final = ("memory:", "rocksdb:")
 """Lakes that only one process can have open."""
@@ -145,6 +153,14 @@ def require_possible(serving: Serving) -> None:
         raise InvalidRequest(
             f"--dev lets everybody do everything, so it serves this machine only, not '{serving.host}'"
         )
+    limits = serving.limits
+    if limits.expectation_timeout_s > limits.checks_timeout_s:
+        needed_s = limits.expectation_timeout_s / CHECKS_SHARE
+        raise InvalidRequest(
+            f"--expectation-timeout-s {limits.expectation_timeout_s:g} is more than a request has for what "
+            f"its branch expects: {limits.checks_timeout_s:g} of the {limits.request_timeout_s:g} s of "
+            f"--request-timeout-s. Say --request-timeout-s {needed_s:g}, or less for the other"
+        )
     if serving.workers > 1 and serving.lake.startswith(ONE_PROCESS):
         raise InvalidRequest(
             f"only one process can have {serving.lake.partition(':')[0]}: lakes open: leave out --workers"
@@ -155,7 +171,9 @@ def open_for(serving: Serving, meter: Meter) -> Lake:
     """The lake. ``InvalidRequest`` if it would be served to other machines and nobody could have a token."""
     create = serving.is_dev or serving.lake.startswith("memory:")
     # Nobody who asked over the network waits for other readers: publishing goes on when they are answered.
-    lake = open_lake(serving.lake, create=create, meter=meter, settings=Settings(publish_wait_s=0.0))
+    expectation_timeout_s = serving.limits.expectation_timeout_s or serving.limits.checks_timeout_s
+    settings = Settings(publish_wait_s=0.0, expectation_timeout_s=expectation_timeout_s)
+    lake = open_lake(serving.lake, create=create, meter=meter, settings=settings)
     try:
         if not serving.is_open and not is_loopback(serving.host) and not has_tokens(lake):
             raise InvalidRequest(
@@ -207,16 +225,27 @@ class Service:
         self.log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people, worker)
         gate: Gate = TokenGate(Discreet(catalogue))
         if serving.is_open:
-            gate = OwnPages(OpenGate(any_location=serving.is_dev), any_name=not serving.is_dev)
+            # Another site can let a name of its own lead to this machine's own addresses only.
+            any_name = not is_loopback(serving.host)
+            gate = OwnPages(OpenGate(any_location=serving.is_dev), any_name=any_name)
         self.readiness = Readiness(catalogue)
-        apis = all_apis() if apis is None else apis
+        self._apis = apis = all_apis() if apis is None else apis
         own = server_api(apis, self.readiness, gate, partial(_figures, catalogue, figures))
         self.application = Application(
-            catalogue, (own, *apis), gate=gate, log=self.log, limits=serving.limits, meter=figures.meter
+            catalogue,
+            (own, *apis),
+            gate=gate,
+            log=self.log,
+            limits=serving.limits,
+            meter=figures.meter,
+            note=self.readiness.note,
         )
+        if isinstance(catalogue, Embedded):
+            catalogue.engine.pool = self.application.pool
+        self.sockets = Sockets(serving.limits, self.log, figures.meter)
         config = uvicorn.Config(
             self.application,
-            http=connection_type(serving.limits.body_timeout_s),
+            http=connection_type(serving.limits.body_timeout_s, self.sockets),
             loop="uvloop",
             ws="none",
             interface="asgi3",
@@ -245,6 +274,11 @@ class Service:
         """
         if threading.current_thread() is threading.main_thread():
             take_over(self.log)
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
+            self.application.turns.when_used = _switch_threads
+        if self.sockets.doubt:
+            self.log.say(Level.WARNING, self.sockets.doubt)
+        self._import_libraries()
         self._server.when_started = started
         background = [one for one in (self._sweeping, self._settling) if one is not None]
         for one in background:
@@ -262,9 +296,23 @@ class Service:
         if not self._worker:
             self.log.say(Level.INFO, f"stopped {self._server.why}, after {took_s:.1f} s")
 
+    def _import_libraries(self) -> None:
+        """Have all libraries ready, here and in a first process that works on rows."""
+        pool = self.application.pool
+        if has_row_libraries():
+            pool.start()  # it imports at the same time as this process
+        import_libraries(self._apis, self.log)
+        if has_row_libraries():
+            pool.await_started()
+
     def stop(self) -> None:
         """Stop in good order; may be called from anywhere."""
         self._server.stop()
+
+
+def _switch_threads(is_computing: bool) -> None:
+    """Let threads follow each other faster while reads compute for long."""
+    sys.setswitchinterval(LONG_SWITCH_INTERVAL_S if is_computing else SWITCH_INTERVAL_S)
 
 
 def _figures(catalogue: Catalogue, figures: Figures) -> bytes:

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.kernel.reachable import Progress
 from penstock.server.handling import Handled
-from penstock.server.threads import Threads
+from penstock.server.watch import Watch
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -25,19 +25,22 @@ LINE_EVERY_S: Final = 0.1
 
 
 async def stream(
-    threads: Threads,
+    run: Callable[[Callable[[], Handled]], asyncio.Future[Any]],
     work: Callable[[Progress], Handled],
     begin: Callable[[str], Awaitable[None]],
     send: Send,
+    watch: Watch | None = None,
 ) -> Handled:
     """Have work done in a thread, and send its lines once the answer was begun.
 
     An error that comes before the first line is returned without anything being sent. If the client goes
-    away, the work goes on.
+    away, the work goes on, unless there is a watch over it.
     """
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
     teller = _Teller(asyncio.get_running_loop(), lines)
-    future = threads.run(partial(work, teller))
+    future = run(partial(work, teller))
+    if watch is not None:
+        watch.over(future)
     future.add_done_callback(lambda _: lines.put_nowait(None))
     line = await lines.get()
     if line is None and future.result().error:

@@ -11,6 +11,7 @@ from threading import Lock, Thread
 from typing import Any, TypeAlias
 
 Work: TypeAlias = Callable[[], Any]
+Ended: TypeAlias = Callable[[], None]
 
 
 class Threads:
@@ -24,8 +25,8 @@ class Threads:
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         self._count = self._busy = 0
-        self._waiting: SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = SimpleQueue()
-        self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._waiting: SimpleQueue[tuple[Work, asyncio.Future[Any], Ended] | None] = SimpleQueue()
+        self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None, Ended]] = deque()
         self._lock = Lock()
         self._announced = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -35,13 +36,20 @@ class Threads:
         """How many pieces of work were given and are not finished."""
         return self._busy
 
-    def run(self, work: Work) -> asyncio.Future[Any]:
-        """Have work done by the next free thread. Its result, or what it raises, becomes the future's."""
+    def run(
+        self, work: Work, ended: Ended = lambda: None, future: asyncio.Future[Any] | None = None
+    ) -> asyncio.Future[Any]:
+        """Have work done by the next free thread. Its result, or what it raises, becomes that of the future:
+        a new one, unless one is given.
+
+        The event loop calls ``ended`` when the work has ended, also if nobody waits for its result any more.
+        """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = self._loop.create_future()
+        if future is None:
+            future = self._loop.create_future()
         self._busy += 1
-        self._waiting.put((work, future))
+        self._waiting.put((work, future, ended))
         if self._busy > self._count and self._count < self._count_max:
             self._count += 1
             Thread(target=self._serve, name=f"request-{self._count}", daemon=True).start()
@@ -57,18 +65,20 @@ class Threads:
             item = self._waiting.get()
             if item is None:
                 return
-            work, future = item
+            work, future, ended = item
             try:
                 result, error = work(), None
             except BaseException as raised:  # noqa: BLE001 - it is raised where the result is awaited
                 result, error = None, raised
-            self._finish(future, result, error)
-            del item, work, future, result, error
+            self._finish(future, result, error, ended)
+            del item, work, future, result, error, ended
 
-    def _finish(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    def _finish(
+        self, future: asyncio.Future[Any], result: Any, error: BaseException | None, ended: Ended
+    ) -> None:
         assert self._loop is not None
         with self._lock:
-            self._done.append((future, result, error))
+            self._done.append((future, result, error, ended))
             if self._announced:
                 return
             self._announced = True
@@ -80,7 +90,8 @@ class Threads:
             done, self._done = self._done, deque()
             self._announced = False
         self._busy -= len(done)
-        for future, result, error in done:
+        for future, result, error, ended in done:
+            ended()
             if future.done():  # nobody waits any more
                 continue
             if error is not None:

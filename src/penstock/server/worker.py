@@ -8,9 +8,8 @@ import socket
 import sys
 import threading
 
-import msgspec
-
 from penstock.errors import PenstockError
+from penstock.model.decoders import json_decoder
 from penstock.server.figures import DIRECTORY, Figures
 from penstock.server.logs import Level, Log
 from penstock.server.run import Service, Serving, open_for
@@ -21,7 +20,7 @@ def work(descriptor: int) -> int:
     told = sys.stdin.buffer.readline()
     if not told:
         return 1
-    serving = msgspec.json.decode(told, type=Serving)
+    serving = json_decoder(Serving).decode(told)
     log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people, os.getpid())
     figures = Figures()
     try:

@@ -29,6 +29,7 @@ from penstock.server.logs import Level, Log
 from penstock.server.run import Serving
 
 START_TIMEOUT_S: Final = 30.0
+"""How long one worker may take to start. All start at the same time, and share the processors."""
 LOOK_EVERY_S: Final = 0.2
 SHORT_LIFE_S: Final = 2.0
 """A worker that dies sooner is replaced only then, so that one that cannot live does not eat the machine."""
@@ -108,7 +109,7 @@ class _Worker:
     def wait_until_ready(self) -> None:
         """``Unavailable`` if the worker ends instead; it has said why on standard error."""
         assert self.process.stdout is not None
-        killer = threading.Timer(START_TIMEOUT_S, self.process.kill)
+        killer = threading.Timer(START_TIMEOUT_S * self._serving.workers, self.process.kill)
         killer.start()
         try:
             if not self.process.stdout.readline():

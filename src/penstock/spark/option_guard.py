@@ -1,4 +1,4 @@
-"""Options for a lake are refused where nothing would take notice of them.
+"""Options for a lake are refused where nothing would take notice of them, and a source is told its lake.
 
 Penstock's classes in the JVM see the options of reads and writes. A session without them, as over Spark
 Connect or of a package that was built without its jar, would write to the path and not to the lake, without a
@@ -16,8 +16,10 @@ from typing import Any, Final
 
 from penstock.errors import InvalidRequest
 from penstock.lake.files.facts import OPTION
-from penstock.spark import jar
+from penstock.spark import jar, settings
+from penstock.spark.settings import SESSION_LAKE
 
+SOURCE: Final = "penstock"
 _READERS: Final = ("DataFrameReader", "DataStreamReader")
 _CLASSES: Final = {
     "pyspark.sql.readwriter": ("DataFrameReader", "DataFrameWriter", "DataFrameWriterV2"),
@@ -41,6 +43,7 @@ def guard_options() -> None:
                 if found is not None:
                     _guard(found, "option", _of_option)
                     _guard(found, "options", _of_options)
+                    _tell_lake(found)
         for module in _SESSIONS:
             found = getattr(sys.modules.get(module), "SparkSession", None)
             if found is not None:
@@ -61,6 +64,26 @@ def _guard(owner: type, method: str, names: Callable[..., Iterable[str]]) -> Non
 
     setattr(guarded, _MARK, True)
     setattr(owner, method, guarded)
+
+
+def _tell_lake(owner: Any) -> None:
+    """Have ``format("penstock")`` told which lake the session works with: it runs in other processes."""
+    original = getattr(owner, "format", None)
+    if original is None or hasattr(original, _MARK):
+        return
+
+    @wraps(original)
+    def told(self: Any, source: str, *given: Any, **named: Any) -> Any:
+        made = original(self, source, *given, **named)
+        spark = getattr(self, "_spark", None)
+        if str(source).lower() == SOURCE and spark is not None:
+            address = spark.conf.get(settings.LAKE, None)
+            if address:
+                made.option(SESSION_LAKE, address)
+        return made
+
+    setattr(told, _MARK, True)
+    owner.format = told
 
 
 def _of_option(key: Any = "", *_: Any, **named: Any) -> Iterable[str]:

@@ -27,6 +27,8 @@ LAKE_ID: Final = "spark.penstock.lake.id"
 TABLES: Final = "spark.penstock.tables"
 """Paths and the tables that writes there are for, as a JSON object."""
 OF_LAKES: Final = (LAKE, LAKE_ID, TABLES)
+SESSION_LAKE: Final = "sessionlake"
+"""The option by which ``format("penstock")`` is told which lake its session works with."""
 
 WRITES: Final = {
     # Spark's default is a type of 96 bits that has no usable statistics and that Parquet has given up.

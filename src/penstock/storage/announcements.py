@@ -45,6 +45,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from penstock.errors import Damaged, Unavailable
+from penstock.model.decoders import msgpack_decoder
 from penstock.storage.buckets import Bucket, Unanswered
 
 FOLDER: Final = "sweep"
@@ -131,7 +132,7 @@ class Announcements:
         if found is None:
             return None
         try:
-            return frozenset(msgspec.msgpack.decode(found.data, type=list[str]))
+            return frozenset(msgpack_decoder(list[str]).decode(found.data))
         except msgspec.MsgspecError:
             raise Damaged(f"{key} in {self._bucket.url} cannot be read", key=key) from None
 

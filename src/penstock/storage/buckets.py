@@ -63,6 +63,13 @@ class Bucket(ABC):
     """Where it is, without secrets."""
     resolution_us: int
     """How far apart two moments are, at most, that ``Entry.modified_us`` does not tell apart."""
+    part: str = ""
+    """Which part of a lake it holds, where that is known: ``"storage"`` of tables."""
+
+    @property
+    def _part(self) -> dict[str, str]:
+        """The same as a detail of errors."""
+        return {"part": self.part} if self.part else {}
 
     @property
     def is_read_only(self) -> bool:

@@ -25,8 +25,11 @@ from zlib import crc32
 
 from penstock.errors import Denied, InvalidRequest, PenstockError, Unavailable
 from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused, Tag, Unanswered
+from penstock.storage.room import NO_ROOM, storage_full
 
 LOCKS: Final = 64
+MADE_MAX: Final = 10_000
+"""Of how many folders it is remembered that they are there."""
 THREADS_MAX: Final = 16
 WRITERS: Final = 4
 """So many threads write files that are to appear together."""
@@ -53,7 +56,8 @@ class LocalBucket(Bucket):
     ``scratch`` is the folder below it for what only this class looks at: unfinished files and locks. All who
     use the directory must name the same. ``threads`` are those of several buckets, which somebody else
     closes. Where links to folders are not followed, a listing leaves out what lies behind them: the same file
-    would have several names. The root, and a folder that is listed by name, may be reached by links.
+    would have several names. The root, and a folder that is listed by name, may be reached by links. New
+    folders right below the root have ``folders_mode``, as far as the umask lets them.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class LocalBucket(Bucket):
         scratch: str = "",
         threads: ThreadPoolExecutor | None = None,
         follows_links: bool = True,
+        folders_mode: int = 0o777,
     ) -> None:
         self._root = Path(root).absolute()
         self.url = f"file://{self._root}"
@@ -72,6 +77,7 @@ class LocalBucket(Bucket):
         self._own_threads = threads is None
         self._threads = threads or ThreadPoolExecutor(THREADS_MAX, "penstock-files")
         self._made: set[Path] = set()
+        self._folders_mode = folders_mode
 
     @property
     def resolution_us(self) -> int:  # type: ignore[override]
@@ -142,6 +148,10 @@ class LocalBucket(Bucket):
     async def prune(self) -> None:
         """Remove this class's own files and all folders that are empty then, the root too."""
         await self._do(self._prune)
+
+    async def remove_empty_folders(self) -> None:
+        """Remove folders below the root that are empty, apart from those whose names begin with a ``_``."""
+        await self._do(self._remove_empty)
 
     async def tidy(self, before_us: int) -> int:
         return await self._do(self._remove_unfinished, before_us)
@@ -223,13 +233,15 @@ class LocalBucket(Bucket):
         why = f"{self._root} cannot be used: {problem.strerror}"
         if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             return Denied(why, path=str(self._root))
+        if problem.errno in NO_ROOM:
+            return storage_full(str(self._root), problem, path=str(self._root), **self._part)
         if problem.errno in NEVER:
             name = str(problem.filename2 or problem.filename or self._root)
             shown = name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…"
             return InvalidRequest(
                 f"{shown} cannot be used: {problem.strerror}; choose another name", path=shown
             )
-        return Unavailable(why, path=str(self._root))
+        return Unavailable(why, path=str(self._root), **self._part)
 
     def _read(self, key: str) -> Content | None:
         data = self._data(key)
@@ -383,9 +395,11 @@ class LocalBucket(Bucket):
                 break
         depth = len(self._root.parts)
         for one in reversed(missing):
-            one.mkdir(exist_ok=True)
+            one.mkdir(self._folders_mode if len(one.parts) == depth + 1 else 0o777, exist_ok=True)
             if len(one.parts) > depth:  # below the root: what is above it is somebody else's
                 _synchronise(one.parent)
+            if len(self._made) >= MADE_MAX:
+                self._made.clear()
             self._made.add(one)
 
     def _walk(self, folder: Path, start: str, after: str) -> Iterator[Entry]:
@@ -422,6 +436,13 @@ class LocalBucket(Bucket):
         for folder, _, _ in os.walk(self._root, topdown=False):
             with suppress(OSError):  # it is not empty
                 Path(folder).rmdir()
+
+    def _remove_empty(self) -> None:
+        for folder, _, _ in os.walk(self._root, topdown=False):
+            below = Path(folder).relative_to(self._root).parts
+            if below and not below[0].startswith("_"):
+                with suppress(OSError):  # it is not empty
+                    Path(folder).rmdir()
 
     def _remove_unfinished(self, before_us: int) -> int:
         removed = 0

@@ -18,6 +18,9 @@ from penstock.errors import InvalidRequest, LocationRefused
 
 LENGTH_MAX: Final = 1000
 """Characters of a location, so that the names of a table's files still fit behind it."""
+NAME_MAX_CHARS: Final = 64
+"""Of a table's name, as far as it is part of its folder's."""
+_GIVEN: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[A-Za-z0-9._-]{1,64})?")
 PARTS_MAX: Final = 64
 PART_MAX_BYTES: Final = 255
 """What file systems take as one name."""
@@ -61,17 +64,28 @@ def _above(location: str) -> str:
     return above if above and not above.endswith(":/") else place
 
 
-def own_place(warehouse: str, table_id: UUID) -> str:
+def own_place(warehouse: str, table_id: UUID, name: str = "") -> str:
     """The place of a table that has no location of its own: nobody else can be there.
 
-    ``InvalidRequest`` if the lake has no warehouse.
+    What can be read of the ``name`` that the table has now follows its id, for people who look into the
+    warehouse. ``InvalidRequest`` if the lake has no warehouse.
     """
     if not warehouse:
         raise InvalidRequest(
             "the table has no place: the lake has no warehouse\n"
             "  Give the table a location, or make the lake with one: penstock init ADDRESS --warehouse PLACE."
         )
-    return normalise(f"{warehouse.rstrip('/')}/{table_id}")
+    place = f"{warehouse.rstrip('/')}/{table_id}"
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:NAME_MAX_CHARS].strip("-.")
+    if readable and len(place) + 1 + len(readable) <= LENGTH_MAX:
+        place = f"{place}_{readable}"
+    return normalise(place)
+
+
+def table_of_place(folder: str) -> UUID | None:
+    """The id of the table to which a lake would give a folder of its warehouse with this name."""
+    match = _GIVEN.fullmatch(folder)
+    return None if match is None else UUID(match[1])
 
 
 def without_secrets(location: str) -> str:

@@ -31,6 +31,10 @@ Answer = TypeVar("Answer")
 READ_AHEAD: Final = 16
 """How many small files are under way at the same time."""
 LISTED_AT_ONCE: Final = 1000
+LOOKED_UP_MAX: Final = 200
+"""To find out whether more files than these exist, all are listed: that takes fewer requests."""
+PLACES_MAX: Final = 2000
+"""How many are kept open. There is one for each folder of a table."""
 SCRATCH: Final = "_penstock"
 """The folder below a table's root for what other engines are not to see."""
 PROBES: Final = f"{SCRATCH}/probe"
@@ -49,6 +53,7 @@ class Places:
         self._threads = ThreadPoolExecutor(THREADS_MAX, "penstock-table-files")
         self._places: dict[str, Place] = {}
         self._shared: dict[str, Shared] = {}
+        """The buckets, by their URLs."""
         self._lock = Lock()
 
     def at(self, location: str) -> Place:
@@ -60,9 +65,13 @@ class Places:
             return known
         where = normalise(location)
         with self._lock:
-            if where not in self._places:
-                self._places[where] = self._place(where)
-            return self._places[where]
+            known = self._places.get(where)
+            if known is None:
+                if len(self._places) >= PLACES_MAX:
+                    newer = islice(self._places.items(), PLACES_MAX // 2, None)
+                    self._places = dict(newer)  # whoever has one of the others goes on using it
+                known = self._places[where] = self._place(where)
+            return known
 
     def close(self) -> None:
         """Let go of all of them."""
@@ -89,8 +98,8 @@ class Places:
     def _place(self, where: str) -> Place:
         self._loop = self._loop or Loop()
         if "://" not in where:
-            shared = self._shared[where] = Shared(self.open_disk(Path(where)), is_disk=True)
-            return Place(where, shared, self._loop)
+            # It has nothing open, and uses the threads of all: there is nothing to close.
+            return Place(where, Shared(self.open_disk(Path(where)), is_disk=True), self._loop)
         check_host(where)
         parts = urlsplit(where)
         if parts.scheme not in SCHEMES:
@@ -110,6 +119,7 @@ class Shared:
 
     def __init__(self, bucket: Bucket, *, is_disk: bool = False) -> None:
         self.bucket = bucket
+        bucket.part = "storage"
         self.keeps_conditions: bool | None = True if is_disk else None
         self.takes_conditions = True
         """Whether it carries out writes that have a condition, as far as is known."""
@@ -162,6 +172,13 @@ class Place:
         """The sizes of several files."""
         return self._loop.run(_each([self._bucket.size(self._folder + name) for name in names]))
 
+    def missing(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of some files that do not exist: looked up one by one, or in a list of all if many."""
+        if len(names) <= LOOKED_UP_MAX:
+            return [name for name, size in zip(names, self.sizes(names), strict=True) if size is None]
+        there = {entry.key for entry in self.entries()}
+        return [name for name in names if name not in there]
+
     def look(self, name: str) -> Entry | None:
         """A file's size, time and tag, ``None`` if there is none."""
         found = self._loop.run(self._bucket.head(self._folder + name))
@@ -198,6 +215,12 @@ class Place:
         writes any more: who has just made a folder would miss it."""
         if isinstance(self._bucket, LocalBucket) and not self._folder:
             self._loop.run(self._bucket.prune())
+
+    def remove_empty_folders(self) -> None:
+        """Remove folders of a disk that are empty, such as those of partitions whose files are gone: their
+        names have values. Who is about to write there makes the folder again."""
+        if isinstance(self._bucket, LocalBucket) and not self._folder:
+            self._loop.run(self._bucket.remove_empty_folders())
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file durably if there is none of that name; say whether this very call did.
@@ -289,7 +312,9 @@ class Place:
             yield
         except Unanswered as problem:
             raise OutcomeUnknown(
-                f"{self.url} did not say what became of {name!r}: {problem}", location=self.url, name=name
+                f"it is not known whether {name!r} was written to {self.url}: {problem}",
+                location=self.url,
+                name=name,
             ) from None
 
     async def _read(self, names: Sequence[str]) -> Sequence[bytes | None]:

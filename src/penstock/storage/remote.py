@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from penstock.errors import Denied, InvalidRequest, LakeNotFound, PenstockError, Unavailable
 from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused, Tag, Unanswered
+from penstock.storage.room import storage_full
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode
@@ -37,6 +38,7 @@ SCHEMES: Final = ("s3", "gs", "az")
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _NOT_SENT: Final = re.compile(r"HttpError \{\s*kind: Connect,")
+_FULL: Final = frozenset({"XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded"})
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
 
 
@@ -205,7 +207,8 @@ class RemoteBucket(Bucket):
         text = str(problem)
         status = _STATUS.search(text)
         is_refusal = status is not None and status[1].startswith("4") and status[1] not in ("408", "429")
-        if is_refusal or _NOT_SENT.search(text) or self._is_denied(problem):
+        is_full = _says_full(status, _CODE.search(text))
+        if is_refusal or is_full or _NOT_SENT.search(text) or self._is_denied(problem):
             return self._explain(problem)
         return Unanswered(self._explain(problem).message)
 
@@ -221,9 +224,11 @@ class RemoteBucket(Bucket):
             return Denied(f"{self.url} refuses access ({reason or 'no valid keys'})", url=self.url)
         if any(name in text for name in _NO_BUCKET):
             return LakeNotFound(f"there is no such bucket: {self.url}; create it first", url=self.url)
+        if _says_full(status, code):
+            return storage_full(self.url, f"it answered {reason}", url=self.url, **self._part)
         if status is not None:
-            return Unavailable(f"{self.url} answered {reason}", url=self.url)
-        return Unavailable(f"{self.url} does not answer", url=self.url)
+            return Unavailable(f"{self.url} answered {reason}", url=self.url, **self._part)
+        return Unavailable(f"{self.url} does not answer", url=self.url, **self._part)
 
 
 async def _each_in_a_thread(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -244,6 +249,11 @@ def _library() -> Any:
             extra="objectstore",
         ) from None
     return obstore
+
+
+def _says_full(status: re.Match[str] | None, code: re.Match[str] | None) -> bool:
+    """Whether a server said that it has no room, or a quota is used up, as HTTP, MinIO or Ceph say it."""
+    return (status is not None and status[1] == "507") or (code is not None and code[1] in _FULL)
 
 
 def _is_beyond(problem: Exception) -> bool:

@@ -99,8 +99,8 @@ def _adapter(scheme: str) -> Callable[..., Store]:
         module = import_module(f"penstock.stores.{adapter.module}")
     except ModuleNotFoundError as missing:
         raise InvalidRequest(
-            f"a lake behind {scheme}:// needs {missing.name}; "
-            f"'pip install penstock[{adapter.extra}]' installs it",
+            f"a lake behind {scheme}:// needs the library {missing.name}: "
+            f"pip install 'penstock[{adapter.extra}]'",
             extra=adapter.extra,
         ) from None
     found: Callable[..., Store] = getattr(module, adapter.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_IROTH, S_IXOTH
 from typing import Final
 from urllib.parse import unquote
 
@@ -27,6 +28,30 @@ _OF_THE_SYSTEM: Final = ("lost+found", ".DS_Store")
 _TABLES: Final = {"_delta_log": "Delta", "_versions": "Lance"}
 """The folder that tells a table's directory, and the format of the table."""
 SHOWN_MAX: Final = 3
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIRECTORY: Final = 0o700
+"""The modes of a new lake's own files and folders, whatever the umask: they hold names, messages and hashes
+of tokens. Who lets others in afterwards does so for good: nothing is changed that is there."""
+_PRIVATE: Final = {
+    "sqlite": (DATABASE_FILE,),  # what is beside it has its mode
+    "rocksdb": ("rocksdb",),
+    "file": ("objects", "rows", "kinds", "gone", "sweep", ".unfinished"),
+}
+
+
+def exposed_files(url: str) -> list[Path]:
+    """What of a store on this machine everybody there can read. A group that was let in is not everybody."""
+    scheme, path = directory_of(url)
+    if scheme not in _PRIVATE or not all(one.stat().st_mode & S_IXOTH for one in path.parents):
+        return []
+    if path.is_file():
+        own = [path]
+    elif not path.is_dir() or not path.stat().st_mode & S_IXOTH:
+        return []
+    else:
+        own = [path / name for name in _PRIVATE[scheme]]
+    return [one for one in own if one.exists() and one.stat().st_mode & (S_IROTH | S_IXOTH)]
 
 
 def directory_of(target: str) -> tuple[str, Path]:

@@ -46,6 +46,7 @@ from penstock.errors import (
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
+from penstock.storage.room import storage_full
 from penstock.stores.checks import check_sizes, check_version
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 from penstock.stores.urls import split_url
@@ -79,6 +80,7 @@ _DUPLICATE: Final = 11000
 _NOT_LINEARIZABLE: Final = frozenset({72, 115, 123, 148, 238, 303})
 """How a server says that it does not know this read concern: it stands alone, or is not quite MongoDB."""
 _DENIED: Final = frozenset({13, 18, 8000})
+_FULL: Final = 14031
 _PASSING: Final = frozenset(
     {6, 7, 24, 50, 64, 89, 91, 112, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
 )
@@ -176,6 +178,8 @@ class MongoStore(Store):
             return InvalidRequest(f"{self.url} was closed; open the lake anew")
         if isinstance(problem, OperationFailure) and problem.code in _DENIED:
             return Denied(f"{self.url} may not be used: {_words(problem)}")
+        if isinstance(problem, OperationFailure) and problem.code == _FULL:
+            return storage_full(f"the database server of {self.url}", _words(problem), url=self.url)
         return Unavailable(f"{self.url} cannot be used: {_words(problem)}")
 
     def _newest(self, name: str) -> _Document | None:

@@ -43,12 +43,14 @@ from penstock.errors import (
     UnsupportedFormat,
 )
 from penstock.model.clock import Clock, now_us
+from penstock.model.decoders import json_decoder, msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.storage.announcements import Announcements, View, elapsed_s
 from penstock.storage.buckets import Bucket, Condition, Content, Entry, Loop, Refused, Tag, Unanswered
 from penstock.storage.conditions import keeps_conditions, race
 from penstock.storage.local import LocalBucket
 from penstock.storage.remote import SCHEMES, RemoteBucket
+from penstock.stores.directory import PRIVATE_DIRECTORY
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 from penstock.stores.urls import options, split_url, without_secrets
 
@@ -166,9 +168,9 @@ class ObjectStore(Store):
 
     def _read_description(self, found: Content) -> _Description:
         try:
-            version = msgspec.json.decode(found.data, type=dict[str, Any])["penstock"]
+            version = json_decoder(dict[str, Any]).decode(found.data)["penstock"]
             if version <= LAYOUT_VERSION:
-                return msgspec.json.decode(found.data, type=_Description)
+                return json_decoder(_Description).decode(found.data)
         except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError):
             raise InvalidRequest(f"{self.url} holds something, but not a lake", url=self.url) from None
         raise UnsupportedFormat(
@@ -322,7 +324,7 @@ class ObjectStore(Store):
     def _decode_row(self, name: str, found: Content) -> tuple[bytes, _State]:
         """Who wrote a row, and what it is."""
         try:
-            body = msgspec.msgpack.decode(found.data, type=_RowBody)
+            body = msgpack_decoder(_RowBody).decode(found.data)
         except msgspec.MsgspecError:
             raise Damaged(f"the row of '{name}' in {self.url} cannot be read", name=name) from None
         row = None if body.kind is None else Row(name, body.kind, body.data)
@@ -406,6 +408,13 @@ class ObjectStore(Store):
             if state.mark == mark and state.row is None and state.tag is not None
         }
         return unnamed, gone
+
+    def scrub(self) -> str:
+        return (
+            ""
+            if self.url.startswith("file:")
+            else "A bucket that keeps old versions of objects has them still."
+        )
 
     def erase(self) -> None:
         self._run(self._erase())
@@ -659,7 +668,7 @@ def open_bucket(url: str) -> Bucket:
         options(url)
         if parts.netloc not in ("", "localhost"):
             raise InvalidRequest(f"{shown} names a file on another host")
-        return LocalBucket(unquote(parts.path))
+        return LocalBucket(unquote(parts.path), folders_mode=PRIVATE_DIRECTORY)
     if parts.scheme not in SCHEMES or not parts.netloc:
         raise InvalidRequest(f"{shown} is not a bucket; write s3://bucket/prefix, gs://… or az://…")
     if "@" in parts.netloc:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import TypeVar
 
-from penstock.errors import OutcomeUnknown, PenstockError
+from penstock.errors import OutcomeUnknown, PenstockError, Unavailable
 from penstock.metrics import table
 from penstock.metrics.meter import Meter
 from penstock.model.encoding import ObjectId
@@ -44,6 +44,8 @@ class ObservedStore(WrappedStore):
     def _failed(self, operation: str, start: float, error: BaseException) -> None:
         self._took(operation, start)
         code = error.code if isinstance(error, PenstockError) else type(error).__name__
+        if isinstance(error, Unavailable):
+            error.details.setdefault("part", "database")
         self._meter.count(table.STORE_ERRORS, operation=operation, error=code)
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
@@ -119,6 +121,9 @@ class ObservedStore(WrappedStore):
 
     def check(self) -> list[str]:
         return self._timed("check", self.inner.check)
+
+    def scrub(self) -> str:
+        return self._timed("scrub", self.inner.scrub)
 
     def erase(self) -> None:
         self._timed("erase", self.inner.erase)

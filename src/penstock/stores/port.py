@@ -95,6 +95,11 @@ class Store(ABC):
             )
 
     @property
+    def has_room(self) -> bool:
+        """Whether its disk has room left, as far as that shows without a write; yes if it is elsewhere."""
+        return True
+
+    @property
     def uncached(self) -> Store:
         """The store without caches in front of it, for those who ask what it really holds."""
         return self
@@ -140,6 +145,13 @@ class Store(ABC):
     def tidy(self, before_us: int) -> int:  # noqa: ARG002 - for those that have something to tidy
         """Remove what swaps left behind before a time, other than objects; say how many pieces."""
         return 0
+
+    def scrub(self) -> str:
+        """Overwrite what deleted objects and rows left in the database's own files, as far as this can.
+
+        Says what is left to whoever runs the database, in one sentence; nothing if nothing is.
+        """
+        return "The database decides when it overwrites what was deleted in it: see its own documentation."
 
     @abstractmethod
     def erase(self) -> None:

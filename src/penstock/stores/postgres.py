@@ -26,6 +26,7 @@ from penstock.errors import (
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
+from penstock.storage.room import storage_full
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 from penstock.stores.postgres_sql import (
     BEGIN,
@@ -57,6 +58,7 @@ OBJECTS_MAX_BYTES: Final = 8 * 1024 * 1024
 _MET_ANOTHER: Final = ("23505", "42P06", "42P07", "40001", "40P01", "XX000")
 """What the server says to the second of two who create the same thing at once."""
 _IS_THERE: Final = "23505"
+_DISK_FULL: Final = "53100"
 _UNKNOWN: Final = ("40003", "08007")
 
 
@@ -226,10 +228,24 @@ class PostgresStore(Store):
             return LakeNotFound(f"there is no lake at {self.url} any more: {problem}", url=self.url)
         if state in ("42703", "42804", "42883", "XX001", "XX002"):
             return self._damaged(str(problem))
+        if state == _DISK_FULL:
+            return storage_full(f"the database server of {self.url}", str(problem), url=self.url)
         return Unavailable(f"{self.url} cannot be used: {problem}")
 
     def _damaged(self, what: str) -> Damaged:
         return Damaged(f"{self.url} is damaged: {what}", url=self.url)
+
+    def scrub(self) -> str:
+        """Write both tables anew: pages hold what was deleted until something else takes its place."""
+        try:
+            for statement in self._sql.scrub:
+                self._run(statement())
+        except Unavailable:  # larger than one statement may take, or busy
+            commands = "; ".join(statement.text for statement in self._sql.scrub)
+            return f"Free space in PostgreSQL's tables holds what was deleted until this is run: {commands}"
+        return (
+            "PostgreSQL's write-ahead log, and archives of it, hold what was deleted until they are recycled."
+        )
 
     def erase(self) -> None:
         self._run(self._sql.erase())

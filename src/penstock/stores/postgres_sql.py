@@ -156,6 +156,10 @@ class Statements:
             (BYTES_ARRAY, INTEGER_ARRAY),
         )
         # In the order in which an advance locks them.
+        self.scrub = (
+            Statement(f"VACUUM (FULL) {schema}.objects"),
+            Statement(f"VACUUM (FULL) {schema}.refs"),
+        )
         self.erase = Statement(f"TRUNCATE {schema}.refs, {schema}.objects")
         self.version = Statement(f"SELECT version FROM {schema}.{MARK}")
         self.lock_version = Statement(f"SELECT version FROM {schema}.{MARK} FOR UPDATE")

@@ -23,6 +23,8 @@ import rocksdict
 from penstock.errors import Damaged, Denied, InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
+from penstock.storage.room import NO_ROOM, has_room, storage_full
+from penstock.stores.directory import PRIVATE_DIRECTORY
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 from penstock.stores.rocksdb_directory import DATA_DIRECTORY, claim
 
@@ -36,6 +38,9 @@ FAMILIES: Final = ("objects", "times", "rows", "kinds")
 _TIME = Struct(">QI")
 _LAST = b"\xff" * 33
 """Behind every id and name."""
+
+_ANEW: Final = "then open the lake anew"
+"""Where RocksDB met a disk without room, it writes nothing more until it is opened anew."""
 
 
 class RocksdbStore(Store):
@@ -56,10 +61,13 @@ class RocksdbStore(Store):
         """The numbers of the last batch that was written, and of the last that is durable."""
         self._pending: dict[str, int] = {}
         """Rows that may not be durable yet, and the batch that makes them so."""
-        self._sync_problem: Exception | None = None
+        self._sync_problem: PenstockError | None = None
         try:
             claim(self._path, create)
+            (self._path / DATA_DIRECTORY).mkdir(PRIVATE_DIRECTORY, exist_ok=True)
         except OSError as problem:
+            if problem.errno in NO_ROOM:
+                raise storage_full(str(self._path), problem) from None
             raise Denied(f"{self._path} cannot be used: {problem.strerror}") from None
         data = self._path / DATA_DIRECTORY
         if data.exists() and not os.access(data, os.W_OK):
@@ -109,7 +117,13 @@ class RocksdbStore(Store):
             return Damaged(f"{self._path} is damaged: {text}", path=str(self._path))
         if "Permission denied" in text:
             return Denied(f"{self._path} cannot be used: {text}")
+        if not has_room(self._path):
+            return storage_full(str(self._path), text, _ANEW, path=str(self._path))
         return Unavailable(f"{self._path} cannot be used: {text}")
+
+    @property
+    def has_room(self) -> bool:
+        return has_room(self._path)
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         with self._using():
@@ -150,16 +164,14 @@ class RocksdbStore(Store):
                 return
             if self._sync_problem is not None:
                 # A disk that failed to sync once may forget what it took, and say that the next sync worked.
-                raise Unavailable(
-                    f"{self._path} could not be synced: {self._sync_problem}. Open the lake anew."
-                )
+                raise self._sync_problem
             self._is_syncing, written = True, self._written
         is_done = False
         try:
             self._db.flush_wal(True)
             is_done = True
         except Exception as problem:
-            self._sync_problem = problem
+            self._sync_problem = self._unsynced(problem)
             raise
         finally:
             with self._synced:
@@ -167,6 +179,12 @@ class RocksdbStore(Store):
                 if is_done:
                     self._durable = written
                 self._synced.notify_all()
+
+    def _unsynced(self, problem: Exception) -> PenstockError:
+        """Why nothing more can be written, after what was written could not be made durable."""
+        if not has_room(self._path):
+            return storage_full(str(self._path), f"it could not be synced ({problem})", _ANEW)
+        return Unavailable(f"{self._path} could not be synced: {problem}. Open the lake anew.")
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - reads are cheap
@@ -227,6 +245,15 @@ class RocksdbStore(Store):
             self._sync(number)
             return len(doomed)
 
+    def scrub(self) -> str:
+        """Have all files written anew that hold what was deleted."""
+        with self._using():
+            self._db.flush()
+            for family in self._families:
+                family.flush()
+                family.compact_range(None, None)
+        return ""
+
     def erase(self) -> None:
         with self._using():
             batch = _Batch(self._handles)
@@ -280,7 +307,7 @@ class _RocksdbTurn(Turn):
             try:
                 store._sync(number)
             except Exception as problem:
-                raise OutcomeUnknown(f"it is not known whether this was committed: {problem}") from problem
+                raise OutcomeUnknown(f"{store._path} failed while committing: {problem}") from problem
             self._settle(number)
             return Advanced(True)
 

@@ -27,6 +27,8 @@ from penstock.errors import (
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
+from penstock.storage.room import NO_ROOM, has_room, storage_full
+from penstock.stores.directory import PRIVATE_FILE
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 from penstock.stores.sqlite_reading import ReadOnlyFile, is_read_only
 
@@ -90,8 +92,17 @@ class SqliteStore(Store):
                 raise self._not_found()
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
+                # SQLite gives what it makes beside it the same mode.
+                os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE))
             except OSError as problem:
-                raise Denied(f"cannot make {self._path.parent}: {problem.strerror}") from None
+                if problem.errno in NO_ROOM:
+                    raise storage_full(str(self._path.parent), problem) from None
+                raise Denied(f"cannot make {problem.filename}: {problem.strerror}") from None
+        elif not os.access(self._path, os.R_OK):
+            raise Denied(
+                f"the lake at {self._path.parent} is others': this process may not read it",
+                path=str(self._path),
+            )
         self._file = _identity(self._path)
         self._looked_s = time.monotonic()
         self._frozen = ReadOnlyFile(self._path, BUSY_TIMEOUT_S) if self._is_writable_by_others() else None
@@ -110,6 +121,10 @@ class SqliteStore(Store):
     @property
     def is_read_only(self) -> bool:
         return self._frozen is not None
+
+    @property
+    def has_room(self) -> bool:
+        return has_room(self._path.parent)
 
     def require_writable(self) -> None:
         if self._frozen is not None:
@@ -164,8 +179,8 @@ class SqliteStore(Store):
         while self._pragma("journal_mode") != "wal":
             try:
                 self._pragma("journal_mode=WAL")
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
+            except sqlite3.OperationalError as problem:
+                if _code(problem) == sqlite3.SQLITE_FULL or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
 
@@ -201,7 +216,7 @@ class SqliteStore(Store):
         return Damaged(f"{self._path} is damaged: {what}", path=str(self._path))
 
     def _explain(self, problem: sqlite3.Error) -> PenstockError:
-        code = getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        code = _code(problem)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Unavailable(
                 f"{self._path} is in use by another process for more than {BUSY_TIMEOUT_S:g} s"
@@ -210,6 +225,10 @@ class SqliteStore(Store):
             return self._damaged(str(problem))
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
             return Denied(f"{self._path} cannot be written: {problem}")
+        # SQLite makes files beside its own. If it cannot, it does not say that there is no room for them.
+        is_about_files = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR)
+        if code == sqlite3.SQLITE_FULL or (is_about_files and not has_room(self._path.parent)):
+            return storage_full(str(self._path), str(problem), path=str(self._path))
         return Unavailable(f"{self._path} cannot be used: {problem}")
 
     def _check_open(self) -> None:
@@ -342,6 +361,18 @@ class SqliteStore(Store):
             connection.execute("COMMIT")
             return max(cursor.rowcount, 0)
 
+    def scrub(self) -> str:
+        """Write the whole database anew: free pages hold what was deleted, and so does its log."""
+        with self._write_lock, self._explained():
+            self._check_open()
+            self._check_there()
+            self.require_writable()
+            self._writer.execute("VACUUM")
+            is_busy, *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if is_busy:
+            raise Unavailable(f"{self._path} is being read by another process; its log cannot be emptied")
+        return ""
+
     def erase(self) -> None:
         with self._write_lock, self._transaction() as connection, self._explained():
             connection.execute("DELETE FROM objects")
@@ -391,6 +422,9 @@ class _SqliteTurn(Turn):
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as problem:
+            if _code(problem) == sqlite3.SQLITE_FULL:
+                # What commits is the last thing that SQLite writes, and there was no room for that.
+                raise self._store._explain(problem) from problem
             raise OutcomeUnknown(f"{self._store._path} failed while committing: {problem}") from problem
         return Advanced(True)
 
@@ -404,6 +438,12 @@ class _SqliteTurn(Turn):
                 for (one,) in self._connection.execute(f"SELECT id FROM objects WHERE id IN ({marks})", part)
             )
         return frozenset(found)
+
+
+def _code(problem: sqlite3.Error) -> int:
+    """What SQLite calls a problem, without what it says in addition."""
+    code: int = getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF
 
 
 def _pragma(connection: sqlite3.Connection, text: str) -> Any:

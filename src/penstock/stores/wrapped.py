@@ -38,6 +38,10 @@ class WrappedStore(Store):
         self.inner.require_writable()
 
     @property
+    def has_room(self) -> bool:
+        return self.inner.has_room
+
+    @property
     def uncached(self) -> Store:
         """This store, or if there is a cache below it, the store below that cache."""
         below = self.inner.uncached
@@ -75,6 +79,9 @@ class WrappedStore(Store):
 
     def check(self) -> list[str]:
         return self.inner.check()
+
+    def scrub(self) -> str:
+        return self.inner.scrub()
 
     def erase(self) -> None:
         self.inner.erase()

@@ -25,6 +25,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Table, blob
 from penstock.kernel.kernel import Kernel
 from penstock.model.content import AnyContent, Unknown
+from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.keys import Key
 from penstock.model.operations import Change
@@ -62,7 +63,7 @@ class Ensure(msgspec.Struct, frozen=True, array_like=True, tag="ensure"):
 
 
 Intent = Append | Replace | Edit | Ensure
-_decode_intent = msgspec.msgpack.Decoder(Intent).decode
+_decode_intent = msgpack_decoder(Intent).decode
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -73,7 +74,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     """Per line the version that wrote it."""
 
 
-_decode_state = msgspec.msgpack.Decoder(State).decode
+_decode_state = msgpack_decoder(State).decode
 
 
 class Published(NamedTuple):

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.errors import ConflictError, RequestError, TryAgainError
+from penstock.model.decoders import json_decoder
 
 Values: TypeAlias = dict[str, str | None]
 """Per key what it holds; ``None`` for nothing."""
@@ -71,7 +72,7 @@ class ReadDone(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
 
 Event: TypeAlias = Call | Answered | ReadDone
 
-_decode = msgspec.json.Decoder(Event).decode
+_decode = json_decoder(Event).decode
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

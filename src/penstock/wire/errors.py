@@ -23,6 +23,7 @@ from penstock.errors import (
     UnsupportedFormat,
 )
 from penstock.model.conflicts import Conflict
+from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.wire import json
 
@@ -72,7 +73,7 @@ def decode_error(status: int, body: bytes) -> PenstockError | None:
     A newer server's error of a kind that is not known here becomes the nearest one that is.
     """
     try:
-        failure = msgspec.json.decode(body, type=Failure)
+        failure = json_decoder(Failure).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return rebuild(failure, status)

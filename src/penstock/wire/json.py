@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from penstock.errors import InvalidKey, InvalidRequest, UnsupportedFormat
+from penstock.model import decoders
+from penstock.model.decoders import json_decoder
 from penstock.wire.descriptions import described
 from penstock.wire.twins import Twins, read_leaf
 
@@ -41,7 +42,7 @@ def checked(value: Any, kind: Any) -> Any:
     JSON has fewer types than Python. Without this, bytes in the place of text would arrive as other text.
     """
     written = dump(value, kind)
-    msgspec.convert(
+    decoders.convert(
         written, _strict.of(kind).type, from_attributes=True, builtin_types=_BUILT_IN, dec_hook=read_leaf
     )
     return written
@@ -56,7 +57,7 @@ def decode(data: bytes, kind: Any) -> Any:
 def convert(values: Mapping[str, Any], kind: Any) -> Any:
     """A struct, from the text of each field, or a list of texts where a field has several."""
     with _refusing():
-        found = msgspec.convert(values, _strict.of(kind).type, strict=False, dec_hook=read_leaf)
+        found = decoders.convert(values, _strict.of(kind).type, strict=False, dec_hook=read_leaf)
         return _built(found, kind, _strict)
 
 
@@ -93,10 +94,9 @@ def _built(found: Any, kind: Any, twins: Twins) -> Any:
     return found if build is None else build(found)
 
 
-@cache
 def _decoder(kind: Any, strict: bool) -> msgspec.json.Decoder[Any]:
     twins = _strict if strict else _tolerant
-    return msgspec.json.Decoder(twins.of(kind).type, dec_hook=read_leaf)
+    return json_decoder(twins.of(kind).type, dec_hook=read_leaf)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import NODEFAULT, Meta
 from msgspec.structs import FieldInfo, fields
 
+from penstock.model import decoders
 from penstock.model.content import TYPE_NAMES
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -181,7 +182,7 @@ def _declared(field: FieldInfo, twin: Twin) -> Any:
     if field.default_factory is not NODEFAULT:
         return field.name, twin.type, msgspec.field(default_factory=field.default_factory)
     written = twin.dump(field.default) if twin.dump is not None else field.default
-    default = msgspec.convert(written, twin.type, from_attributes=True, dec_hook=read_leaf)
+    default = decoders.convert(written, twin.type, from_attributes=True, dec_hook=read_leaf)
     return field.name, twin.type, msgspec.field(default=default)
 
 

@@ -27,6 +27,7 @@ from penstock.formats.delta.owner.recovery import Recovery
 from penstock.formats.delta.owner.status import Overview
 from penstock.formats.delta.protocol.actions import Add, write_commit
 from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.kernel import Kernel
 from penstock.model.clock import Clock, now_us
@@ -72,7 +73,14 @@ class DeltaLake:
         hands = handover(self.tables, self.places, self.publisher, self.commits, self.identity)
         self.owner.handover = hands
         self.owner._recovery = Recovery(self.tables, self.places, hands, self.identity)
-        self.owner._overview = Overview(self.tables, self.places, self.publisher, hands, self.identity)
+        self.owner._overview = Overview(
+            self.tables,
+            self.places,
+            self.publisher,
+            hands,
+            self.identity,
+            LogCheck(self.places, self.publisher, self.tables.find_last),
+        )
 
     def _read(self, one: ObjectId) -> bytes:
         return self.tables.read(one)

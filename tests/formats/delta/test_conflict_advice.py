@@ -319,21 +319,96 @@ def transplanted(mode: str, ids: list[int]) -> Callable[[Lake, Side, Side], obje
     return follow
 
 
-def undo_an_older_commit(lake: Lake, main: Side, dev: Side) -> None:
+def undo_what_was_compacted(lake: Lake, main: Side, dev: Side) -> None:
     main.append(7)
-    main.append(8)
+    main.compact("mon")
 
 
-def undo_the_newest_first(lake: Lake, main: Side, dev: Side) -> None:
-    undone = lake.resolve("main~1")
+def redo_what_was_compacted(lake: Lake, main: Side, dev: Side) -> None:
+    main.delete(1)
     lake.revert("main")
-    lake.revert(undone)
-    assert main.ids() == [1, 2, 3, 4, 5, 6]
+    main.compact("mon")
 
 
-def undo_all(lake: Lake, main: Side, dev: Side) -> None:
-    lake.revert("main~1", keys={KEY: "force"})
-    assert main.ids() == [1, 2, 3, 4, 5, 6]
+def undo_under_a_drop(lake: Lake, main: Side, dev: Side) -> None:
+    main.append(7)
+    lake.commit([Delete(Key.parse(KEY))])
+
+
+def undo_under_another_table(lake: Lake, main: Side, dev: Side) -> None:
+    schema = main.table.to_arrow().schema
+    main.append(7)
+    lake.commit([Delete(Key.parse(KEY))])
+    lake.create_table(KEY, schema=schema)
+
+
+def undo_a_drop_under_another_table(lake: Lake, main: Side, dev: Side) -> None:
+    schema = main.table.to_arrow().schema
+    lake.commit([Delete(Key.parse(KEY))])
+    lake.create_table(KEY, schema=schema)
+
+
+def undo_a_new_table(lake: Lake, main: Side, dev: Side) -> None:
+    lake.commit([Delete(Key.parse(KEY))])
+    lake.create_table(KEY, schema=dev.table.to_arrow().schema)
+    main.append(7)
+
+
+def first(undone: str) -> Callable[[Lake, Side, Side], object]:
+    """Revert the commit on top first, and then the one that was to be undone."""
+
+    def follow(lake: Lake, main: Side, dev: Side) -> None:
+        commit = lake.resolve(undone)
+        lake.revert("main")
+        lake.revert(commit)
+        assert main.ids() == ALL
+
+    return follow
+
+
+def undone_by(mode: str, undone: str, ids: list[int] | None) -> Callable[[Lake, Side, Side], object]:
+    """Undo it with a mode; ``None`` for no table."""
+
+    def follow(lake: Lake, main: Side, dev: Side) -> None:
+        lake.revert(undone, keys={KEY: mode})
+        assert (main.ids() if lake.tables() else None) == ids
+
+    return follow
+
+
+def make_way(undone: str) -> Callable[[Lake, Side, Side], object]:
+    """Drop what is in the way, and revert again; where the commit was under a drop, that comes first."""
+
+    def follow(lake: Lake, main: Side, dev: Side) -> None:
+        commits = [lake.resolve(one) for one in (undone, "main~1")]
+        lake.commit([Delete(Key.parse(KEY))])
+        for commit in dict.fromkeys(reversed(commits)):
+            lake.revert(commit)
+        assert main.ids() == ALL
+
+    return follow
+
+
+def redo_after_the_compaction(lake: Lake, main: Side, dev: Side) -> None:
+    commit = lake.resolve("main~2")
+    lake.revert("main")
+    lake.transplant(commit)
+    assert main.ids() == [2, 3, 4, 5, 6]
+
+
+def redone_by(mode: str, ids: list[int]) -> Callable[[Lake, Side, Side], object]:
+    def follow(lake: Lake, main: Side, dev: Side) -> None:
+        lake.transplant("main~2", keys={KEY: mode})
+        assert main.ids() == ids
+
+    return follow
+
+
+def no_table_again(lake: Lake, main: Side, dev: Side) -> None:
+    commit = lake.resolve("main~1")
+    lake.revert("main")
+    lake.revert(commit)
+    assert not lake.tables()
 
 
 ALL = [1, 2, 3, 4, 5, 6]
@@ -347,9 +422,51 @@ CASES = [
         },
     ),
     Case(
-        "has been changed since: it was {}, became {} and is {} now",
-        undo_an_older_commit,
-        {"one by one": undo_the_newest_first, "force": undo_all},
+        "cannot be {} by its files ({} became {}, and is {} now): {}",
+        undo_what_was_compacted,
+        {
+            "the named one first": first("main~1"),
+            "force": undone_by("force", "main~1", ALL),
+            "drop": undone_by("drop", "main~1", [*ALL, 7]),
+        },
+        lambda lake: lake.revert("main~1"),
+    ),
+    Case(
+        "cannot be {} by its files ({} became {}, and is {} now): {}",
+        redo_what_was_compacted,
+        {
+            "the named one first": redo_after_the_compaction,
+            "force": redone_by("force", [2, 3, 4, 5, 6]),
+            "drop": redone_by("drop", ALL),
+        },
+        lambda lake: lake.transplant("main~2"),
+    ),
+    Case(
+        "was dropped or renamed since",
+        undo_under_a_drop,
+        {"revert the drop": first("main~1"), "drop": undone_by("drop", "main~1", None)},
+        lambda lake: lake.revert("main~1"),
+    ),
+    Case(
+        "is another table now ({}){}",
+        undo_under_another_table,
+        {"drop that one": make_way("main~2"), "drop": undone_by("drop", "main~2", [])},
+        lambda lake: lake.revert("main~2"),
+    ),
+    Case(
+        "was dropped by this commit, and another table was created here since ({}){}",
+        undo_a_drop_under_another_table,
+        {"drop that one": make_way("main~1"), "drop": undone_by("drop", "main~1", [])},
+        lambda lake: lake.revert("main~1"),
+    ),
+    Case(
+        "was created by this commit, and written to since{}",
+        undo_a_new_table,
+        {
+            "revert those first": no_table_again,
+            "force": undone_by("force", "main~1", None),
+            "drop": undone_by("drop", "main~1", [7]),
+        },
         lambda lake: lake.revert("main~1"),
     ),
     Case(
@@ -419,7 +536,7 @@ FOLLOWED = [pytest.param(case, way, id=f"{case.kind[:40]}: {way}") for case in C
 
 
 def test_every_kind_of_conflict_has_a_case() -> None:
-    lines = ("merging", "next_versions", "clash", "standing")
+    lines = ("merging", "next_versions", "clash", "standing", "undo")
     kinds = {kind for name in lines for kind in refusals(f"delta/lines/{name}.py")}
     kinds |= set(refusals("delta/lines/format.py", ("merge", "restore", "revert", "_own")))
     assert kinds == {case.kind for case in CASES} | OTHERWISE.keys()
@@ -433,6 +550,7 @@ def test_the_advice_of_a_conflict_leads_out_of_it(
     with penstock.open(store) as lake:
         case.work(lake, create(lake), Side(lake, "dev"))
     with penstock.open(store) as lake:  # which remembers nothing
+        lake.finish_background()  # but knows what is published
         _follow(lake, case, way)
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from penstock.errors import MergeConflict
 from penstock.formats.delta.lines.format import DeltaFormat
-from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.actions import Add, Remove
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.bring import MergeOptions
-from penstock.kernel.format import Applied, Table
+from penstock.kernel.format import Applied, Since, Table
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
@@ -66,6 +66,16 @@ class Interrupted(DeltaFormat):
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
         return self._asked(table, lambda: super(Interrupted, self).restore(table, wanted))
+
+    def revert(
+        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
+    ) -> Applied | None:
+        def ask() -> Applied:
+            applied = super(Interrupted, self).revert(table, was, wanted, since)
+            assert applied is not None
+            return applied
+
+        return self._asked(table, ask)
 
     def _asked(self, table: Table, ask: Callable[[], Applied]) -> Applied:
         places = self.commits.places
@@ -255,3 +265,51 @@ def test_a_branch_merged_twice_at_once_lands_once(owner: Racing, somebody: Owner
         if isinstance(action, Add)
     ]
     assert sorted(added) == ["base", "d1", "other"]
+
+
+# --- reverts ------------------------------------------------------------------------------------------------
+
+
+def test_a_revert_leaves_an_append_that_lands_just_before_its_turn(owner: Racing, somebody: Owner) -> None:
+    owner.commit([add("m1")])
+    undone = owner.head()
+    owner.format.between = [lambda: somebody.commit([add("m2")])]
+    owner.kernel.revert(undone, "main", CommitMeta())
+    assert owner.paths() == {"base", "other", "m2"}
+
+
+def test_a_revert_brings_nothing_back_that_is_replaced_just_before_its_turn(
+    owner: Racing, somebody: Owner
+) -> None:
+    owner.commit([remove("base")], read_version=owner.line().latest)
+    undone = owner.head()
+    owner.format.between = [lambda: somebody.commit([add("m2")], replaces=())]
+    owner.kernel.revert(undone, "main", CommitMeta())
+    assert owner.paths() == {"m2"}
+
+
+def test_a_revert_is_refused_if_its_file_is_rewritten_just_before_its_turn(
+    owner: Racing, somebody: Owner
+) -> None:
+    owner.commit([add("m1")])
+    undone = owner.head()
+
+    def compact() -> None:
+        version = somebody.line().latest
+        actions: list[Add | Remove] = [remove("m1", data_change=False), add("m2", data_change=False)]
+        somebody.commit(actions, read_version=version, reads=Reads(files=frozenset({"m1"})))
+
+    owner.format.between = [compact]
+    with pytest.raises(MergeConflict, match="wrote rows of m1 into m2"):
+        owner.kernel.revert(undone, "main", CommitMeta())
+    assert owner.paths() == {"base", "other", "m2"}
+
+
+def test_a_commit_that_two_revert_at_once_is_undone_once(owner: Racing, somebody: Owner) -> None:
+    owner.commit([add("m1")])
+    undone = owner.head()
+    owner.format.between = [lambda: somebody.kernel.revert(undone, "main", CommitMeta())]
+    version = owner.line().latest
+    assert not owner.kernel.revert(undone, "main", CommitMeta()).commits
+    assert owner.line().latest == version + 1
+    assert owner.paths() == {"base", "other"}

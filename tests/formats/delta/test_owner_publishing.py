@@ -246,7 +246,9 @@ def test_the_status_does_not_count_a_foreign_file_as_published(
             assert not lake.publisher.wait(identity, 3, 5)
         (status,) = lake.owner.status()
     assert (status.latest_version, status.published, status.backlog) == (3, version - 1, 4 - version)
-    assert "is not the commit that was ratified" in status.alarm
+    what = f"version {version} at {root}/{CommitName(version)} is not the one that the lake has"
+    assert f"'t' is out of sync: {what}" in status.alarm
+    assert "'penstock resync t'" in status.alarm
 
 
 def test_a_promise_to_adopt_is_not_counted_as_published(store: MemoryStore, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_storage_that_never_answers_is_said_to_be_unavailable(tmp_path: Path) ->
     places = Disks(Silent)
     table = Ratified(str(tmp_path), places)
     publisher = publishing(table, places)
-    with pytest.raises(Unavailable, match="did not say what became of"):
+    with pytest.raises(Unavailable, match="it is not known whether"):
         publisher.publish(table.held())
     assert asked == FRUITLESS_MAX
     assert publisher.published(ID) == -1

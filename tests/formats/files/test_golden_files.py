@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.formats.files.files import File, FilesState, Layout, decode_file
+from penstock.formats.files.files import File, FilesState, Layout, decode_file, state_of, with_state
 from penstock.formats.files.intents import When, Write, decode_write
+from penstock.model.content import FilesTable
 from penstock.model.encoding import encode
 from penstock.model.jobs import Job, JobState, decode_job
 
@@ -59,7 +60,15 @@ VECTORS = {
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_value_has_the_bytes_that_it_always_had(name: str) -> None:
     value, stored = VECTORS[name]
-    assert encode(value).hex() == stored
+    data = with_state(FilesTable(), value).state if isinstance(value, FilesState) else encode(value)
+    assert data.hex() == stored
+
+
+def test_the_state_of_a_table_that_was_erased_has_one_field_more() -> None:
+    marked = msgspec.structs.replace(STATE, mark=3)
+    data = with_state(FilesTable(), marked).state
+    assert data.hex() == "95" + VECTORS["state"][1][2:] + "03"
+    assert state_of(FilesTable(state=data)) == marked
 
 
 def test_stored_bytes_are_read_as_what_was_written() -> None:

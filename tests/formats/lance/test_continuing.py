@@ -15,7 +15,7 @@ from penstock.formats.lance.continuing import gap
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MANIFEST, VERSIONS
 from penstock.formats.lance.wire import Message
-from tests.formats.lance.tables import content, keys_of, opened, rows, write
+from tests.formats.lance.tables import ITEMS, content, keys_of, keys_seen, opened, rows, write
 
 lance = pytest.importorskip("lance")
 
@@ -225,3 +225,10 @@ def test_a_writer_that_went_on_from_a_strangers_version_is_refused(forked: Lake)
     with pytest.raises(OSError, match=r"conflict|unknown"):
         lance.write_dataset(rows(20), early, mode="append")
     assert keys_of(forked) == [1, 2, 3, 4, 5, 10]
+    (damage,) = forked.fsck().damages
+    assert "'items' is out of sync: versions 3 to 3 of the lake are others" in damage.what
+    (done,) = forked.resync(ITEMS, leave_own=True).tables
+    own = forked.at(done.commit).table(ITEMS).to_arrow()["k"].to_pylist()
+    assert keys_of(forked) == [1, 2, 3, 4, 5, 66]
+    write(forked, "main", *(one for one in own if one not in keys_of(forked)))
+    assert keys_seen(forked) == keys_of(forked) == [1, 2, 3, 4, 5, 10, 66]

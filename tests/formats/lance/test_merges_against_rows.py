@@ -190,7 +190,7 @@ class Model:
 
     def _transplant(self, source: str, target: str) -> None:
         there, here = self._head(source), self._head(target)
-        if len(there.parents) != 1 or there.id in self._ancestors(here.id):
+        if len(there.parents) != 1 or {there.id, there.same} & self._ancestors(here.id):
             return
         (parent,) = there.parents
         base = self._commits[parent].rows
@@ -219,9 +219,13 @@ class Model:
         self._read_commits(branch)
         rows = self._head(branch).rows
         assert len({key for key, _ in rows}) == len(rows)
-        assert rows <= there.rows | here.rows
+        assert rows <= self._rows_that_may_be(there) | self._rows_that_may_be(here)
         if own is not None:
             assert rows == self._repeated(own, here)
+
+    def _rows_that_may_be(self, commit: Commit) -> Rows:
+        """The rows that may come of repeating what a commit comes from."""
+        return commit.rows
 
     def _own_commits(self, branch: str, onto: str) -> list[Commit] | None:
         """The commits that only a branch has, oldest first; ``None`` if there are merges among them."""

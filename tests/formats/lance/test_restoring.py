@@ -41,13 +41,6 @@ def test_a_table_that_was_reverted_counts_as_unchanged(forked: Lake) -> None:
     assert opened(forked).to_table(filter="v = 0.5")["k"].to_pylist() == [1]
 
 
-def test_a_commit_that_others_came_after_is_not_reverted(forked: Lake) -> None:
-    write(forked, "main", 6)
-    write(forked, "main", 7)
-    with pytest.raises(MergeConflict):
-        forked.revert("main~1", "main")
-
-
 def test_commits_are_reverted_one_after_the_other_the_newest_first(forked: Lake) -> None:
     sixth = write_commit(forked, 6)
     seventh = write_commit(forked, 7)

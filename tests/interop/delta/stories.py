@@ -117,7 +117,7 @@ class Story:
 
     def compact(self) -> None:
         self.table.backfill_to_version()
-        assert self.lake.delta.compact(KEY).name
+        assert self.lake.delta.compact_log(KEY).name
 
     def _landed(self, version: int, rows: list[dict[str, Any]]) -> None:
         assert version == len(self.versions)

@@ -250,6 +250,14 @@ def test_a_lake_is_closed_in_time_though_storage_is_away(make: Callable[..., Tab
 # -- somebody else writes ----------------------------------------------------------------------------------
 
 
+def declared(tables: Tables, name: str = "t") -> Path:
+    """The folder of a new table, which the lake has seen to be empty: so it commits whatever comes there."""
+    location = tables.declare(name)
+    assert tables.settle(name)
+    tables.parts.folder_check.require_in_sync(Key(name), tables.content(name), is_default=True)
+    return location
+
+
 def foreign_at(location: Path, version: int) -> Path:
     there = location / "_versions" / file_name(version)
     there.write_bytes(b"somebody else's")
@@ -298,7 +306,7 @@ def test_once_the_strange_manifest_is_gone_it_goes_on(make: Callable[..., Tables
 
 
 def test_a_version_that_cannot_be_promoted_has_a_name_that_clients_leave_as_it_is(tables: Tables) -> None:
-    location = tables.declare()
+    location = declared(tables)
     foreign_at(location, 1)
     tables.create(1)
     assert not tables.settle()
@@ -311,7 +319,7 @@ def test_a_version_that_cannot_be_promoted_has_a_name_that_clients_leave_as_it_i
 
 
 def test_a_strange_manifest_at_one_table_keeps_no_other_from_going_on(tables: Tables) -> None:
-    foreign_at(tables.declare("a"), 1)
+    foreign_at(declared(tables, "a"), 1)
     location = tables.declare("b")
     tables.create(1, name="a")
     tables.create(1, name="b")
@@ -321,7 +329,7 @@ def test_a_strange_manifest_at_one_table_keeps_no_other_from_going_on(tables: Ta
 
 
 def test_who_waits_for_all_is_told_of_a_strange_manifest_and_of_nothing_else(tables: Tables) -> None:
-    foreign_at(tables.declare("a"), 1)
+    foreign_at(declared(tables, "a"), 1)
     location = tables.declare("b")
     tables.create(1, name="a")
     for version in (1, 2):
@@ -333,7 +341,7 @@ def test_who_waits_for_all_is_told_of_a_strange_manifest_and_of_nothing_else(tab
 
 def test_what_is_told_of_a_table_that_cannot_go_on_does_not_pile_up(make: Callable[..., Tables]) -> None:
     tables = make()
-    foreign_at(tables.declare(), 1)
+    foreign_at(declared(tables), 1)
     tables.create(1)
     content = tables.content()
     for _ in range(3 * WAITING_MAX):
@@ -480,7 +488,7 @@ def test_a_table_that_a_lake_lets_go_of_may_become_another_ones(make: Callable[.
 def test_what_waits_is_measured_and_its_age_grows(make: Callable[..., Tables]) -> None:
     meter = Metrics()
     tables = make(meter=meter)
-    foreign_at(tables.declare(), 1)
+    foreign_at(declared(tables), 1)
     tables.create(1)
     tables.create(2)
     assert not tables.settle()

@@ -16,7 +16,7 @@ from penstock.server.lance.api import LANCE
 from tests.lance.rest.talking import Said, Talk, lance_at, some_rows
 from tests.server.running import local
 
-STATE, INVALID, BRANCH, VERSION, DENIED = 19, 13, 22, 11, 15
+STATE, INVALID, BRANCH, VERSION, DENIED, UNSUPPORTED = 19, 13, 22, 11, 15, 0
 
 
 @pytest.fixture
@@ -46,6 +46,12 @@ def told(said: Said) -> tuple[int, int]:
         ("delete", {"predicate": "id / 0 = 1"}),
         ("count_rows", {"predicate": "id / 0 = 1"}),
         ("query", {"k": 1, "vector": {}, "filter": "id / 0 = 1"}),
+        ("query", {"k": 1, "vector": {"multi_vector": [[]]}}),
+        ("count_rows", {"predicate": "random(id, id.x) > 1"}),
+        ("update", {"predicate": "round(vector || 'a') > 1", "updates": [["id", "1"]]}),
+        ("add_columns", {"new_columns": [{"name": "a.b", "expression": "1"}]}),
+        ("add_columns", {"new_columns": [{"name": "q", "expression": "generate_series('a', id, 1)"}]}),
+        ("create_scalar_index", {"column": "text", "index_type": "FTS", "language": "Klingon"}),
     ],
 )
 def test_an_expression_or_a_name_that_cannot_be_is_the_clients_mistake(
@@ -54,7 +60,34 @@ def test_an_expression_or_a_name_that_cannot_be_is_the_clients_mistake(
     said = table(f"/table/ws$t/{path}", body)
     assert told(said) == (400, INVALID)
     assert "Schema {" not in said.error
-    assert len(said.error) < 150
+    assert len(said.error) < 520
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("count_rows", {"predicate": "?"}),
+        ("update", {"updates": [["id", "$1"]]}),
+        ("add_columns", {"new_columns": [{"name": "q", "expression": "$1"}]}),
+    ],
+)
+def test_an_expression_that_lance_has_a_bug_with_is_not_a_fault_of_the_server(
+    table: Talk, path: str, body: Any
+) -> None:
+    said = table(f"/table/ws$t/{path}", body)
+    assert told(said) == (406, UNSUPPORTED)
+    assert "Ask for it in another way" in said.error
+    assert table("/table/ws$t/count_rows", {}).body == 3
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a//b", "a b", ".", "x.lock", "\0", "x" * 300])
+@pytest.mark.parametrize("path", ["query", "restore", "stats"])
+def test_a_name_that_no_branch_can_have_is_the_clients_mistake(table: Talk, path: str, name: str) -> None:
+    """Lance makes a path of it before it looks whether there is one."""
+    bodies: dict[str, Any] = {"query": {"k": 1, "vector": {}}, "restore": {"version": 1}, "stats": {}}
+    said = table(f"/table/ws$t/{path}", {**bodies[path], "branch": name})
+    assert told(said) == (400, INVALID)
+    assert "name of a branch" in said.error
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
 
 from penstock.lake.lake import Lake
+from penstock.server.access import Caller, Gate
 from penstock.server.nessie.v2 import V2
 from tests.nessie.v2.talking import Talk, put, table
 from tests.server.access import caller, new_lake
@@ -20,10 +21,20 @@ def lake() -> Iterator[Lake]:
         yield made
 
 
+class Granted(Gate):
+    """Everybody has the same grants."""
+
+    def __init__(self, grants: tuple[str, ...]) -> None:
+        self._grants = grants
+
+    def __call__(self, _: Mapping[str, str], /) -> Caller:
+        return caller(*self._grants)
+
+
 @contextmanager
 def granted(lake: Lake, *grants: str) -> Iterator[Talk]:
     """The API for a caller with these grants."""
-    with local(lake.catalogue, [V2], gate=lambda _: caller(*grants)) as server:
+    with local(lake.catalogue, [V2], gate=Granted(grants)) as server:
         yield Talk(server)
 
 

@@ -102,6 +102,25 @@ def test_a_history_goes_on_at_the_hash_that_its_token_is(nessie: Talk) -> None:
     assert last["hasMore"] is False
 
 
+def test_a_page_whose_time_is_over_is_short_and_its_token_leads_on(
+    nessie: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter that finds nothing for long is answered all the same, and the client misses nothing."""
+    head = EMPTY
+    for number in range(11):
+        head = nessie.commit(f"main@{head}", put(f"t{number}", table(number)), message=f"load {number}")
+    monkeypatch.setattr(pages, "PAGE_MAX_S", 0.0)
+    filters = {
+        "/trees/main/history": ("logEntries", "commit.message == 'load 3'"),
+        "/trees/main/entries": ("entries", "entry.name == 't3'"),
+        "/trees": ("references", "ref.name == 'main'"),
+    }
+    for path, (field, expression) in filters.items():
+        found = nessie.pages(f"{path}?filter={quote(expression)}", field)
+        assert [len(page) for page in found if page] == [1], path
+        assert len(found) > 1 or path == "/trees"
+
+
 def test_a_history_tells_what_each_commit_changed_deletes_first(nessie: Talk) -> None:
     first = nessie.commit(f"main@{EMPTY}", put("b", table(1)), put("c", table(1)))
     identity = nessie.content("main", "b")["id"]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import CommitConflict, InvalidKey, InvalidRequest, KeyNotFound, NotManaged
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import new_fence, new_folder
 from penstock.lake.files.answers import TableLayout
 from penstock.lake.files.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
@@ -48,9 +48,8 @@ def test_property_27_overwrite_removes_everything_below_the_table_and_nothing_be
 ) -> None:
     save(rows(spark, 0, parts=(1, 2)), partition_by="p", success_file=True)
     save(rows(spark, 7), "raw.events2")
-    foreign = WriteFiles(
-        key=Key.parse("raw.events"), folder=_folder(lake), put=(NewFile(path="by/hand", size=1),)
-    )
+    key = Key.parse("raw.events")
+    foreign = WriteFiles(key=key, folder=_folder(lake, key), put=(NewFile(path="by/hand", size=1),))
     lake.do(foreign)
     save(rows(spark, 50), mode="overwrite", partition_by=())
     assert ids(lake, "raw.events") == [50, 51, 52]
@@ -58,9 +57,8 @@ def test_property_27_overwrite_removes_everything_below_the_table_and_nothing_be
     assert ids(lake, "raw.events2") == [7, 8, 9]
 
 
-def _folder(lake: Lake) -> str:
-    (file,) = entries(lake, "raw.events2")
-    return "/".join(Path(file.address).parts[-3:-1]) + "/"
+def _folder(lake: Lake, key: Key) -> str:
+    return new_folder(lake.id, new_fence("main", key), now_us())
 
 
 def test_property_28_a_folder_alone_can_be_replaced(spark: SparkSession, lake: Lake) -> None:

@@ -203,7 +203,7 @@ def wanted_by(project: Path) -> list[str]:
 def test_spark_is_fetched_for_a_build_that_lacks_nothing_else(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert wanted_by(bare) == ["pyspark>=4.1,<5"]
+    assert wanted_by(bare) == ["pyspark>=4.1,<4.4"]
     with monkeypatch.context() as changed:
         changed.setenv("PENSTOCK_WITHOUT_JAR", "1")
         assert wanted_by(bare) == []

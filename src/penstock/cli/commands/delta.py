@@ -278,16 +278,16 @@ def delta_checkpoint(call: Call, key: str) -> None:
     _say_written(call, call.open().delta.checkpoint(key), "there is a checkpoint of")
 
 
-@delta.command("compact", prints="DeltaFile", examples="$ penstock delta compact web.orders")
+@delta.command("compact-log", prints="DeltaFile", examples="$ penstock delta compact-log web.orders")
 @key_argument
 @click.option(
     "--first", type=int, metavar="VERSION", help="Begin with this one. [the one after the newest checkpoint]"
 )
 @click.option("--last", type=int, metavar="VERSION", help="End with this one. [the newest that is published]")
 @pass_call
-def delta_compact(call: Call, key: str, first: int | None, last: int | None) -> None:
-    """Write one file that stands in for several published commits of KEY's log."""
-    _say_written(call, call.open().delta.compact(key, first, last), "nothing to compact up to")
+def delta_compact_log(call: Call, key: str, first: int | None, last: int | None) -> None:
+    """Write one file that stands in for several published commits of KEY's log. Data files stay."""
+    _say_written(call, call.open().delta.compact_log(key, first, last), "nothing to compact up to")
 
 
 def _say_written(call: Call, written: WrittenFile, nothing: str) -> None:
@@ -325,16 +325,17 @@ def delta_repair(call: Call, key: str, branch: str | None, message: str | None) 
     call.answer(lambda: shapes.DeltaRepaired(key=key, version=version), text)
 
 
-@delta.command("clean", prints="DeltaCleaned", examples="$ penstock delta clean web.orders --dry-run")
+@delta.command("clean-log", prints="DeltaCleaned", examples="$ penstock delta clean-log web.orders --dry-run")
 @key_argument
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @pass_call
-def delta_clean(call: Call, key: str, dry_run: bool) -> None:
+def delta_clean_log(call: Call, key: str, dry_run: bool) -> None:
     """Remove what KEY's log needs no more: expired versions, and commits' files that nobody reads.
 
-    What a kept commit of the lake still needs stays: 'penstock horizon' says how many are kept.
+    Data files stay: they are for 'penstock sweep'. What a kept commit of the lake still needs stays, too:
+    'penstock horizon' says how many are kept.
     """
-    cleaned = call.open().delta.clean(key, dry_run=dry_run)
+    cleaned = call.open().delta.clean_log(key, dry_run=dry_run)
 
     def text(screen: Screen) -> Iterator[str]:
         word = "would remove" if dry_run else "removed"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def tell_of_rows(story: Story) -> bool:
     """Two tables, appended to on a branch, merged at one instant; whether it could be told."""
     if not _is_installed("pyarrow"):
-        story.say("With 'pip install penstock[delta]', this goes on with Delta tables that have rows.")
+        story.say("This goes on with Delta tables that have rows after: pip install 'penstock[delta]'")
         return False
     story.chapter("Tables with rows: Delta tables whose commits the lake decides")
     story.python(create_tables, pa="pyarrow")

@@ -1,16 +1,15 @@
-"""The doctor: whether the lake and what it stands on are well, in one line each."""
+"""The doctor: whether the installation, the lake and what it stands on are well, in one line each."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import platform
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -20,11 +19,12 @@ from penstock.cli import shapes
 from penstock.cli.advice import MOVED_BEHIND_SERVER, RESTORE, advice
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
+from penstock.cli.installation import build_check, check_installation
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.cli.via import commit_of
-from penstock.errors import Denied, InvalidRequest, PenstockError
+from penstock.errors import Denied, PenstockError
 from penstock.kernel.format import blob
 from penstock.lake.delta_calls import GetTableStatus
 from penstock.lake.embedded import Embedded
@@ -32,9 +32,13 @@ from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind
+from penstock.stores.directory import exposed_files
 
 DISK_LOW_BYTES = 1024**3
 DISK_FULL_BYTES = 64 * 1024**2
+REPAIRS_MAX_S = 10.0
+"""How long logs are read to find Delta tables to repair."""
+REPAIRS_NAMED_MAX = 3
 _STYLES = {"ok": "good", "warning": "warning", "failed": "bad"}
 
 
@@ -49,18 +53,25 @@ class Finding(NamedTuple):
 Look: TypeAlias = Callable[[Lake], Finding]
 
 
-@command("doctor", prints="Doctor", examples="$ penstock doctor")
+@command("doctor", prints="Doctor", examples="$ penstock doctor --lake ./other")
 @pass_call
 def doctor(call: Call) -> None:
-    """Check the lake and its surroundings, and say in one line each what is wrong and what to do.
+    """Check the installation, the lake and its surroundings, and say in one line each what to do.
 
-    Looks at the versions, the store (readable, writable, sound), the disk, the clock, the default branch,
-    whether the places for tables are there and keep a file that is there from being replaced, and whether
-    branches and tags have the manifests of their Lance tables. Behind a server, only at what can be seen from
-    here. Where Spark is installed, also at it and at the Java that it would run on. 'penstock fsck' checks
-    the lake's objects one by one. Exit status 1 if something failed.
+    Of the installation: the versions of Python, of Penstock's libraries and of each extra, and whether
+    Penstock was tested with them; where Spark is installed, Penstock's jar for it and the Java that it would
+    run on. Without a lake (no --lake, no PENSTOCK_LAKE, and none in the current directory) that is all.
+
+    Of a lake: the store (readable, writable, sound, and not for everybody to read), the disk, the clock, the
+    default branch, whether the places for tables are there and keep a file that is there from being replaced,
+    whether tables have versions that the lake does not know, how far Delta tables are published and which of
+    them 'penstock delta repair' would change, and whether branches and tags have the manifests of their Lance
+    tables. Behind a server, only what can be seen from
+    here. 'penstock fsck' checks the lake's objects one by one.
+
+    Exit status 0 if nothing failed, warnings or not; 1 if something failed.
     """
-    checks = list(_examine(call))
+    checks = [*check_installation(), *_check_lake(call)]
     healthy = all(one.state != "failed" for one in checks)
     call.answer(lambda: shapes.Doctor(healthy=healthy, checks=tuple(checks)), lambda s: _text(s, checks))
     if not healthy:
@@ -76,14 +87,14 @@ def _line(one: shapes.Check) -> str:
     return f"{one.finding}: {one.advice}" if one.advice else one.finding
 
 
-def _examine(call: Call) -> Iterator[shapes.Check]:
-    yield _check(
-        "versions", Finding("ok", f"Penstock {version('penstock')}, Python {platform.python_version()}")
-    )
+def _check_lake(call: Call) -> Iterator[shapes.Check]:
+    if not call.has_target:
+        yield build_check("lake", "ok", "none is given", "--lake PATH checks one as well")
+        return
     try:
         lake = call.open(create=False)
     except PenstockError as error:
-        yield _check("store", Finding("failed", error.message, advice(error, call.is_behind_server)))
+        yield build_check("store", "failed", error.message, advice(error, call.is_behind_server))
         return
     for name, look in _looks(lake):
         try:
@@ -94,16 +105,7 @@ def _examine(call: Call) -> Iterator[shapes.Check]:
             found = Finding("failed", error.message)
         except OSError as error:
             found = Finding("failed", f"{error.filename}: {error.strerror}")
-        yield _check(name, found)
-    if importlib.util.find_spec("pyspark") is not None:
-        yield _check("Spark", _spark())
-        yield _check("Java", _java())
-    if importlib.util.find_spec("lance") is not None:
-        yield _check("Lance", _lance())
-
-
-def _check(name: str, found: Finding) -> shapes.Check:
-    return shapes.Check(name=name, state=found.state, finding=found.finding, advice=found.advice)
+        yield build_check(name, found.state, found.finding, found.advice)
 
 
 def _server(lake: Lake) -> Finding:
@@ -138,6 +140,18 @@ def _disk(lake: Lake) -> Finding:
     if free < DISK_FULL_BYTES:
         return Finding("failed", said, "make room before the next commit")
     return Finding("warning", said, "make room soon") if free < DISK_LOW_BYTES else Finding("ok", said)
+
+
+def _privacy(lake: Lake) -> Finding:
+    exposed = exposed_files(lake.kernel.store.url)
+    if not exposed:
+        return Finding("ok", "the store's files are for their owner, and a group that was let in")
+    paths = " ".join(shlex.quote(str(one)) + ("*" if one.is_file() else "") for one in exposed)
+    return Finding(
+        "warning",
+        "everybody on this machine can read the lake's store: messages, names and hashes of tokens",
+        f"unless that is meant: chmod o-rwx {paths}",
+    )
 
 
 def _clock(lake: Lake) -> Finding:
@@ -177,54 +191,15 @@ def _looks(lake: Lake) -> list[tuple[str, Look]]:
         ("store", _store),
         ("integrity", _integrity),
         ("disk", _disk),
+        *([("privacy", _privacy)] if exposed_files(lake.kernel.store.url) else []),
         ("clock", _clock),
         ("default branch", _default_branch),
         *roots,
         *delta,
+        *([("versions", _sync)] if delta or lance else []),
+        *([("Delta repairs", _delta_repairs)] if delta else []),
         *lance,
     ]
-
-
-def _spark() -> Finding:
-    from penstock.spark import jar
-
-    said = f"PySpark {version('pyspark')}"
-    if jar.path() is None:
-        lack = jar.lack_of_package()
-        return Finding(
-            "warning",
-            f"{said}, and Penstock was built without its jar for it ({lack.reason})",
-            f"writes take longer; {lack.remedy}",
-        )
-    return Finding("ok", f"{said}, and Penstock's jar for it")
-
-
-def _lance() -> Finding:
-    """What is known without loading it, which takes a second."""
-    missing = [name for name in ("lance-namespace", "pyarrow") if not _is_installed(name)]
-    said = f"pylance {version('pylance')}" if _is_installed("pylance") else "a 'lance' that is no pylance"
-    if missing or not _is_installed("pylance"):
-        wanted = ", ".join(missing) or "pylance"
-        return Finding("warning", f"{said}; {wanted} is missing", "pip install 'penstock[lance]'")
-    return Finding("ok", f"{said}, lance-namespace {version('lance-namespace')}")
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
-def _java() -> Finding:
-    from penstock.spark.java import find_java
-
-    try:
-        java = find_java()
-    except InvalidRequest as error:
-        return Finding("warning", error.message)
-    return Finding("ok", f"Java {java.version} of {java.origin}, {java.executable}")
 
 
 def _may_have_delta(lake: Lake) -> bool:
@@ -251,6 +226,43 @@ def _delta(lake: Lake) -> Finding:
             "a server publishes them by itself; so does 'penstock delta publish'",
         )
     return Finding("ok", f"{count}, all published")
+
+
+def _sync(lake: Lake) -> Finding:
+    """Whether tables have what the lake knows, and no more."""
+    found = lake.resync(dry_run=True)
+    names = [str(one.key) for one in found.tables]
+    if not names:
+        return Finding("ok", f"{counted(found.in_sync, 'table')}, with the versions that the lake knows")
+    told = ", ".join(names[:REPAIRS_NAMED_MAX]) + (", …" if len(names) > REPAIRS_NAMED_MAX else "")
+    count = counted(len(names), "table has", "tables have")
+    return Finding(
+        "failed",
+        f"{count} versions that the lake does not know, or others: {told}",
+        "'penstock resync --all' takes over what they have",
+    )
+
+
+def _delta_repairs(lake: Lake) -> Finding:
+    """Which Delta tables of the default branch hold what other engines stumble over."""
+    until = monotonic() + REPAIRS_MAX_S
+    tables = lake.delta.status()
+    looked_at, wanting = 0, []
+    for table in tables:
+        if monotonic() > until:
+            break
+        looked_at += 1
+        if lake.delta.needs_repair(table.key):
+            wanting.append(str(table.key))
+    read = counted(looked_at, "table") + (f" of {len(tables)}" if looked_at < len(tables) else "")
+    if not wanting:
+        return Finding("ok", f"none needed by {read}")
+    names = ", ".join(wanting[:REPAIRS_NAMED_MAX]) + (", …" if len(wanting) > REPAIRS_NAMED_MAX else "")
+    return Finding(
+        "warning",
+        f"other engines misread what Penstock 0.1 wrote to {len(wanting)} of {read}: {names}",
+        f"'penstock delta repair {shlex.quote(wanting[0])}' adds a version that they read, without rows",
+    )
 
 
 def _has_lance(lake: Lake) -> bool:
@@ -282,7 +294,7 @@ def _lance_tables(lake: Lake) -> Finding:
 
 def _root(root: str, lake: Lake) -> Finding:
     if "://" in root:
-        return Finding("warning", f"{root} cannot be checked by this version", "see that you can write there")
+        return _bucket(root, lake)
     place = Path(root)
     if not place.exists() and place.parent == Path(lake.url):
         return Finding("ok", f"{root} is not there yet; it is made for the first table")
@@ -291,6 +303,24 @@ def _root(root: str, lake: Lake) -> Finding:
     if lake.kernel.store.is_read_only and not os.access(place, os.W_OK):
         return Finding("ok", f"{place} can be read, and not be written by this process")
     return _put_if_absent(place)
+
+
+def _bucket(root: str, lake: Lake) -> Finding:
+    """Write to a bucket on conditions, as publishing does. What is written is removed again."""
+    if lake.kernel.store.is_read_only:
+        return Finding("ok", f"{root} is not tried: this process only reads the lake")
+    assert isinstance(lake.catalogue, Embedded)
+    try:
+        keeps_conditions = lake.catalogue.places.at(root).keeps_conditions
+    except Denied as error:
+        return Finding("failed", f"{root} cannot be written: {error.message}", "ask for access to it")
+    if keeps_conditions:
+        return Finding("ok", f"{root} can be written, and put-if-absent works there")
+    return Finding(
+        "warning",
+        f"{root} can be written, but lets a file be replaced that is there",
+        "let nothing but this lake write there",
+    )
 
 
 def _put_if_absent(place: Path) -> Finding:

@@ -1,7 +1,8 @@
-"""Making lakes, and moving them."""
+"""Making lakes, copying them, and moving them."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import click
@@ -14,9 +15,10 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import counted, size
 from penstock.kernel.copy import Copied
-from penstock.lake.copy import cancel_copy, copy_lake
+from penstock.lake.copy import cancel_move, copy_lake, move_lake, undo_move
 from penstock.lake.lake import Lake
 from penstock.lake.opening import init_lake
+from penstock.lake.upgrade import Upgraded, upgrade_lake
 
 
 @command(
@@ -88,49 +90,111 @@ def _text(screen: Screen, lake: Lake) -> Iterator[str]:
     yield from columns(screen, rows, indent="  ")
 
 
+@command("copy", prints="Copy", examples="$ penstock copy other twin")
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="TARGET")
+@pass_call
+def copy(call: Call, source: str, target: str) -> None:
+    """Copy the lake at SOURCE to TARGET, with its history, references, ref logs and idempotency keys.
+
+    SOURCE and TARGET are directories or URLs of databases; TARGET is empty. SOURCE stays as it is, and may be
+    written to meanwhile. The copy is a lake with an id of its own. Tables stay where they are: managed tables
+    belong to SOURCE, and can only be read in the copy. Everything is checked before TARGET opens. If it is
+    interrupted, the same command goes on where it was. For a copy to go back to, see 'penstock backup'.
+    """
+    _refuse_lake_option(call, "copy")
+    with Bar(call.json) as bar:
+        copied = copy_lake(require_place(source), target, author=call.who, progress=bar)
+    call.answer(lambda: shapes.Copy.of(copied), lambda screen: _copied(screen, copied))
+
+
 @command(
-    "copy",
-    prints="Copy",
+    "move",
+    prints="Move",
     examples="""
-$ penstock copy other moved
-$ penstock copy moved fork --fork
+$ penstock move other moved --yes
+$ penstock move other moved --undo
 """,
 )
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", required=False, metavar="TARGET")
-@click.option("--fork", is_flag=True, help="Leave SOURCE as it is, and make a lake with an id of its own.")
+@click.option("--yes", is_flag=True, help="Move without a question.")
 @click.option("--cancel", is_flag=True, help="Let SOURCE stay where it is, if it is still on the way.")
+@click.option(
+    "--undo", is_flag=True, help="Take a lake back that has moved, if nobody wrote to TARGET since."
+)
 @pass_call
-def copy(call: Call, source: str, target: str | None, fork: bool, cancel: bool) -> None:
-    """Move the lake at SOURCE to TARGET, with its history, references, ref logs and idempotency keys.
+def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, undo: bool) -> None:
+    """Move the lake at SOURCE to TARGET, with its history, references, ref logs, tokens and idempotency keys.
 
-    SOURCE and TARGET are directories or URLs of databases; TARGET is empty. While the lake is on the way, and
-    afterwards, SOURCE can be read but takes no more writes. Everything is checked before TARGET opens. If it
-    is interrupted, the same command goes on where it was; --cancel lets SOURCE stay. Tables stay where they
-    are: only the lake moves.
+    What becomes of SOURCE: it takes no more writes, from the beginning of the move on and for good. It can
+    still be read, and who writes there is told where the lake is. Delete nothing of it while tables are in
+    its directory: tables stay where they are, only the lake moves.
 
-    With --fork, SOURCE goes on as it is. Managed tables belong to SOURCE, and can only be read in the fork.
+    SOURCE and TARGET are directories or URLs of databases; TARGET is empty. The command asks before it
+    begins, unless --yes is given. Everything is checked before TARGET opens. If it is interrupted, the same
+    command goes on where it was; until it is complete, --cancel lets SOURCE stay. Afterwards, --undo lets the
+    lake live at SOURCE again, as long as nobody has written to TARGET.
     """
-    if call.lake is not None:
-        raise click.UsageError("'copy' is told its lakes as SOURCE and TARGET, not by --lake")
+    _refuse_lake_option(call, "move")
     if cancel:
-        if target is not None or fork:
+        if target is not None or undo or yes:
             raise click.UsageError("--cancel takes SOURCE and nothing else")
-        seal = cancel_copy(source)
+        seal = cancel_move(require_place(source))
         call.answer(
-            lambda: shapes.Copy.of_cancelled(source, seal.target),
+            lambda: shapes.Move.of_stay("cancelled", source, seal.target),
             lambda screen: [f"{screen.paint(source, 'strong')} stays where it is and takes writes again"],
         )
         return
     if target is None:
-        raise click.UsageError("say where to: penstock copy SOURCE TARGET")
+        raise click.UsageError("say where to: penstock move SOURCE TARGET")
+    if undo:
+        undo_move(require_place(source), target, author=call.who)
+        call.answer(
+            lambda: shapes.Move.of_stay("undone", source, target),
+            lambda screen: [
+                f"the lake is at {screen.paint(source, 'strong')} again, and takes writes there",
+                f"{target} can only be read; it may be deleted, but no files of tables",
+            ],
+        )
+        return
+    if not yes:
+        _confirm_move(call, source, target)
     with Bar(call.json) as bar:
-        copied = copy_lake(source, target, fork=fork, author=call.who, progress=bar)
-    call.answer(lambda: shapes.Copy.of(copied), lambda screen: _copied(screen, copied))
+        moved = move_lake(require_place(source), target, author=call.who, progress=bar)
+    call.answer(lambda: shapes.Move.of(moved), lambda screen: _moved(screen, moved))
+
+
+def _refuse_lake_option(call: Call, command_name: str) -> None:
+    if call.lake is not None:
+        raise click.UsageError(f"'{command_name}' takes its lakes as SOURCE and TARGET, not by --lake")
+
+
+def _confirm_move(call: Call, source: str, target: str) -> None:
+    """Ask whether a lake is to be moved; a usage error if nobody is there to answer."""
+    if call.json or not sys.stdin.isatty():
+        raise click.UsageError(
+            f"a move ends all writes at {source}, and nobody is here to confirm it: say --yes. "
+            "'penstock copy' makes a copy and leaves the lake as it is."
+        )
+    print(f"The lake moves to {target}. From now on {source} takes no more writes; it can still be read.")
+    print("To make a copy instead, answer no and use 'penstock copy' or 'penstock backup'.")
+    if not click.confirm("Move it?", default=False):
+        raise click.ClickException("nothing was moved")
 
 
 def _copied(screen: Screen, copied: Copied) -> Iterator[str]:
-    done = "forked" if copied.is_fork else "moved"
+    yield from _counts(screen, "copied", copied)
+    yield screen.paint("checked: nothing is wrong", "good")
+
+
+def _moved(screen: Screen, moved: Copied) -> Iterator[str]:
+    yield from _counts(screen, "moved", moved)
+    yield screen.paint("checked: nothing is wrong", "good")
+    yield f"{moved.source} can still be read; write to {moved.target} from now on"
+
+
+def _counts(screen: Screen, done: str, copied: Copied) -> Iterator[str]:
     was = " (it was complete before)" if copied.repeated else ""
     yield f"{done} {copied.source} to {screen.paint(copied.target, 'strong')}{was}"
     rows: list[Row] = [
@@ -139,6 +203,41 @@ def _copied(screen: Screen, copied: Copied) -> Iterator[str]:
         ["", f"{counted(copied.objects, 'object')}, {size(copied.size_bytes)}"],
     ]
     yield from columns(screen, rows, indent="  ")
-    yield screen.paint("checked: nothing is wrong", "good")
-    if not copied.is_fork:
-        yield f"{copied.source} can still be read; write to {copied.target} from now on"
+
+
+@command(
+    "upgrade",
+    prints="Upgrade",
+    examples="""
+$ penstock upgrade --backup before-upgrade.backup
+$ penstock upgrade --no-backup
+""",
+)
+@click.option("--backup", metavar="TARGET", help="Make a backup at TARGET first, as 'penstock backup' does.")
+@click.option("--no-backup", is_flag=True, help="Upgrade without a backup.")
+@pass_call
+def upgrade(call: Call, backup: str | None, no_backup: bool) -> None:
+    """Store the lake as this release does: older releases refuse it from then on, by name.
+
+    A lake of an earlier release works as it is, and is upgraded by the first write that an earlier release
+    would misread. This command does it at once. Nothing but the lake's format version changes, and it cannot
+    be taken back; a backup made before has the version that the lake had.
+    """
+    if (backup is None) != no_backup:
+        raise click.UsageError("say --backup TARGET to make a backup first, or --no-backup")
+    if call.is_behind_server:
+        raise click.UsageError(
+            "a lake is upgraded by whoever can open its store, not through a server: give --lake the address "
+            "that 'penstock serve' was given"
+        )
+    done = upgrade_lake(call.target, backup=backup)
+    call.answer(lambda: shapes.Upgrade.of(done), lambda _: _upgraded(done, backup))
+
+
+def _upgraded(done: Upgraded, backup: str | None) -> Iterator[str]:
+    if done.backup:
+        yield f"made backup {done.backup} at {backup}"
+    if done.before == done.after:
+        yield f"the lake has format version {done.after} already, the newest that this Penstock knows"
+    else:
+        yield f"the lake has format version {done.after} now, and had {done.before}"

@@ -298,8 +298,9 @@ def revert(
 ) -> None:
     """Undo on a branch what COMMIT did, by a new commit. Nothing is removed from history.
 
-    Where a table changed again since, it is a conflict: --take COMMIT=KEY undoes it all the same, --take
-    BRANCH=KEY leaves it as it is.
+    What came since stays. Where later commits rewrote what it did, it is a conflict: --take COMMIT=KEY brings
+    the table back to what it was before COMMIT, without anything that came since; --take BRANCH=KEY leaves it
+    as it is.
     """
     lake = call.open()
     branch = lake.branch(on).name

@@ -25,16 +25,22 @@ $ penstock outcome load-9
 )
 @click.argument("key", metavar="KEY")
 @branch_option
+@click.option(
+    "--who",
+    metavar="NAME",
+    help="The name of the token that used the key. [yours, or none without a server]",
+)
 @pass_call
-def outcome(call: Call, key: str, branch: str | None) -> None:
+def outcome(call: Call, key: str, branch: str | None, who: str | None) -> None:
     """Find out what became of the request with the idempotency key KEY, and the commits it made.
 
     For a request about a branch or tag itself (create, assign, delete, rebase), --branch is its name. Exit
-    status 4 if it was not applied. A request in doubt can also be repeated under the same key.
+    status 4 if it was not applied. A request in doubt can also be repeated under the same key. Every token
+    has keys of its own; only administrators are told of those of others.
     """
     lake = call.open()
     name = lake.branch(branch).name
-    found = lake.do(GetOutcome(key=key, branch=name))
+    found = lake.do(GetOutcome(key=key, branch=name, who=who))
     commits = found.commits if found is not None else ()
 
     def text(screen: Screen) -> Iterator[str]:

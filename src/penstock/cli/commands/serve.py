@@ -14,6 +14,7 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
+from penstock.model import decoders
 from penstock.server.limits import Limits
 
 if TYPE_CHECKING:
@@ -31,8 +32,17 @@ LIMITS: Final = {
     "operations_max": "Operations of a request.",
     "page_max": "Items that are asked for at once.",
     "request_timeout_s": "Seconds until a request is answered.",
+    "expectation_timeout_s": "Seconds of a query of what a branch expects; 0: two thirds of a request's.",
     "body_timeout_s": "Seconds until a request has arrived.",
     "open_requests_max": "Requests at the same time, in each worker.",
+    "row_workers": "Processes that work on rows, for each worker; 0: one more than cores, at least 3.",
+    "row_memory_max_bytes": "Bytes of memory of each process that works on rows.",
+    "row_timeout_s": "Seconds of work on the rows of a request.",
+    "row_queue_max": "Requests that wait for a row worker.",
+    "caller_requests_max": "Of these, requests of one caller.",
+    "long_reads_max": "Reads that compute for long at the same time, in each worker.",
+    "connections_max": "Connections at the same time, in each worker.",
+    "address_connections_max": "Of these, connections of one address.",
 }
 
 
@@ -157,7 +167,7 @@ def serve(
         from penstock.server.logs import Level
     except ModuleNotFoundError as missing:
         raise InvalidRequest(
-            f"serving needs {missing.name}; 'pip install penstock[server]' installs it", extra="server"
+            f"serving needs the library {missing.name}: pip install 'penstock[server]'", extra="server"
         ) from None
     serving = run.Serving(
         lake=(call.told or DEV_LAKE) if dev else call.target,
@@ -178,7 +188,7 @@ def serve(
 
 def _limits(told: dict[str, Any]) -> Limits:
     try:
-        return msgspec.convert(told, Limits)
+        return decoders.convert(told, Limits)
     except msgspec.ValidationError as problem:
         name = str(problem).rpartition("$.")[2].rstrip("`")
         raise click.BadParameter(

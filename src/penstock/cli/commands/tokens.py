@@ -88,25 +88,35 @@ $ penstock token create sales-job --grant 'read:main:sales.*' --grant 'write:dev
     multiple=True,
     required=True,
     metavar="ROLE[:REFERENCES[:KEYS]]",
-    help="What it allows: read, write or admin; then, if not for all, a pattern of branches and tags and one "
-    "of keys. May be given several times.",
+    help="What it allows: read, write, restore, erase, maintain, backup, move or admin; then, if not for "
+    "all, a pattern of branches and tags and one of keys. May be given several times.",
 )
 @click.option(
     "--expires",
     metavar="TIME",
     help="When it ends: after 90d, 12h or 30min, or at a moment such as 2027-01-01. [never]",
 )
+@click.option(
+    "--replaces",
+    metavar="ID",
+    help="The token of the same NAME that this one takes over from: the same writer with a new secret.",
+)
 @pass_call
-def token_create(call: Call, name: str, grants: tuple[str, ...], expires: str | None) -> None:
+def token_create(
+    call: Call, name: str, grants: tuple[str, ...], expires: str | None, replaces: str | None
+) -> None:
     """Create a token for NAME, and print it.
 
-    It is shown this once: the lake keeps only a hash of it. NAME is what commits made with it say. Patterns
-    have * and ? in them; 'sales.*' is for what is in the namespace sales, and for sales itself.
+    It is shown this once: the lake keeps only a hash of it. NAME is what commits made with it say, and no two
+    tokens have one, unless one replaces the other. Patterns have * and ? in them; 'sales.*' is for what is in
+    the namespace sales, and for sales itself.
     """
     end = _moment(expires) if expires is not None else None
     lake = call.open()
-    text, asked = new_token(name, grants, end)
+    text, asked = new_token(name, grants, end, replaces)
     made = lake.do(asked)
+    if replaces is not None:
+        call.note(f"revoke the old token when nobody uses it any more: penstock token revoke {replaces}")
     call.note("keep this token now; it is not shown again. Clients take it from PENSTOCK_TOKEN")
     call.answer(lambda: shapes.NewToken.build(made, text), lambda _: [text])
 

@@ -14,6 +14,7 @@ from penstock.cli.rendering.times import counted, size
 from penstock.errors import Damaged
 from penstock.model.content import AnyContent, Content, DeltaTable, FilesTable, LanceTable
 from penstock.model.keys import Key
+from penstock.model.merges import ChangeSummary
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lines.line import Line
@@ -168,6 +169,29 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
     if before.id != after.id:
         changed = ["dropped and created anew", *(text for text in changed if not text.startswith("id "))]
     return ", ".join(changed)
+
+
+def file_counts(counts: ChangeSummary) -> str:
+    """What a change does to a table: ``3 files added, 1 removed, 120 rows added, 4 removed``."""
+    files = _added_and_removed(counts.files_added, counts.files_removed, "file")
+    if counts.files_changed:
+        changed = f"{counts.files_changed:,}" if files else counted(counts.files_changed, "file")
+        files.append(f"{changed} changed")
+    if counts.files_added is None and counts.files_removed is None:
+        return "files unknown"
+    if not files:
+        return "no files added or removed"
+    is_known = counts.rows_added is not None and counts.rows_removed is not None
+    rows = _added_and_removed(counts.rows_added, counts.rows_removed, "row")
+    has_versions = counts.version_before is not None or counts.version_after is not None
+    return ", ".join([*files, *(rows if is_known else ["rows unknown"] if has_versions else [])])
+
+
+def _added_and_removed(added: int | None, removed: int | None, thing: str) -> list[str]:
+    told = [f"{counted(added, thing)} added"] if added else []
+    if removed:
+        told.append(f"{removed:,} removed" if told else f"{counted(removed, thing)} removed")
+    return told
 
 
 def _lance_change(before: Content, after: Content) -> str:

@@ -1,4 +1,4 @@
-"""What a merge, transplant, rebase or revert did or would do, and what stands in its way."""
+"""What a merge, transplant, rebase, revert or restore did or would do, and what stands in its way."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class Sides(NamedTuple):
     """By one side since they parted, newest first."""
     brings: Callable[[MergedKey], str]
     """What comes to a key that is clean."""
+    outcome: Callable[[MergedKey], str] | None = None
+    """What becomes of such a key, in a word; how it was merged, if nothing is given."""
 
 
 def merge_page(
@@ -83,6 +85,8 @@ def _key_row(sides: Sides, one: MergedKey) -> list[Cell | str]:
         met = [is_at, why] if is_at else [why, ""]
         return [Cell(f"~ {printable(str(one.key))}", "changed"), *met, Cell("conflict", "bad")]
     said = _SETTLED[one.mode].format(source=sides.source, target=sides.target)
+    if sides.outcome is not None:
+        said = sides.outcome(one)
     if sign(one.before, one.after) == "=":
         kept = summary(one.after) if one.after is not None else "nothing"
         return [Cell(f"= {printable(str(one.key))}", "dim"), kept, "", Cell(said, "good")]

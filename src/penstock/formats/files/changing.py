@@ -71,6 +71,7 @@ def after(
             files=state.files - len(touched) + len(coming),
             size=state.size - _size(touched) + _size(coming),
             layout=layout,
+            mark=state.mark,
         ),
         blobs,
     )

@@ -12,13 +12,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.model.content import AnyContent, FilesTable
-from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.encoding import ObjectId, decoder, digest, encode
+from penstock.model.keys import Key
 from penstock.model.objects import EMPTY_ROOT
 
 POOL: Final = "_penstock/data/"
@@ -29,6 +30,8 @@ CHECKSUM_MAX_CHARS: Final = 200
 MARKER: Final = "_SUCCESS"
 """The file by which jobs tell that they are done. Of two the later one counts."""
 
+_BOUND: Final = "8f0e"
+"""Follows the 16th digit of a fence that was made for a table, whose 13th is an 8; 12 digits are a mark."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS: Final = re.compile(r"\d{8}-[0-9a-f]{12}/[0-9a-f]{32}/(?:.*[^/])?/?", re.DOTALL)
 
@@ -84,6 +87,8 @@ class FilesState(msgspec.Struct, frozen=True, array_like=True):
     size: int = 0
     """Of all files together, in bytes."""
     layout: Layout = Layout()
+    mark: int = 0
+    """How often the table was erased. Every state from then on has it, so that no earlier one is equal."""
 
 
 _decode_file = decoder(File).decode
@@ -119,7 +124,12 @@ def state_of(content: FilesTable) -> FilesState:
 
 def with_state(content: FilesTable, state: FilesState) -> FilesTable:
     held = () if state.root == EMPTY_ROOT else (state.root,)
-    return msgspec.structs.replace(content, state=encode(state), held=held)
+    return msgspec.structs.replace(content, state=_encode_state(state), held=held)
+
+
+def _encode_state(state: FilesState) -> bytes:
+    """A table that was never erased has the bytes that it always had."""
+    return encode(state) if state.mark else encode(msgspec.structs.astuple(state)[:-1])
 
 
 # -- names -------------------------------------------------------------------------------------------------
@@ -168,6 +178,31 @@ def _check_text(text: str, what: str, most: int) -> str:
 def new_folder(lake_id: str, fence: UUID, now_us: int) -> str:
     """The folder of an attempt below the pool. All that it writes lies there, and nothing else does."""
     return f"{slice_of(lake_id, day_of(now_us))}/{fence.hex}/"
+
+
+def new_fence(branch: str, key: Key) -> UUID:
+    """A fence for an attempt to write a table on a branch."""
+    return fence_for(branch, key, uuid4())
+
+
+def fence_for(branch: str, key: Key, at_random: UUID) -> UUID:
+    """The fence that a random id makes for a table on a branch, always the same: 60 of its bits, and a mark.
+
+    Whoever knows the folder of an attempt, as readers of its table do, cannot commit what is there elsewhere.
+    """
+    digits = at_random.hex
+    beginning = f"{digits[:12]}8{digits[13:16]}{_BOUND}"
+    return UUID(hex=beginning + _mark(branch, key, beginning))
+
+
+def is_made_for_another(fence: str, branch: str, key: Key) -> bool:
+    """Whether a fence was made for another table or branch. Of one that is all random, nobody can tell."""
+    beginning, mark = fence[:20], fence[20:]
+    return fence[12] == "8" and beginning.endswith(_BOUND) and mark != _mark(branch, key, beginning)
+
+
+def _mark(branch: str, key: Key, beginning: str) -> str:
+    return digest("fence", beginning, branch, str(key)).hex()[:12]
 
 
 def day_of(time_us: int) -> str:

@@ -8,18 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.formats.files import merging
+import msgspec
+
+from penstock.formats.files import change_summary, merging
 from penstock.formats.files.changing import carry_out
 from penstock.formats.files.files import FilesState, check_prefix, is_managed, state_of, with_state
-from penstock.formats.files.intents import NAME, Write, check, decode_write, encode_write, shortened
+from penstock.formats.files.intents import (
+    NAME,
+    Mark,
+    Write,
+    check,
+    decode_asked,
+    decode_write,
+    encode_write,
+    shortened,
+)
 from penstock.formats.files.seen import check_seen
 from penstock.kernel.format import Applied, Crossed, Format, PrepareAgain, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, FilesTable
-from penstock.model.merges import MergeMode
+from penstock.model.merges import ChangeSummary, MergeMode
 from penstock.model.operations import Change
+
+if TYPE_CHECKING:
+    from penstock.storage.places import Place
 
 AT_TURN_MAX_PATHS: Final = 10_000
 """What takes a look at more paths is prepared again if the table moved, rather than hold up all others."""
@@ -73,18 +87,28 @@ class FilesFormat(Format):
     repeats_states = True
     merges_objects_only = True
 
+    def __init__(self, pool: Callable[[], Place] | None = None) -> None:
+        """``pool`` opens the folder that all files lie in; without it, files are not looked for."""
+        self._pool = pool
+
     def manages(self, content: AnyContent) -> bool:
         return is_managed(content)
 
     def prepare(self, table: Table, change: Change) -> Any:
-        write = check(decode_write(change.intent))
+        asked = decode_asked(change.intent)
+        if isinstance(asked, Mark):
+            return None
+        write = check(asked)
         content = _own(table.content)
         return _Prepared(write, content, _carried_out(table, content, write))
 
     def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
         content = _own(table.content)
         if prepared is None:
-            return _carried_out(table, content, check(decode_write(change.intent)))
+            asked = decode_asked(change.intent)
+            if isinstance(asked, Mark):
+                return _marked(content, asked)
+            return _carried_out(table, content, check(asked))
         if content == prepared.content:
             applied: Applied = prepared.applied
             return applied
@@ -131,9 +155,30 @@ class FilesFormat(Format):
         revert = partial(merging.revert, table, _objects(table), target, undone, before, since)
         return _answer(table, asked, revert)
 
+    def is_before(self, content: AnyContent, first: int) -> bool:
+        return isinstance(content, FilesTable) and is_managed(content) and state_of(content).mark < first
+
+    def summarize_change(
+        self, table: Table, before: AnyContent | None, after: AnyContent | None
+    ) -> ChangeSummary | None:
+        return change_summary.summarize_change(_objects(table), _kept(before), _kept(after))
+
+    def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
+        if self._pool is None:
+            return ()
+        return change_summary.missing_files(_objects(table), self._pool(), _kept(before), _table(after))
+
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None and content != table.content:
             raise Refused("is a table whose files the lake keeps, whose state is not put but written")
+
+
+def _marked(content: FilesTable | None, mark: Mark) -> Applied:
+    if content is None:
+        raise Refused("does not exist")
+    state = state_of(content)
+    marked = msgspec.structs.replace(state, mark=max(state.mark, mark.number))
+    return Applied(with_state(content, marked), intent=encode_write(Write()))  # nothing for a merge to replay
 
 
 def _answer(table: Table, asked: _Asked, work: Callable[[], merging.Merged]) -> Applied:
@@ -191,6 +236,11 @@ def _objects(table: Table) -> Objects:
 def _table(content: AnyContent) -> FilesTable:
     assert isinstance(content, FilesTable), "others are no business of this format"
     return content
+
+
+def _kept(content: AnyContent | None) -> FilesTable | None:
+    """A table whose files the lake keeps; nothing if it is something else."""
+    return content if isinstance(content, FilesTable) and is_managed(content) else None
 
 
 def _own(content: AnyContent | None) -> FilesTable | None:

@@ -54,7 +54,27 @@ class Write(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="wri
         return len(self.added) + len(self.put) + len(self.removed)
 
 
+class Mark(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="mark"):
+    """Let the history of a table begin anew, as an erase does. Its files stay as they are."""
+
+    number: int
+
+
 _decode = decoder(Write).decode
+_decode_asked = decoder(Write | Mark).decode
+
+
+def encode_mark(mark: Mark) -> bytes:
+    return encode(mark)
+
+
+def decode_asked(data: bytes) -> Write | Mark:
+    """What is asked of a table; ``Damaged`` if nothing is. A commit keeps writes only."""
+    try:
+        found: Write | Mark = _decode_asked(data)
+    except msgspec.MsgspecError as problem:
+        raise Damaged(f"an intent of a table of files cannot be read: {problem}") from None
+    return found
 
 
 def encode_write(write: Write) -> bytes:

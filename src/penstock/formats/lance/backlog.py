@@ -149,6 +149,13 @@ class Backlog:
             job.waiting = [*job.waiting[1 - WAITING_MAX :], told]
             self._want(job)
 
+    def forget(self, table: UUID) -> None:
+        """Leave undone what waits for a table."""
+        with self.changed:
+            for job in [one for one in self.jobs.values() if one.id.table == table]:
+                job.waiting, job.problem = [], None
+                self._forget_idle(job)
+
     def do(self, told: Told, until_s: float) -> PenstockError | None:
         """Do something now, in this thread, with all that waits for the same chain; say what stands against
         it. ``Unavailable`` if another thread is at it for longer than is waited."""

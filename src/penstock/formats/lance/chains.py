@@ -15,17 +15,22 @@ from uuid import UUID
 
 from penstock.errors import ForeignCommit, OutcomeUnknown, Unavailable
 from penstock.formats.lance.backlog import Told
-from penstock.formats.lance.names import MAIN, MANIFEST, MERGE, STAGING, staged_name
+from penstock.formats.lance.names import MAIN, MANIFEST, MERGE, STAGING, manifest_name, staged_name
 from penstock.formats.lance.pinning import pin, predecessor
 from penstock.formats.lance.reading import Manifests, is_of
-from penstock.formats.lance.state import Version, Versions
+from penstock.formats.lance.registering import versions_at
+from penstock.formats.lance.state import Version, Versions, state_of
+from penstock.formats.sync import SyncState
 from penstock.kernel.objects import Objects
 from penstock.model.content import LanceTable
 from penstock.model.encoding import ObjectId
-from penstock.storage.places import Places
+from penstock.model.keys import Key
+from penstock.storage.places import Place, Places
 
 KNOWN_MAX: Final = 10_000
 """Of how many chains is remembered how far they are promoted."""
+_NO_KEY: Final = Key("table")
+"""For a look at a table whose key its caller does not give."""
 AT_PLACE_MAX: Final = 64
 """Behind so many versions in a row that their writers put at their place themselves, there are no others: the
 table was there before the lake knew it."""
@@ -110,6 +115,50 @@ class Chains:
                     break
             found.append(one)
         return Look(found[::-1], there)
+
+    def compare(self, location: str, content: LanceTable | None) -> SyncState:
+        """What a table's own folder has that the lake has not: two files are asked for at once.
+
+        ``content`` is the table as the default branch has it; ``None`` if it does not. Lance's main branch is
+        looked at.
+        """
+        newest, told = None, None
+        if content is not None:
+            state = state_of(content)
+            if state.is_private:
+                return SyncState(state.newest)
+            told = Told(_NO_KEY, content, state)
+            newest = self._versions(told).newest(MAIN)
+        known = 0 if newest is None else newest[0]
+        is_v1 = newest is not None and newest[1].is_v1 and not newest[1].chain
+        names = [manifest_name("", MAIN, known + 1, is_v1=is_v1)]
+        one = None if newest is None else Waiting(MAIN, *newest)
+        if content is None or one is None or one.version.chain or not one.version.staged:
+            one = None
+        elif not self.is_promoted(content, one):
+            names.append(one.version.place(MAIN, known))
+        place = self._places.at(location)
+        ahead, *there = place.read(names)
+        other = -1
+        if told is not None and one is not None and there and there[0] is not None:
+            if is_of(one.version, there[0]):
+                self._note(told, one)
+            else:
+                other = self._first_other(told, place)
+        beyond = -1 if ahead is None else max(versions_at(place, MAIN), default=known + 1)
+        return SyncState(known, beyond, other)
+
+    def _first_other(self, told: Told, place: Place) -> int:
+        """The first of the newest versions whose place another manifest has taken."""
+        first = -1
+        for one in self.own(told, MAIN):
+            (data,) = place.read([one.version.place(MAIN, one.number)])
+            if data is None:
+                continue
+            if is_of(one.version, data):
+                break
+            first = one.number
+        return first
 
     def _promoted(self, told: Told, branch: str) -> int:
         """Up to which version a chain is surely promoted; -1 if that is not known.
@@ -221,9 +270,8 @@ def _foreign(told: Told, one: Waiting, name: str) -> ForeignCommit:
         f"{told.content.location}/{name} is not the manifest that was ratified as version {one.number} of "
         "the table: something writes to it without asking the lake, or the lake was restored from an older "
         "copy.\n"
-        "  Do not delete the file: its rows may be nowhere else. Stop that writer, copy the rows that only "
-        f"this and later manifests have (Lance reads them as version {one.number} and later), move those "
-        "files out of the folder, promote again, and append the rows. Nothing is overwritten until then.",
+        "  Leave the file where it is: its rows may be nowhere else. 'penstock resync' takes the folder's "
+        "versions over, and says what becomes of those that only the lake has. Nothing is overwritten.",
         location=told.content.location,
         id=str(told.content.id),
         version=one.number,

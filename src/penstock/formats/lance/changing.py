@@ -31,6 +31,7 @@ from penstock.formats.lance.intents import (
     PutBranch,
     PutTag,
     Register,
+    Resync,
 )
 from penstock.formats.lance.names import MAIN, check_ref_name
 from penstock.formats.lance.standing import Chain, Standing, chains, new_line
@@ -44,10 +45,12 @@ from penstock.formats.lance.state import (
     Version,
     Versions,
     branch_key,
+    branch_of,
     changed,
     state_of,
     tag_key,
     version_key,
+    version_of,
     with_next,
     with_state,
 )
@@ -60,8 +63,7 @@ from penstock.model.keys import Key
 _OVERTAKEN: Final = "  Somebody else was faster. Open the table again, and write on top of that."
 _UNKNOWN: Final = (
     "  Open the table again, and write on top of that. If that does not help, its folder has versions that "
-    "the lake does not know, as after going back to an older copy of the lake: deregister the table and "
-    "register its folder, and the lake takes them over."
+    "the lake does not know: 'penstock resync' takes them over."
 )
 
 
@@ -133,6 +135,8 @@ class _Doing:
                 self._declare(step)
             case Register():
                 self._register(step, self._prepared.get(placed.operation))
+            case Resync():
+                self._resync(step, self._prepared.get(placed.operation))
             case Deregister():
                 self._table()
                 self.content = None
@@ -185,6 +189,33 @@ class _Doing:
         state = LanceState(is_private=step.is_private, is_registered=True, properties=step.properties)
         self.content = with_state(LanceTable(id=step.id, location=step.location), state)
         self._change(found.entries)
+
+    def _resync(self, step: Resync, found: Made | Found | None) -> None:
+        if not isinstance(found, Found):
+            raise InvalidRequest(f"what is at {step.location} was not looked at")
+        if self._standing != Standing(b""):
+            raise InvalidRequest(
+                f"'{self._key}' can be resynced on the default branch only, and outside of transactions"
+            )
+        known, properties = 0, dict[str, str]()
+        if self.content is not None:
+            content, state = self._table()
+            known, properties = state.newest, state.properties
+            if content.id != (step.replaced or step.id):
+                raise VersionTaken(f"'{self._key}' is another table now; look at it again, and resync that")
+        if known != step.known:
+            raise VersionTaken(
+                f"'{self._key}' was changed while it was compared with its folder; resync it again",
+                version=step.known,
+                newest=known,
+            )
+        if self.content is None or step.replaced is not None:
+            table = LanceTable(id=step.id, location=step.location)
+            self.content = with_state(table, LanceState(is_registered=True, properties=properties))
+            self._change(found.entries)
+            return
+        versions = self._versions()
+        self._change({name: one for name, one in found.entries.items() if _is_news(versions, name)})
 
     # -- versions ------------------------------------------------------------------------------------------
 
@@ -354,6 +385,15 @@ class _Doing:
         self._objects.fresh.update(blobs)
         self.blobs.update(blobs)
         self.content = content
+
+
+def _is_news(versions: Versions, name: bytes) -> bool:
+    """Whether a table has nothing by the name of an entry of its tree, and nothing that came later."""
+    if (found := version_of(name)) is not None:
+        newest = versions.newest(found[0])
+        return newest is None or newest[0] < found[1]
+    branch = branch_of(name)
+    return versions.branch(branch) is None if branch is not None else versions.tag(name[1:].decode()) is None
 
 
 def shortened(steps: Sequence[Placed]) -> bytes:

@@ -15,10 +15,14 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
+import msgspec
+
 from penstock.errors import (
     InvalidManifest,
     InvalidRequest,
+    LocationRefused,
     OutcomeUnknown,
+    OwnRefNotFound,
     PenstockError,
     TableNotFound,
     TableStateRefused,
@@ -27,7 +31,7 @@ from penstock.errors import (
 )
 from penstock.formats.lance.changing import Found, Made, no_version
 from penstock.formats.lance.continuing import ANEW, gap
-from penstock.formats.lance.intents import Create, Declare, Placed, PutBranch, Register
+from penstock.formats.lance.intents import Create, Declare, Placed, PutBranch, Register, Resync
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import (
     LINES,
@@ -60,6 +64,7 @@ from penstock.formats.lance.state import (
     Versions,
     folder_at,
     state_of,
+    version_of,
     with_state,
 )
 from penstock.formats.lance.wire import Malformed, Message
@@ -67,8 +72,11 @@ from penstock.kernel.format import Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import LanceTable
 from penstock.model.keys import Key
+from penstock.storage.locations import is_under
 from penstock.storage.places import Places
 
+RESTORED: Final = 106
+"""In a transaction: what it restored."""
 MANIFEST_MAX_BYTES: Final = 512 * 1024 * 1024
 
 
@@ -113,10 +121,36 @@ class _Looking:
                 self._declare(step)
             case Register() as step:
                 self.found[placed.operation] = look_at(self._places.at(step.location), self._key)
+            case Resync() as step:
+                self.found[placed.operation] = self._found_since(step)
             case Create() as step:
                 self.found[placed.operation] = self._version(step)
             case PutBranch() as step:
                 self.found[placed.operation] = self._branch(step)
+
+    def _found_since(self, step: Resync) -> Found:
+        """What is at a table's place. The manifests of versions that the lake does not know are read: merges
+        ask what made them."""
+        place = self._places.at(step.location)
+        entries = dict(look_at(place, self._key).entries)
+        for name, entry in entries.items():
+            if (
+                not isinstance(entry, Version)
+                or (named := version_of(name)) is None
+                or named[1] <= step.known
+            ):
+                continue
+            path = entry.place(*named)
+            (data,) = place.read([path])
+            if data is None:
+                continue  # cleaned up just now
+            again = Create(branch=named[0], version=named[1], path=path)
+            content = LanceTable(id=step.id, location=step.location)
+            manifest = self._with_transaction(content, again, Chain("", b""), self._parsed(again, data))
+            entries[name] = msgspec.structs.replace(
+                entry, size=len(data), sha256=hashlib.sha256(data).digest(), operation=manifest.operation
+            )
+        return Found(entries)
 
     def _declare(self, step: Declare) -> None:
         """A table that a later step of the same request may write to."""
@@ -139,8 +173,14 @@ class _Looking:
         if not 1 <= step.version <= VERSION_MAX:
             raise InvalidRequest(f"{step.version} is no version of '{self._key}'")
         there = versions.get(step.branch, step.version)
-        chain = self._chain(step, content, state, versions)
-        if step.branch and versions.branch(step.branch) is None:
+        is_new_branch = bool(step.branch) and versions.branch(step.branch) is None
+        try:
+            chain = self._chain(step, content, state, versions)
+        except InvalidManifest as problem:
+            if is_new_branch:
+                raise self._no_branch(step) from problem
+            raise
+        if is_new_branch:
             self._check_unused(content, chain, step.branch)
         data = self._read(content, step)
         if data is None:
@@ -150,14 +190,24 @@ class _Looking:
                 raise VersionTaken(
                     f"'{self._key}' has a version {step.version} already", version=step.version
                 )
+            if is_new_branch:
+                raise self._no_branch(step)
             raise InvalidManifest(f"there is no manifest {step.path} of '{self._key}'")
         manifest = self._with_transaction(content, step, chain, self._parsed(step, data))
         before = self._before(versions, step)
+        if step.is_v1 and before is not None and not (before[1].is_v1 and before[1].chain == chain.folder):
+            raise InvalidManifest(
+                f"versions of '{self._key}' are named by the scheme V2, and version {step.version} is to be"
+                " named by V1: readers would take them for two tables"
+            )
         try:
+            self._check_bases(content, versions, step, manifest)
             self._check_continues(content, before, step, chain, manifest)
             mended = self._mended(content, versions, step, chain, manifest)
         except Immovable as problem:
             raise InvalidManifest(f"version {step.version} of '{self._key}' {problem}") from None
+        except Malformed as problem:
+            raise InvalidManifest(f"{step.path} of '{self._key}' is no manifest: {problem}") from None
         if mended is not manifest:
             data = mended.pack()
         staged = step.path
@@ -179,6 +229,10 @@ class _Looking:
         self._coming[step.branch, step.version] = version
         follows = None if before is None else before[1].mark
         return Made(version, chain, _fork(manifest) if step.branch else None, follows)
+
+    def _no_branch(self, step: Create) -> OwnRefNotFound:
+        """For a branch that is not there, and does not begin with this version."""
+        return OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
 
     def _chain(self, step: Create, content: LanceTable, state: LanceState, versions: Versions) -> Chain:
         """The chain that a manifest was written for, by where it lies."""
@@ -293,6 +347,33 @@ class _Looking:
             newest=number,
         )
 
+    def _check_bases(self, content: LanceTable, versions: Versions, step: Create, manifest: Manifest) -> None:
+        """``InvalidManifest`` if a version has files at a place that is not the table's, and was none before.
+
+        They may be another table's, and a server would read them for whoever may read this one.
+        """
+        foreign = [one.path for one in manifest.bases if not _is_within(one.path, content.location)]
+        if not foreign:
+            return
+        known: set[str] = set()
+        restored = manifest.transaction.message(RESTORED) if manifest.transaction is not None else None
+        for branch in {step.branch, MAIN}:
+            newest = versions.newest(branch)
+            numbers = {newest[0]} if newest is not None else set[int]()
+            if branch == step.branch and restored is not None:
+                numbers.add(restored.number(1) or 0)
+            for number in numbers:
+                version = self._coming.get((branch, number)) or versions.get(branch, number)
+                if version is not None:
+                    was = self._manifests.manifest(content.location, branch, number, version)
+                    known.update(one.path for one in was.bases)
+        for path in foreign:
+            if path not in known:
+                raise InvalidManifest(
+                    f"version {step.version} of '{self._key}' has files at {path}, and the table's folder is "
+                    f"{content.location}: only a table that is registered may share files with others"
+                )
+
     def _was_overtaken(self, before: Version, manifest: Manifest, number: int) -> bool:
         """Whether a statement of a transaction may have gone on from a version of somebody else: one that it
         did not read is looked for in the folder, where the transaction's own versions are not."""
@@ -405,6 +486,13 @@ class _Looking:
         )
         own = OwnBranch(parent=step.parent, version=number, metadata=step.metadata)
         return Made(version, chain, own)
+
+
+def _is_within(path: str, location: str) -> bool:
+    try:
+        return is_under(path, location)
+    except (InvalidRequest, LocationRefused, ValueError):
+        return False  # no place that is known here
 
 
 def _cloned(location: str, step: PutBranch, number: int) -> Message:

@@ -6,6 +6,7 @@ that the table does not have any more is read without it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.manifests import Manifest
@@ -43,6 +44,72 @@ def why_not_read(written: Manifest, read: Manifest) -> str | None:
         elif column.parent in then or not column.is_nullable:
             return f"it got a column '{column.name}' that other rows cannot be without"
     return None
+
+
+class ColumnsClash(Exception):
+    """Columns were changed again since, so that a change of them cannot be undone. Names one of them."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def revert_fields(before: Manifest, after: Manifest, now: Manifest) -> Sequence[bytes] | None:
+    """The columns of a version without the change of columns between two others; ``None`` if it changes none.
+
+    ``ColumnsClash`` if one that was changed then was changed again since. A number tells a column only as
+    long as it is not given to another one, which Lance may do: that is such a change.
+    """
+    if after.has_schema_of(before) or now.schema[0] == before.schema[0]:
+        return None
+    if now.schema[0] == after.schema[0]:
+        return before.fields
+    was, done, here = (_by_number(one) for one in (before, after, now))
+    fields = {number: raw for number, (_, raw) in here.items()}
+    for number in was.keys() | done.keys():
+        wanted, made, found = (one.get(number, _NOTHING) for one in (was, done, here))
+        if wanted[0] == made[0] or found[0] == wanted[0]:
+            continue
+        if found[0] != made[0]:
+            raise ColumnsClash(_name_of(made[1] or wanted[1]))
+        if wanted[1]:
+            fields[number] = wanted[1]
+        else:
+            del fields[number]
+    _check_tree(fields)
+    return tuple(fields.values())
+
+
+def numbers_of(manifest: Manifest) -> frozenset[int]:
+    """The numbers of its columns, with those inside of others."""
+    return frozenset(_by_number(manifest))
+
+
+_NOTHING: Final = (b"", b"")
+
+
+def _by_number(manifest: Manifest) -> dict[int, tuple[bytes, bytes]]:
+    """Each column as it is to be compared, and as it is written."""
+    return {
+        Message.read(raw).number(_ID) or 0: (compared, raw)
+        for compared, raw in zip(manifest.schema[0], manifest.fields, strict=True)
+    }
+
+
+def _name_of(field: bytes) -> str:
+    return Message.read(field).text(_NAME) or ""
+
+
+def _check_tree(fields: Mapping[int, bytes]) -> None:
+    """Every column has its parent, and no other one of its name beside it."""
+    seen: set[tuple[int, str]] = set()
+    for raw in fields.values():
+        field = Message.read(raw)
+        parent = field.number(_PARENT)
+        place = _NO_PARENT if parent is None else parent, field.text(_NAME) or ""
+        if place in seen or place[0] not in (*fields, _NO_PARENT):
+            raise ColumnsClash(place[1])
+        seen.add(place)
 
 
 def has_more_columns(one: Manifest, other: Manifest) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
-from penstock.formats.lance import merging
+from penstock.formats.lance import change_summary, merging
 from penstock.formats.lance.changing import Prepared, carry_out, shortened
 from penstock.formats.lance.checking import Checking
 from penstock.formats.lance.intents import decode_steps
@@ -18,6 +19,7 @@ from penstock.model.clock import Clock
 from penstock.model.content import AnyContent, LanceTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.merges import ChangeSummary
 from penstock.model.operations import Change
 from penstock.model.transactions import PREFIX
 from penstock.storage.places import Places
@@ -63,27 +65,33 @@ class LanceFormat(Format):
         intents: Sequence[bytes] | None,  # noqa: ARG002
     ) -> Applied:
         sides = _own(table.content), _own(base), _own(source)
-        return merging.merge(table, self._means(), *sides)
+        return merging.merge(table, self._means(table), *sides)
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        return merging.restore(table, self._means(), _own(table.content), _own(wanted))
+        return merging.restore(table, self._means(table), _own(table.content), _own(wanted))
+
+    def restore_version(self, table: Table, version: int) -> Applied:
+        return merging.restore_version(table, self._means(table), _own(table.content), version)
+
+    def summarize_change(
+        self, table: Table, before: AnyContent | None, after: AnyContent | None
+    ) -> ChangeSummary | None:
+        was, becomes = (one if isinstance(one, LanceTable) and one.state else None for one in (before, after))
+        return change_summary.summarize_change(_objects(table), self._manifests, was, becomes)
+
+    def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
+        assert isinstance(after, LanceTable)
+        was = before if isinstance(before, LanceTable) and before.state else None
+        return change_summary.missing_files(_objects(table), self._manifests, self._places, was, after)
 
     def revert(
         self,
         table: Table,
         was: AnyContent | None,
         wanted: AnyContent | None,
-        since: Since,  # noqa: ARG002
+        since: Since,
     ) -> Applied | None:
-        """Refused if something came later: it is on top of what is to go. Unless that was undone in turn."""
-        now, done = _own(table.content), _own(was)
-        if now is not None and done is not None and merging.is_as(table, now, done):
-            return merging.restore(table, self._means(), now, _own(wanted))
-        then, before = (self.tell(one) if one is not None else "nothing" for one in (was, wanted))
-        raise Refused(
-            f"has been changed since: it was {before}, became {then}, and others came on top; revert those"
-            " first, the newest one first, or restore an earlier version of it"
-        )
+        return merging.revert(table, self._means(table), _own(table.content), _own(was), _own(wanted), since)
 
     def tell(self, content: AnyContent) -> str:
         if not isinstance(content, LanceTable) or not content.state:
@@ -91,10 +99,10 @@ class LanceFormat(Format):
         newest = state_of(content).newest
         return f"version {newest}" if newest else "declared"
 
-    def _means(self) -> merging.Means:
-        return merging.Means(self._manifests, self._places, self._clock(), self.check)
+    def _means(self, table: Table) -> merging.Means:
+        return merging.Means(self._manifests, self._places, self._clock(), partial(self.check, table))
 
-    def check(self, content: LanceTable) -> object:
+    def check(self, table: Table, content: LanceTable) -> object:
         """Asked before anything is written for a table that is there: raises if it may not be."""
 
     def admit(self, table: Table, content: AnyContent | None) -> None:

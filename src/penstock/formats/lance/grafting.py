@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.columns import has_more_columns, why_not_read
 from penstock.formats.lance.fragments import FRESH, SUFFIXES, Fragment, Side, fragments_of, mark_of
 from penstock.formats.lance.lineage import Changes, Lineage
-from penstock.formats.lance.manifests import Flag, Manifest, Operation
+from penstock.formats.lance.manifests import Base, Flag, Manifest, Operation
 from penstock.formats.lance.rehoming import (
     BASE_OF_FILE,
     DELETION_FILE,
     FRAGMENT_ID,
+    Moved,
     check_movable,
     move_fragment,
     rebased,
@@ -150,12 +152,16 @@ def graft(
     target_done: Done,
     *,
     receiver: Done | None = None,
+    is_again: bool = False,
+    strange: RowSet = MappingProxyType({}),
 ) -> Grafted:
     """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not.
 
     Both sides come from every base: rows that one of them has are not new, and a row that one side does not
     have any more has been removed there, since rows that were removed do not come back.
     ``receiver`` is the side that one commit is repeated on, if so: it may never have had such rows.
+    ``is_again`` tells that it had the commit, and may have reverted it. ``strange`` are rows that came and
+    went where a revert was made that is repeated: what they replaced may be here still.
     """
     states = [base.side for base in bases]
     for side in (*states, source, target):
@@ -167,8 +173,14 @@ def graft(
     rows = _Rows([fragments_of(side) for side in (*states, source, target)], lineage)
     _check_values(rows, source_done, target_done)
     _check_known(rows, bases, source_done, target_done)
-    _check_rows(rows, bases, source_done, target_done, receiver)
-    return _Grafting(source, target, rows).grafted()
+    known = {} if receiver is None or receiver.changes is None else receiver.changes.removed()
+    if unknown := other_rows(shared_rows(rows.added, strange), known):
+        raise Ungraftable("never had rows that the revert brings back", unknown)
+    _check_returned(rows, source_done, target_done)
+    if rows.added or rows.removed or not is_again:
+        _check_rows(rows, bases, source_done, target_done, receiver, is_again=is_again)
+    moves = RowMoves(rows.kept, rows.source, rows.target, rows.added, rows.removed)
+    return Grafting(source, target, lineage, moves).grafted()
 
 
 class _Rows:
@@ -207,7 +219,13 @@ def _check_known(rows: _Rows, bases: Sequence[BaseState], source: Done, target: 
 
 
 def _check_rows(
-    rows: _Rows, bases: Sequence[BaseState], source: Done, target: Done, receiver: Done | None
+    rows: _Rows,
+    bases: Sequence[BaseState],
+    source: Done,
+    target: Done,
+    receiver: Done | None,
+    *,
+    is_again: bool,
 ) -> None:
     """``Ungraftable`` if both sides have done something to one row that is not the same, or may have."""
     twice = other_rows(rows.base, rows.of_source, rows.of_target)
@@ -231,24 +249,34 @@ def _check_rows(
     known = {} if receiver is None or receiver.changes is None else receiver.changes.removed()
     if receiver is not None and (missing := other_rows(twice, known)):
         raise Ungraftable("does not have rows that the commit removes, or has them updated", missing)
-    common = one.updates.keys() & other.updates.keys()
-    """Updates that both sides have, by whatever way."""
+    # A commit that was reverted comes back, and what was deleted or updated since does not.
+    for_good = {} if receiver is None or receiver.changes is None else receiver.changes.removed_for_good()
+    if back := shared_rows(rows.added, for_good):
+        raise Ungraftable("had rows of the commit deleted or updated, which would come back", back)
+    common = set() if is_again else one.updates.keys() & other.updates.keys()
+    """Updates that both sides have, by whatever way, and that stand."""
     own = [
         {step: change for step, change in side.updates.items() if step not in common} for side in (one, other)
     ]
     replaced = all_rows(change.removed for updates in own for change in updates.values())
     if clashes := shared_rows(twice, replaced):
         raise Ungraftable("had the same rows updated or deleted on both sides", clashes)
-    if source.taken or target.taken:  # else a row is on both sides by a common state, or on one of them alone
-        _check_repeated(rows, one, other, common)
+    # Else a row is on both sides by a common state, or on one of them alone.
+    if source.taken or target.taken or (one.has_reverts and other.has_reverts):
+        _check_repeated(rows, one, other, common, may_return=receiver is not None)
 
 
-def _check_repeated(rows: _Rows, source: Changes, target: Changes, common: Collection[Step]) -> None:
-    """``Ungraftable`` if a row that came to one side by a repeated commit would be there twice, or come back.
+def _check_repeated(
+    rows: _Rows, source: Changes, target: Changes, common: Collection[Step], *, may_return: bool
+) -> None:
+    """``Ungraftable`` if a row that came to a side by a repeated commit would be there twice, or come back.
+
+    So would one that reverts have brought back on both sides.
 
     It is in no state that both sides come from, so that only what was done to it tells that both had it.
+    ``may_return`` tells that a row may come back that a revert has removed: its commit is repeated.
     """
-    removed = target.removed()
+    removed = target.removed_for_good() if may_return else target.removed()
     left = other_rows(rows.of_target, rows.of_source, rows.base)
     again = {*shared_rows(rows.added, removed)}
     for step, update in source.updates.items():
@@ -259,11 +287,32 @@ def _check_repeated(rows: _Rows, source: Changes, target: Changes, common: Colle
             again |= shared_rows(other_rows(update.removed, rows.base, rows.of_target), removed).keys()
     if again:
         raise Ungraftable(
-            "has rows that came to one side by a repeated commit, and were deleted or updated on the other"
-            " one, so that they would be there twice or come back",
+            "has rows that came to one side by a repeated commit or a revert, and were deleted or updated on"
+            " the other one, so that they would be there twice or come back",
             again,
             way_out="transplant the commits that are missing",
         )
+
+
+def _check_returned(rows: _Rows, source: Done, target: Done) -> None:
+    """``Ungraftable`` if a revert brought rows back on one side that only some of the common states have.
+
+    By one of these they are new there, and by another one the other side has removed them.
+    """
+    everywhere = rows.base
+    for of_base in rows.of_bases:
+        everywhere = shared_rows(everywhere, of_base)
+    doubtful = other_rows(rows.base, everywhere)
+    for done, mine, others in (
+        (source, rows.of_source, rows.of_target),
+        (target, rows.of_target, rows.of_source),
+    ):
+        returned = {} if done.changes is None else done.changes.returned()
+        if clashes := other_rows(shared_rows(shared_rows(doubtful, mine), returned), others):
+            raise Ungraftable(
+                "has rows that a revert brought back on one side, and which the other side does not have",
+                clashes,
+            )
 
 
 def _check_inserts(source: Done, target: Done) -> None:
@@ -327,12 +376,23 @@ def _check_values(rows: _Rows, source: Done, target: Done) -> None:
         )
 
 
-class _Grafting:
+class RowMoves(NamedTuple):
+    """Which rows come to a target, which go, and the fragments of both sides that have them."""
+
+    kept: Sequence[Fragment]
+    """Fragments of the target that stay as they are."""
+    source: Sequence[Fragment]
+    target: Sequence[Fragment]
+    added: RowSet
+    removed: RowSet
+
+
+class Grafting:
     """The target while fragments and deletions of the source come to it."""
 
-    def __init__(self, source: Side, target: Side, rows: _Rows) -> None:
+    def __init__(self, source: Side, target: Side, lineage: Lineage, rows: RowMoves) -> None:
         self._source, self._target, self._rows = source, target, rows
-        self._lineage = rows.lineage
+        self._lineage = lineage
         self._bases, self._moved = rebased(
             source.manifest.bases, source.folder, target.folder, target.manifest.bases
         )
@@ -341,6 +401,16 @@ class _Grafting:
             raise Ungraftable("was changed on both sides, and its blobs name places by other numbers on each")
         self._copies: list[Copy] = []
         self._written: list[NewDeletions] = []
+
+    @property
+    def bases(self) -> tuple[Base, ...]:
+        """The bases of the target, with those that the source's files need there."""
+        return self._bases
+
+    @property
+    def moved(self) -> Moved:
+        """Which base of the source is which of the target."""
+        return self._moved
 
     def grafted(self) -> Grafted:
         target = self._target.manifest

@@ -99,12 +99,35 @@ class DropBranch(_Step, frozen=True, kw_only=True, tag="drop branch"):
     name: str
 
 
+class Resync(_Step, frozen=True, kw_only=True, tag="resync"):
+    """Take over the versions that the table's own folder has and the lake has not, of a lake that is older
+    than its tables. Only on the default branch."""
+
+    id: UUID
+    location: str
+    known: int
+    """The newest version that the lake has of it; 0 for a table that it does not have."""
+    replaced: UUID | None = None
+    """The table that it is in the lake, where the lake's own versions are others than those of the folder: it
+    becomes another one."""
+
+
 class Deregister(_Step, frozen=True, kw_only=True, tag="deregister"):
     """The lake forgets the table. Its files stay."""
 
 
 Step: TypeAlias = (
-    Declare | Register | Create | Delete | Alter | PutTag | DropTag | PutBranch | DropBranch | Deregister
+    Declare
+    | Register
+    | Create
+    | Delete
+    | Alter
+    | PutTag
+    | DropTag
+    | PutBranch
+    | DropBranch
+    | Deregister
+    | Resync
 )
 
 

@@ -7,7 +7,6 @@ properties. What only one side changed is taken, and what both changed is grafte
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, permutations
 from typing import Final
 
 import msgspec
@@ -17,6 +16,8 @@ from penstock.formats.lance.landing import WAY_OUT, Landing, refusal
 from penstock.formats.lance.lineage import Lineage, rewrites_in
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.removals import LaterChanges, LaterVersions, MergedChanges
+from penstock.formats.lance.reversal import commit_rows
 from penstock.formats.lance.rows import RowSet, all_rows
 from penstock.formats.lance.sides import (
     History,
@@ -24,11 +25,14 @@ from penstock.formats.lance.sides import (
     TableSide,
     beside,
     comes_from,
+    compared_versions,
+    has_undone,
     history_since,
     includes,
     is_same,
+    newest_states,
     parted_at,
-    versions_apart,
+    standing_versions,
 )
 from penstock.formats.lance.standing import Chain
 from penstock.formats.lance.state import (
@@ -66,6 +70,8 @@ class Joining:
         self._changes: Changes = {}
         self._properties = dict(here.state.properties)
         self._others: Sequence[TableSide] = ()
+        self._both_sides = "on both sides"
+        """Where or when something else was done to what is to change, as a refusal says it."""
         self._goes_on = False
         """Whether there are versions that are written for the chain."""
 
@@ -108,6 +114,73 @@ class Joining:
         self._properties = dict(wanted.state.properties)
         return self._applied()
 
+    def revert(self, done: TableSide, before: TableSide) -> Applied:
+        """The table without what one commit did, which led from one state to another.
+
+        ``Irreversible``, ``Immovable`` or ``Damaged`` if rows cannot be undone, ``Refused`` for all else.
+        """
+        self._both_sides = "since the commit"
+        self._revert_versions(done, before, MAIN)
+        for name in _branches_of(keys_differing(self._objects, before.state, done.state)):
+            self._revert_branch(done, before, name)
+        self._bring_tags(done.versions.tags(), before)
+        self._check_dropped()
+        was, wanted = done.state.properties, before.state.properties
+        for name in was.keys() | wanted.keys():
+            self._bring_property(name, was.get(name), wanted.get(name))
+        return self._applied()
+
+    def _revert_branch(self, done: TableSide, before: TableSide, name: str) -> None:
+        was, wanted, now = (side.own(name) for side in (done, before, self._here))
+        if wanted in (was, now):
+            return
+        if None not in (was[0], wanted[0], now[0]):
+            self._revert_versions(done, before, name)
+        elif now != was:
+            raise Refused(f"has had Lance's own branch '{name}' changed since the commit")
+        elif wanted[0] is None:
+            self._drop_branch(name)
+        else:
+            self._take_branch(before, name)
+
+    def _revert_versions(self, done: TableSide, before: TableSide, branch: str) -> None:
+        was, wanted, now = (side.newest(branch) for side in (done, before, self._here))
+        if is_same(was, wanted) or is_same(now, wanted):
+            return
+        if was is None or wanted is None or now is None:
+            raise Refused("had no version then, and a version cannot be undone; drop the table instead")
+        if is_same(now, was):
+            self._add(self._landing.whole(wanted, now, None, branch), branch)
+            return
+        compared = compared_versions([before, done, self._here], branch)
+        lineage = self._landing.lineage(rewrites_in(compared), branch)
+        own = history_since(done, before, branch)
+        commit = commit_rows(lineage, own)
+        later: LaterChanges | None = self._later_versions(done, lineage, branch)
+        if later is None:
+            side = self._landing.side(now, branch)
+            later = MergedChanges(lineage, history_since(self._here, done, branch), own, side)
+        landed = self._landing.reversed((wanted, was), now, lineage, commit, later, branch)
+        if landed is not None:
+            self._add(landed, branch)
+
+    def _later_versions(self, done: TableSide, lineage: Lineage, branch: str) -> LaterVersions | None:
+        """The versions that came after a state, with that one; ``None`` if it is of another chain."""
+        was = done.newest(branch)
+        assert was is not None
+        has_own = self._here.has(was, branch)
+        found: list[Numbered] = []
+        for one, is_next in standing_versions(self._here, branch):
+            if not is_next:
+                return None
+            found.append(one)
+            if is_same(one, was) or (has_own and one.number <= was.number):
+                is_undone = not is_same(one, was)
+                return LaterVersions(
+                    found[::-1], lineage, lambda each: self._landing.side(each, branch), is_undone=is_undone
+                )
+        return None
+
     # -- versions ------------------------------------------------------------------------------------------
 
     def _bring_versions(self, base: TableSide, source: TableSide, branch: str) -> None:
@@ -115,25 +188,33 @@ class Joining:
         was, wanted, now = (side.newest(branch) for side in (base, source, self._here))
         if wanted is None or is_same(wanted, was) or is_same(wanted, now):
             return
+        is_again = False
         if includes(self._here, source, wanted, branch):
-            return
+            is_again = self._is_part and has_undone(self._here, wanted, branch)
+            if not is_again:
+                return
         if is_same(now, was) and self._take(source, now, branch):
             return
         done = history_since(source, base, branch)
         if is_same(now, was):
-            apart = chain(*(versions_apart(*pair, branch) for pair in permutations((self._here, source), 2)))
-            trace = self._landing.trace_of_whole(wanted, now, done, apart, branch)
+            compared = compared_versions((self._here, source), branch)
+            trace = self._landing.trace_of_whole(wanted, now, done, compared, branch)
             arrived = self._arrived(done, trace, wanted)
             parted = parted_at(source, base, branch)
             self._add(self._landing.whole(wanted, now, arrived, branch, parted), branch)
             return
         if was is None or now is None:
             raise Refused(f"got its first version on both sides; {WAY_OUT}")
-        if (landed := self._graft(base, source, done, branch)) is not None:
+        if (landed := self._graft(base, source, done, branch, is_again=is_again)) is not None:
             self._add(landed, branch)
 
-    def _graft(self, base: TableSide, source: TableSide, done: History, branch: str) -> Numbered | None:
-        """What was done on the other side and what was done here, together."""
+    def _graft(
+        self, base: TableSide, source: TableSide, done: History, branch: str, *, is_again: bool
+    ) -> Numbered | None:
+        """What was done on the other side and what was done here, together.
+
+        ``is_again`` tells that it is a commit that was here, and was reverted.
+        """
         was, wanted, now = (side.newest(branch) for side in (base, source, self._here))
         assert was is not None
         assert wanted is not None
@@ -144,20 +225,42 @@ class Joining:
             check_operations(*(one.operations for one in ((mine, done) if is_below else (done, mine))))
         except Ungraftable as problem:
             raise refusal(problem, self._here.content.location) from None
-        states = [base, *self._others, *beside(base, self._here, source, self._objects, branch)]
-        sides = [*states, self._here, source]
-        apart = chain(*(versions_apart(*pair, branch) for pair in permutations(sides, 2)))
-        rewrites = rewrites_in(apart)
-        lineage = self._landing.lineage(rewrites, branch)
+        states = [base, *self._others]
+        if not is_again:  # or both have the commit, and nothing of it would come
+            states = newest_states(
+                [*states, *beside(base, self._here, source, self._objects, branch)], branch
+            )
+        compared = compared_versions([*states, self._here, source], branch)
+        lineage = self._landing.lineage(rewrites_in(compared), branch)
         here, there = (
             _done(lineage, side, one, states, branch) for side, one in ((self._here, mine), (source, done))
         )
+        if is_again and here.changes is None:
+            raise Refused(
+                "had the commit reverted, and more was done since than is remembered; do again what it did,"
+                " or revert the commit that reverted it"
+            )
+        strange: RowSet = {}
+        if self._is_part and not is_again and there.changes is not None and there.changes.has_reverts:
+            strange = self._rows_elsewhere(lineage, base, branch)
         arrived = self._arrived(done, None, wanted)
         bases = [(one, _removed(lineage, state, states, branch)) for state, one in _newest(states, branch)]
         mover, ground = (wanted, there), (now, here)
         if is_below:
             mover, ground = ground, mover
-        return self._landing.grafted(bases, mover, ground, now, lineage, arrived, done, branch)
+        return self._landing.grafted(
+            bases, mover, ground, now, lineage, arrived, done, branch, is_again=is_again, strange=strange
+        )
+
+    def _rows_elsewhere(self, lineage: Lineage, base: TableSide, branch: str) -> RowSet:
+        """The rows that another side had and removed since it parted from this one."""
+        changes = lineage.changes(lineage.trace(history_since(base, self._here, branch)))
+        if changes is None:
+            raise Refused(
+                "has another history here than where the revert was made, of which more was done than is"
+                " remembered; revert here what is to be undone"
+            )
+        return changes.removed()
 
     def _goes_below(self, done: History, mine: History, source: TableSide) -> bool:
         """Whether what was done here is put on top of the other side's newest version.
@@ -282,7 +385,7 @@ class Joining:
                 continue
             if now != was:
                 clash = PathClash(f"tag '{name}'", _told(was), _told(now))
-                raise Refused("had one of Lance's own tags changed on both sides", clashes=[clash])
+                raise Refused(f"had one of Lance's own tags changed {self._both_sides}", clashes=[clash])
             self._changes[tag_key(name)] = None if comes is None else self._tag(name, comes, source)
 
     def _tag(self, name: str, tag: OwnTag, source: TableSide) -> OwnTag:
@@ -316,7 +419,7 @@ class Joining:
             return
         if now != was:
             clash = PathClash(f"property '{name}'", was or "nothing", now or "nothing")
-            raise Refused("had a property changed on both sides", clashes=[clash])
+            raise Refused(f"had a property changed {self._both_sides}", clashes=[clash])
         if wanted is None:
             self._properties.pop(name, None)
         else:

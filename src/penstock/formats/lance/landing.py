@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -17,8 +18,8 @@ import msgspec
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.formats.lance.dating import dated
 from penstock.formats.lance.deletions import pack_deletions, read_deletions
-from penstock.formats.lance.fragments import Side
-from penstock.formats.lance.grafting import BaseState, Copy, Done, Ungraftable, graft, marks_between
+from penstock.formats.lance.fragments import Side, fragments_of
+from penstock.formats.lance.grafting import BaseState, Copy, Done, Grafted, Ungraftable, graft, marks_between
 from penstock.formats.lance.lineage import Lineage, Sources, rewrites_in
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import LINES, MAIN, staged_name
@@ -35,6 +36,8 @@ from penstock.formats.lance.rehoming import (
     rehome,
     without_idle,
 )
+from penstock.formats.lance.removals import LaterChanges
+from penstock.formats.lance.reversal import CommitRows, States, reverse
 from penstock.formats.lance.rows import Ranges, RowSet
 from penstock.formats.lance.sides import History, Numbered
 from penstock.formats.lance.standing import Chain
@@ -137,13 +140,17 @@ class Landing:
         arrived: Arrived,
         done: History,
         branch: str = MAIN,
+        *,
+        is_again: bool = False,
+        strange: RowSet = MappingProxyType({}),
     ) -> Numbered | None:
         """What became of versions that both have on one side, on top of the other, as the next version here.
 
         That is the newest one here, or it is the other side's: then what was done here comes on top of that.
         ``done`` is what was done on the other side. Of each base the rows are given that it has
-        removed and another one has. ``Refused`` if it cannot be, ``None`` if a commit is repeated that is
-        here already.
+        removed and another one has. ``is_again`` tells that a commit is repeated that was here, and was
+        reverted, and ``strange`` are rows that a repeated revert may bring, but not to here. ``Refused`` if
+        it cannot be, ``None`` if a commit is repeated that is here already.
         """
         folder = folder_at(self._location, self._chain.folder, branch)
         ground = self._side(onto[0], branch)
@@ -152,7 +159,15 @@ class Landing:
             parted = [BaseState(self._base(one, branch), removed) for one, removed in bases]
             receiver = None if arrived.id else onto[1] if onto[0] is newest else source[1]
             found = graft(
-                parted, self._side(source[0], branch), ground, lineage, source[1], onto[1], receiver=receiver
+                parted,
+                self._side(source[0], branch),
+                ground,
+                lineage,
+                source[1],
+                onto[1],
+                receiver=receiver,
+                is_again=is_again,
+                strange=strange,
             )
             manifest = found.manifest
             if onto[0] is not newest and not self._chain.folder and branch == MAIN:
@@ -165,9 +180,7 @@ class Landing:
             return None
         for one in (source[0], onto[0]):
             self._pin(one, branch)
-        self._copy(found.copies, folder)
-        for name, places in () if self._is_dry else found.deletions:
-            _create(self._place, self._inside(f"{folder}/{name}"), pack_deletions(places))
+        self._write_deletions(found, folder)
         operation, what = found.operation, found.what
         if onto[0] is not newest:
             manifest = manifest.numbered_after(self._side(newest, branch).manifest)
@@ -177,6 +190,57 @@ class Landing:
         if not arrived.id:
             arrived = _with_marks(arrived, found.added)
         return self._stage(manifest, newest, branch, said, arrived, b"")
+
+    def side(self, one: Numbered, branch: str = MAIN) -> Side:
+        """A version, as it is stored. ``Damaged`` if its manifest is gone."""
+        return self._side(one, branch)
+
+    def reversed(
+        self,
+        versions: tuple[Numbered, Numbered],
+        newest: Numbered,
+        lineage: Lineage,
+        commit: CommitRows,
+        later: LaterChanges,
+        branch: str = MAIN,
+    ) -> Numbered | None:
+        """The newest version without what became of the first of two others at the second one.
+
+        As the next version here; ``None`` if nothing is left to be undone. ``Irreversible``, ``Immovable`` if
+        it cannot be, ``Damaged`` if something that it needs is gone.
+        """
+        folder = folder_at(self._location, self._chain.folder, branch)
+        before, after, now = (self._side(one, branch) for one in (*versions, newest))
+        found = reverse(
+            States(before, after, Side(rehome(now.manifest, now.folder, folder), folder)),
+            lineage,
+            commit,
+            later,
+        )
+        if not found.is_changed:
+            return None
+        manifest = found.manifest
+        self._check_files(manifest, now, folder)
+        if not self._chain.folder and branch == MAIN:
+            manifest = self._with_indexes(manifest, now.manifest)
+        for one in (versions[0], newest):
+            self._pin(one, branch)
+        self._write_deletions(found, folder)
+        said = transaction(found.operation, newest.number, str(uuid4()), found.what, {})
+        return self._stage(manifest, newest, branch, said, None, b"")
+
+    def _check_files(self, manifest: Manifest, now: Side, folder: str) -> None:
+        """``Damaged`` if a data file that comes back is gone: its rows would be lost without a word."""
+        known = {file for one in fragments_of(now) for file in one.files}
+        coming = {file for one in fragments_of(Side(manifest, folder)) for file in one.files}
+        for file in sorted(coming - known):
+            if self._place.size(self._inside(file)) is None:
+                raise Damaged(f"{file} is gone, whose rows would come back", location=self._location)
+
+    def _write_deletions(self, found: Grafted, folder: str) -> None:
+        self._copy(found.copies, folder)
+        for name, places in () if self._is_dry else found.deletions:
+            _create(self._place, self._inside(f"{folder}/{name}"), pack_deletions(places))
 
     def _pin(self, one: Numbered, branch: str) -> None:
         """See that files of another chain which the new version names are not cleaned up there."""
@@ -246,8 +310,7 @@ class Landing:
             arrived=arrived,
             copied=copied,
         )
-        if not self._is_dry:
-            self._manifests.keep(version, data)
+        self._manifests.keep(version, data)  # of a dry run, too: what would change is told from it
         return Numbered(number, version)
 
     def _with_taken(
@@ -346,11 +409,15 @@ def refusal(problem: Ungraftable, location: str) -> Refused:
 
     It is about the table as a whole: nobody takes one side of a fragment.
     """
-    names = [name.removeprefix(f"{location}/") for name in sorted(problem.clashes)]
-    told = ", ".join(names[:TOLD_MAX])
-    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
+    told = shorten_names([name.removeprefix(f"{location}/") for name in sorted(problem.clashes)])
     way_out = f"{problem.way_out}, or {WAY_OUT}" if problem.way_out else WAY_OUT
-    return Refused(f"{problem.why}{f' ({told}{more})' if names else ''}; {way_out}")
+    return Refused(f"{problem.why}{f' ({told})' if told else ''}; {way_out}")
+
+
+def shorten_names(names: Sequence[str]) -> str:
+    """A list of names, of which the first ones are told."""
+    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
+    return ", ".join(names[:TOLD_MAX]) + more
 
 
 def _with_marks(arrived: Arrived, marks: Iterable[bytes]) -> Arrived:

@@ -18,6 +18,7 @@ from penstock.formats.lance.fragments import (
     rewritten_in,
 )
 from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.names import is_revert
 from penstock.formats.lance.rehoming import Immovable
 from penstock.formats.lance.rows import (
     Layout,
@@ -79,6 +80,28 @@ class Changes(NamedTuple):
         """All rows that are gone there."""
         return all_rows(one.removed for one in (*self.updates.values(), *self.deletes.values()))
 
+    @property
+    def has_reverts(self) -> bool:
+        """Whether rows may have come back that were there before."""
+        return any(is_revert(after.staged) for _, after in (*self.updates, *self.deletes))
+
+    def returned(self) -> RowSet:
+        """The rows that reverts have brought back."""
+        steps = (*self.updates.items(), *self.deletes.items())
+        return all_rows(change.added for step, change in steps if is_revert(step[1].staged))
+
+    def without(self, other: Changes) -> Changes:
+        """What was done beside what another side did."""
+        return Changes(
+            {step: change for step, change in self.updates.items() if step not in other.updates},
+            {step: change for step, change in self.deletes.items() if step not in other.deletes},
+        )
+
+    def removed_for_good(self) -> RowSet:
+        """Those that something else than a revert has removed."""
+        steps = (*self.updates.items(), *self.deletes.items())
+        return all_rows(change.removed for step, change in steps if not is_revert(step[1].staged))
+
 
 class Lineage:
     """Knows where rows are, as far as compaction in some versions moved them."""
@@ -98,6 +121,7 @@ class Lineage:
                 self._groups |= {fragment.file: group for fragment in group.after}
                 self._made_by |= {fragment.file: version for fragment in group.after}
         self._layouts: dict[str, Layout] = {}
+        self._origins: dict[str, frozenset[str]] = {}
         self._deletions: dict[str, Ranges] = {}
         self._changes: dict[Step, RowChange] = {}
 
@@ -132,6 +156,24 @@ class Lineage:
             raise Immovable("was compacted to another number of rows")
         for one, piece in zip(group.after, split(moved, counts), strict=True):
             self._layouts[one.file] = piece
+
+    def origins(self, fragment: Fragment) -> frozenset[str]:
+        """The data files that rows of a fragment may have been written to first. Reads nothing."""
+        waiting, found, seen = [fragment.file], set[str](), set[str]()
+        if fragment.file in self._origins:
+            return self._origins[fragment.file]
+        while waiting:
+            file = waiting.pop()
+            if file in seen:
+                continue
+            seen.add(file)
+            group = self._groups.get(file)
+            if group is None:
+                found.add(file)
+            else:
+                waiting += [one.file for one in group.before]
+        self._origins[fragment.file] = frozenset(found)
+        return self._origins[fragment.file]
 
     def compare(self, one: Side, other: Side) -> None:
         """Find the rows of all fragments that only one of two versions has."""
@@ -193,7 +235,7 @@ class Lineage:
         if not self.is_whole:
             return None
         traces = [arrived_trace(one) for one in history.arrived]
-        own = [one for one in history.own if one.after.version.operation not in _TRACELESS]
+        own = [one for one in history.own if one.operation not in _TRACELESS]
         rewrites = rewrites_in(history.versions)
         updates, deletes = dict[Step, None](), dict[Step, None]()
         has_inserts = False
@@ -203,15 +245,14 @@ class Lineage:
             updates |= dict.fromkeys(trace.updates)
             deletes |= dict.fromkeys(trace.deletes)
             has_inserts = has_inserts or trace.has_inserts
-        for before, after in own:
-            operation = after.version.operation
+        for before, after, operation in own:
             if operation is Operation.REWRITE:
                 continue
             if before is None or operation not in (Operation.UPDATE, Operation.DELETE):
                 return None
             step = before.version.at(before.number), after.version.at(after.number)
             (updates if operation is Operation.UPDATE else deletes)[step] = None
-            if operation is Operation.UPDATE and not has_inserts:
+            if operation is Operation.UPDATE and not has_inserts and not after.version.copied:
                 has_inserts = self._has_inserts(step)
         if rewrites is None:
             return None
@@ -221,7 +262,12 @@ class Lineage:
         return Trace(rewrites=moved, updates=tuple(updates), deletes=tuple(deletes), has_inserts=has_inserts)
 
     def _has_inserts(self, step: Step) -> bool:
-        """Whether a version has other than as many rows as the one before it, or that is not known."""
+        """Whether a version has other than as many rows as the one before it, or that is not known.
+
+        A revert brings rows back that were there before, and looks for no keys.
+        """
+        if is_revert(step[1].staged):
+            return False
         try:
             before, after = (
                 sum(one.live_rows for one in fragments_of(self._sources.side(each))) for each in step

@@ -69,6 +69,12 @@ _KNOWN: Final = frozenset(
 )
 _OF_SCHEMA: Final = frozenset((_Manifest.SCHEMA, _Manifest.SCHEMA_METADATA))
 _OF_SETTINGS: Final = frozenset((_Manifest.CONFIG, _Manifest.TABLE_METADATA))
+_MAPS: Final[Mapping[str, int]] = {
+    "config": _Manifest.CONFIG,
+    "table metadata": _Manifest.TABLE_METADATA,
+    "schema metadata": _Manifest.SCHEMA_METADATA,
+}
+"""Maps of texts, by how a conflict calls them."""
 
 
 class Flag:
@@ -289,6 +295,30 @@ class Manifest(NamedTuple):
             body = body.having(_Manifest.MAX_FRAGMENT_ID, max_fragment_id)
         return self._replace(body=body, indexes=self.indexes if indexes is None else tuple(indexes))
 
+    @property
+    def fields(self) -> tuple[bytes, ...]:
+        """Its columns, as they are written."""
+        return tuple(self.body.all(_Manifest.SCHEMA))
+
+    @property
+    def maps(self) -> dict[str, dict[str, bytes]]:
+        """What is said of its schema and of the table as a whole, by the kind of it and by name."""
+        return {kind: _map_of(self.body, field) for kind, field in _MAPS.items()}
+
+    def with_fields(self, fields: Sequence[bytes]) -> Self:
+        """This manifest with other columns."""
+        return self._replace(body=self.body.having(_Manifest.SCHEMA, *fields))
+
+    def with_maps(self, maps: Mapping[str, Mapping[str, bytes]]) -> Self:
+        """This manifest with other maps, of the kinds that are given."""
+        body = self.body
+        for kind, entries in maps.items():
+            packed = (Message.of((1, name), (2, value)).pack() for name, value in sorted(entries.items()))
+            body = body.having(_MAPS[kind], *packed)
+            if kind == "config" and entries:
+                body = _flagged(body, Flag.CONFIG)
+        return self._replace(body=body)
+
     def numbered_after(self, before: Manifest) -> Self:
         """This manifest with numbers for what comes that neither it nor another one has given to anything."""
         body = self.body
@@ -327,6 +357,11 @@ def transaction(
     """A transaction as a manifest keeps it."""
     said = ((4, Message.of((1, name), (2, value)).pack()) for name, value in sorted(properties.items()))
     return Message.of((1, read_version), (2, uuid), *said, (_NUMBERS[operation], what.pack()))
+
+
+def _map_of(body: Message, field: int) -> dict[str, bytes]:
+    entries = map(Message.read, body.all(field))
+    return {entry.text(1) or "": (entry.all(2) or [b""])[-1] for entry in entries}
 
 
 def _ordered(field: bytes) -> bytes:

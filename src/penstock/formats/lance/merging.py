@@ -11,20 +11,22 @@ would be. What would have to be left behind is a reason to refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from penstock.errors import ManagedElsewhere
+from penstock.errors import Damaged, ManagedElsewhere, VersionNotFound
 from penstock.formats.lance.joining import Joining, has_same_names
-from penstock.formats.lance.landing import WAY_OUT, Landing
-from penstock.formats.lance.names import MAIN, MERGE
+from penstock.formats.lance.landing import TOLD_MAX, WAY_OUT, Landing, shorten_names
+from penstock.formats.lance.names import MAIN, MERGE, REVERT
 from penstock.formats.lance.pinning import pin
 from penstock.formats.lance.reading import Manifests
-from penstock.formats.lance.sides import TableSide, includes, is_same
+from penstock.formats.lance.rehoming import Immovable
+from penstock.formats.lance.reversal import Irreversible
+from penstock.formats.lance.sides import Numbered, TableSide, includes, is_same
 from penstock.formats.lance.standing import Standing, free_chain
 from penstock.formats.lance.state import LanceState, state_of, with_state
-from penstock.kernel.format import DRY_RUN, Applied, PrepareAgain, Refused, Table
+from penstock.kernel.format import DRY_RUN, Applied, LaterCommit, PrepareAgain, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import LanceTable, content_bytes
 from penstock.storage.places import Places
@@ -89,7 +91,145 @@ def restore(table: Table, means: Means, target: LanceTable | None, wanted: Lance
     if _may_take(table, was, wanted) and _goes_on(here, there):
         return _as_it_is(table, means, wanted)
     what = ("lance restore", *map(content_bytes, (was, wanted)))
-    return _noted(table, what, lambda: _joining(table, means, here).restore(there))
+    return _noted(table, what, lambda: _restore(table, means, here, there))
+
+
+def restore_version(table: Table, means: Means, target: LanceTable | None, version: int) -> Applied:
+    """The table as it was at an earlier version of its main branch; Lance's own branches and tags stay.
+
+    Raises as ``restore``, and ``VersionNotFound``.
+    """
+    assert target is not None, "or it has no versions"
+    objects = _objects(table)
+    here = TableSide.of(target, objects)
+    newest, wanted = here.newest(), here.versions.get(MAIN, version)
+    if wanted is None or newest is None:
+        told = "it has none yet" if newest is None else f"the newest one is {newest.number}"
+        raise VersionNotFound(
+            f"'{table.key}' has no version {version}; {told}", table=str(table.key), version=version
+        )
+    if is_same(newest, Numbered(version, wanted)):
+        return Applied(target)
+    what = ("lance restore version", content_bytes(target), version)
+    return _noted(table, what, lambda: _restore(table, means, here, here.until(version, objects)))
+
+
+def _restore(table: Table, means: Means, here: TableSide, there: TableSide) -> Applied:
+    """A new version that is as another state. ``Refused`` if nobody knows what that was."""
+    source = there.newest()
+    if source is not None:
+        try:
+            means.manifests.manifest(there.content.location, MAIN, source.number, source.version)
+        except Damaged as problem:
+            raise Refused(
+                f"cannot go back to version {source.number}: {problem.message}; restore another version, or"
+                " bring the file back"
+            ) from None
+    return _joining(table, means, here, REVERT).restore(there)
+
+
+def revert(
+    table: Table,
+    means: Means,
+    target: LanceTable | None,
+    done: LanceTable | None,
+    before: LanceTable | None,
+    since: Since,
+) -> Applied:
+    """The table without what one commit did, which made ``done`` of ``before``. Raises as ``merge``."""
+    if target is None or done is None or before is None or target.id != done.id:
+        return _revert_existence(table, means, target, done, before, since)
+    _check_same(done, before)
+    if is_as(table, target, done):
+        return restore(table, means, target, before)
+    objects = _objects(table)
+    here, was, wanted = (TableSide.of(one, objects) for one in (target, done, before))
+
+    def reverted() -> Applied:
+        try:
+            return _joining(table, means, here, REVERT).revert(was, wanted)
+        except Irreversible as problem:
+            raise _describe_clash(problem, objects, since, here.content.location) from None
+        except Immovable as problem:
+            raise Refused(f"{problem}; {_ways_out()}") from None
+        except Damaged as problem:
+            raise Refused(
+                f"cannot get back what the commit removed, since it was cleaned up: {problem.message};"
+                f" {_LEAVE_IT}"
+            ) from None
+
+    return _noted(table, ("lance revert", *map(content_bytes, (target, done, before))), reverted)
+
+
+def _revert_existence(
+    table: Table,
+    means: Means,
+    target: LanceTable | None,
+    done: LanceTable | None,
+    before: LanceTable | None,
+    since: Since,
+) -> Applied:
+    """The commit created, dropped or replaced the table, or another one did so since."""
+    if target is None and before is None:
+        return Applied(None)
+    if target is not None and before is not None and target.id == before.id:
+        return Applied(target)  # the commit dropped it, and it came back since
+    if target is None and done is None:
+        return restore(table, means, None, before)
+    if target is None:
+        later = _describe_commits(one for one in since.commits if one.after is None)
+        raise Refused(f"was dropped or renamed since{later}; revert that first, and then this commit")
+    if done is not None and before is None and target.id == done.id:
+        if is_as(table, target, done):
+            return Applied(None)
+        later = _describe_commits(since.commits)
+        raise Refused(
+            f"was created or renamed by the commit, and changed since{later}; drop the table to have neither,"
+            " or leave it as it is with the mode 'drop'"
+        )
+    raise Refused(
+        "is another table now than the commit had; rename it, and revert the commit then, or leave it as it"
+        " is with the mode 'drop'"
+    )
+
+
+def _describe_clash(problem: Irreversible, objects: Objects, since: Since, location: str) -> Refused:
+    """Why a commit cannot be undone, with data files and the commits that are in the way."""
+    told = shorten_names([name.removeprefix(f"{location}/") for name in problem.files])
+    commits = [one for one in since.commits if _made_any(one, problem.versions, objects)]
+    later = _describe_commits(commits)
+    return Refused(f"{problem.why}{f' ({told})' if told else ''}{later}; {_ways_out(len(commits))}")
+
+
+def _made_any(commit: LaterCommit, versions: Sequence[Numbered], objects: Objects) -> bool:
+    """Whether a commit brought one of some versions to a table."""
+    if not isinstance(commit.after, LanceTable) or not commit.after.state:
+        return False
+    after = TableSide.of(commit.after, objects)
+    before = [
+        TableSide.of(one, objects) for one in commit.before if isinstance(one, LanceTable) and one.state
+    ]
+    return any(after.has(one) and not any(each.has(one) for each in before) for one in versions)
+
+
+def _describe_commits(commits: Iterable[LaterCommit]) -> str:
+    """The commits that are in the way, the newest first."""
+    named = [one.describe() for one in commits][::-1]
+    more = f" and {len(named) - TOLD_MAX} more" if len(named) > TOLD_MAX else ""
+    return f", by {', '.join(named[:TOLD_MAX])}{more}" if named else ""
+
+
+_LEAVE_IT: Final = "leave the table as it is with the mode 'drop'"
+_REVERT_THAT: Final = "revert that commit, and then this one, or "
+_REVERT_THOSE: Final = "revert those commits, the newest one first, and then this one, or "
+
+
+def _ways_out(commits: int = 0) -> str:
+    first = {0: "", 1: _REVERT_THAT}.get(commits, _REVERT_THOSE)
+    return (
+        f"{first}set the table to what it was before this commit, without anything that came since, with the"
+        f" mode 'force', or {_LEAVE_IT}"
+    )
 
 
 def is_as(table: Table, target: LanceTable, was: LanceTable) -> bool:
@@ -203,12 +343,12 @@ def _check_same(target: LanceTable, source: LanceTable) -> None:
         )
 
 
-def _joining(table: Table, means: Means, here: TableSide) -> Joining:
+def _joining(table: Table, means: Means, here: TableSide, kind: str = "") -> Joining:
     means.check(here.content)
     standing, location = Standing.of(table), here.content.location
     place = means.places.at(location)
     chain = free_chain(place, standing, here.content, here.state, here.versions)
-    attempt = standing.transaction or MERGE
+    attempt = "-".join(one for one in (standing.transaction or MERGE, kind) if one)
     is_dry = DRY_RUN in table.notes
     landing = Landing(means.places, means.manifests, location, chain, attempt, means.now_us, is_dry=is_dry)
     return Joining(_objects(table), here, chain, landing, is_part=table.is_repeated)

@@ -18,6 +18,8 @@ LINES: Final = "_penstock/"
 STAGING: Final = "_staging/"
 MERGE: Final = "merge"
 """How the names begin under which merges stage manifests, below that."""
+REVERT: Final = "revert"
+"""Part of the names under which versions are staged that may have rows of earlier: by a revert or restore."""
 VERSIONS: Final = "_versions/"
 TRANSACTIONS: Final = "_transactions/"
 REFS_OF_BRANCHES: Final = "_refs/branches/"
@@ -63,6 +65,11 @@ def detached_name(chain: str, branch: str, version: int) -> str:
 def staged_name(chain: str, branch: str, attempt: str, version: int) -> str:
     """Where a version's manifest is while only those may see it who are told. No other attempt has it."""
     return f"{folder_of(chain, branch)}{STAGING}{attempt}/{_LAST - version:020d}{MANIFEST}"
+
+
+def is_revert(staged: str) -> bool:
+    """Whether a manifest was staged by a revert, as its name tells."""
+    return f"-{REVERT}-" in staged.rpartition(STAGING)[2]
 
 
 def check_ref_name(name: str, what: str) -> str:

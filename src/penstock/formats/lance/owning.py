@@ -19,6 +19,7 @@ import msgspec
 from penstock.errors import Damaged, ManagedElsewhere, OutcomeUnknown, Unavailable
 from penstock.formats.lance.names import LINES
 from penstock.model.content import LanceTable
+from penstock.model.decoders import json_decoder
 from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Places
 
@@ -61,7 +62,9 @@ class Ownership:
             raise ManagedElsewhere(
                 f"{content.location} belongs to lake {owner}, and can only be read here\n"
                 "  Whatever changes it has to be asked for there. If that lake has no such table any more,"
-                " register it there, and deregister it again.",
+                " register it there, and deregister it again.\n"
+                "  If this lake was restored from a backup, and is to take that lake's place: "
+                "penstock restore-backup BACKUP PLACE --own",
                 table=content.location,
                 owner="penstock",
                 lake=owner,
@@ -124,7 +127,12 @@ class Ownership:
 
 def _said(location: str, data: bytes) -> str:
     """The lake that a file names."""
+    return read_owner(location, data).lake
+
+
+def read_owner(location: str, data: bytes) -> Owner:
+    """What the file of a table at a location says. ``Damaged`` if it does not say whose the table is."""
     try:
-        return msgspec.json.decode(data, type=Owner).lake
+        return json_decoder(Owner).decode(data)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"{location}/{OWNER} does not say whose the table is: {problem}") from None

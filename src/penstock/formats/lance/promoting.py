@@ -27,6 +27,7 @@ from penstock.formats.lance.owning import Ownership
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.refs import RefFiles
 from penstock.formats.lance.state import Versions, state_of
+from penstock.formats.sync import SyncState
 from penstock.kernel.leases import Leases
 from penstock.kernel.objects import Objects
 from penstock.metrics import table as metrics
@@ -41,6 +42,8 @@ from penstock.storage.places import Places
 MEASURE_S: Final = 1.0
 MEASURED_MAX: Final = 16
 """With more chains that wait, the figures are worked out no more often than that."""
+REPORTED_MAX: Final = 1000
+"""Of how many tables it is remembered what was said last, so as not to say it again."""
 _NO_KEY: Final = Key("table")
 """For what is said of a table whose key its caller does not give."""
 
@@ -91,6 +94,8 @@ class Promoter:
         self._chains = Chains(places, manifests, objects)
         self._refs, self._current = refs, current
         self._meter, self._clock, self._leases = meter, clock, leases
+        self.after_look: Callable[[Key, LanceTable], None] | None = None
+        """Told of every table of the default branch whose folder was worked on."""
         self._reported: dict[JobId, str] = {}
         self._measured_s = 0.0
         self._lock = Lock()
@@ -145,6 +150,20 @@ class Promoter:
     def is_promoted(self, content: LanceTable, one: Waiting) -> bool:
         """Whether a version is known to be where everybody looks, and none after it is."""
         return self._chains.is_promoted(content, one)
+
+    def compare(self, location: str, content: LanceTable | None) -> SyncState:
+        """What a table's folder has that the lake has not. See ``Chains.compare``."""
+        return self._chains.compare(location, content)
+
+    def is_foreign(self, table_id: UUID) -> bool:
+        """Whether a manifest was found in a table's folder that is not the lake's, and nothing came since."""
+        with self._backlog.changed:
+            job = self._backlog.jobs.get(JobId(table_id, "", Work.VERSIONS))
+            return job is not None and isinstance(job.problem, ForeignCommit)
+
+    def forget(self, table_id: UUID) -> None:
+        """Nothing is to be promoted of a table any more: it has become another one."""
+        self._backlog.forget(table_id)
 
     def wait(self, ids: Iterable[UUID], timeout_s: float) -> bool:
         """Until all that was told of some tables is promoted, for at most so long; whether it is.
@@ -210,6 +229,8 @@ class Promoter:
             match told.work:
                 case Work.VERSIONS:
                     self._promote(told)
+                    if self.after_look is not None and told.branch and not told.state.owner:
+                        self.after_look(told.key, told.content)
                 case Work.REFS if self._refs is not None and self._ownership.owns(told.content):
                     self._refs.have(told)
                 case Work.STAGED:
@@ -283,6 +304,8 @@ class Promoter:
         with self._lock:
             if self._reported.get(told.id) == problem.message:
                 return
+            if len(self._reported) >= REPORTED_MAX:
+                self._reported.clear()
             self._reported[told.id] = problem.message
         is_alarm = isinstance(problem, AdministratorError)
         logger.log(logging.ERROR if is_alarm else logging.WARNING, "not promoted: %s", problem)

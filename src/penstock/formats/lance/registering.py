@@ -35,6 +35,7 @@ from penstock.formats.lance.state import (
     version_key,
 )
 from penstock.formats.lance.wire import Malformed
+from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.storage.places import Place
 
@@ -78,6 +79,14 @@ def look_at(place: Place, key: Key) -> Found:
 
 def _versions(place: Place, branch: str) -> dict[bytes, Entry]:
     """The versions of one of Lance's branches; the newest one is checked."""
+    found = versions_at(place, branch)
+    if found:
+        _check(place, branch, max(found), found[max(found)][0])
+    return {version_key(branch, number): version for number, (_, version) in found.items()}
+
+
+def versions_at(place: Place, branch: str) -> dict[int, tuple[str, Version]]:
+    """The manifests in the folder of one of Lance's branches, by version: the name, and what that tells."""
     folder = folder_of("", branch) + VERSIONS
     found: dict[int, tuple[str, Version]] = {}
     for entry in place.list(folder):
@@ -89,9 +98,7 @@ def _versions(place: Place, branch: str) -> dict[bytes, Entry]:
         if 0 < number <= VERSION_MAX:
             version = Version(size=entry.size, time_us=entry.modified_us, is_v1=is_v1)
             found[number] = entry.key, version
-    if found:
-        _check(place, branch, max(found), found[max(found)][0])
-    return {version_key(branch, number): version for number, (_, version) in found.items()}
+    return found
 
 
 def _check(place: Place, branch: str, number: int, name: str) -> None:
@@ -120,7 +127,7 @@ def _said(place: Place, folder: str) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
     for name, data in zip(names, place.read(names), strict=True):
         try:
-            said = msgspec.json.decode(data or b"", type=dict[str, Any])
+            said = json_decoder(dict[str, Any]).decode(data or b"")
         except msgspec.MsgspecError as problem:
             raise InvalidTable(f"{place.url}/{name} cannot be read: {problem}", location=place.url) from None
         found.append((unquote(name.removeprefix(folder).removesuffix(".json")), said))

@@ -95,6 +95,10 @@ def all_rows(sets: Iterable[RowSet]) -> RowSet:
     return found
 
 
+def count_rows(rows: RowSet) -> int:
+    return sum(map(count, rows.values()))
+
+
 def shared_rows(one: RowSet, other: RowSet) -> RowSet:
     found = ((file, intersection(ranges, other.get(file, ()))) for file, ranges in one.items())
     return {file: ranges for file, ranges in found if ranges}

@@ -6,12 +6,12 @@ one has under another number: those that a merge has brought, and those that are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import takewhile
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, permutations, takewhile
+from typing import Final, NamedTuple
 
 from penstock.formats.lance.manifests import Operation
-from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.names import MAIN, is_revert
 from penstock.formats.lance.state import (
     Arrived,
     LanceState,
@@ -23,6 +23,9 @@ from penstock.formats.lance.state import (
 )
 from penstock.kernel.objects import Objects
 from penstock.model.content import LanceTable
+
+_WITHOUT_RETURN: Final = frozenset((Operation.APPEND, Operation.DELETE, Operation.RESERVE))
+"""What brings no row back that was there before."""
 
 
 class Numbered(NamedTuple):
@@ -113,12 +116,28 @@ def beside(
     return found
 
 
+def newest_states(states: Sequence[TableSide], branch: str = MAIN) -> list[TableSide]:
+    """Those of some states that no other one of them comes from.
+
+    What both sides of a merge come from is what they have had last in common: a row that was gone then may
+    have come back on one of them since, by a revert.
+    """
+
+    def is_part(one: TableSide, other: TableSide) -> bool:
+        mine, others = one.newest(branch), other.newest(branch)
+        return mine is not None and not is_same(mine, others) and includes(other, one, mine, branch)
+
+    return [one for one in states if not any(is_part(one, other) for other in states if other is not one)]
+
+
 class OwnChange(NamedTuple):
     """A version that was made on a side itself, and the one before it."""
 
     before: Numbered | None
     """``None`` if it was the first one."""
     after: Numbered
+    operation: Operation
+    """What it did. To go back to an earlier version is an update: rows go, and others come."""
 
 
 class History(NamedTuple):
@@ -148,9 +167,10 @@ def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> Histo
     for place, one in enumerate(since.versions):
         arrived = one.version.arrived
         if arrived is None:
-            operations.append(one.version.operation)
             before = since.versions[place + 1] if place + 1 < len(since.versions) else since.before
-            own.append(OwnChange(before, one))
+            is_back = _find_copied(side, one, branch) is not None
+            own.append(OwnChange(before, one, Operation.UPDATE if is_back else one.version.operation))
+            operations.append(own[-1].operation)
             versions.append(one)
         elif not _is_part(base, arrived.number, arrived.id, branch, known):
             operations += arrived.operations
@@ -174,6 +194,87 @@ def parted_at(side: TableSide, base: TableSide, branch: str = MAIN) -> int:
     return 0 if before is None else before.number
 
 
+class StandingVersion(NamedTuple):
+    """A version that the newest one of a side builds on."""
+
+    version: Numbered
+    is_next: bool
+    """Whether no version is missing between it and the one before it in the iteration."""
+
+
+def standing_versions(
+    side: TableSide, branch: str = MAIN, is_kept: Callable[[Numbered], bool] = lambda _: False
+) -> Iterator[StandingVersion]:
+    """The versions that the newest one of a side builds on, newest first.
+
+    Where a version is a copy of an earlier one of the side, because what came between was undone, neither the
+    copy nor what came between is among them; unless one of that is to be kept.
+    """
+    expected, skipped_to = None, None
+    for one in side.all(branch):
+        if skipped_to is not None and one.number > skipped_to:
+            continue
+        if skipped_to is not None:
+            expected, skipped_to = one.number, None
+        if expected in (None, one.number):
+            skipped_to = _find_copied(side, one, branch, is_kept)
+        if skipped_to is None:
+            yield StandingVersion(one, expected in (None, one.number))
+            expected = one.number - 1
+
+
+def _find_copied(
+    side: TableSide, copy: Numbered, branch: str, is_kept: Callable[[Numbered], bool] = lambda _: False
+) -> int | None:
+    """The earlier version of a side that one is a copy of, if none is to be kept from there on."""
+    if not copy.version.copied or copy.version.arrived is not None or is_kept(copy):
+        return None
+    for number, version in side.versions.all(branch, copy.number):
+        one = Numbered(number, version)
+        if one.state == copy.state:
+            return number
+        if is_kept(one):
+            return None
+    return None
+
+
+def has_undone(side: TableSide, one: Numbered, branch: str = MAIN) -> bool:
+    """Whether a side may have undone a version that it had: something was reverted since."""
+    has_own = side.has(one, branch)
+    for each, _ in standing_versions(side, branch):
+        if is_same(each, one):
+            return False
+        if has_own and each.number < one.number:
+            return True  # it is among those that a copy of an earlier version has undone
+        if _is_by_revert(each.version):
+            return True
+    return False
+
+
+def compared_versions(sides: Sequence[TableSide], branch: str = MAIN) -> list[Numbered]:
+    """The versions that have to be known so that the rows of some sides can be compared.
+
+    Those that only one of them has; or all, if rows may have come back on one of them: such a row is in the
+    file that it was in when it was removed, and may have been compacted to others before they parted.
+    """
+    apart = [*chain(*(versions_apart(*pair, branch) for pair in permutations(sides, 2)))]
+    if not any(_is_by_revert(one.version) for one in apart):
+        return apart
+    return [*chain(*(side.all(branch) for side in sides))]
+
+
+def _is_by_revert(version: Version) -> bool:
+    """Whether a version has rows of earlier, or may have."""
+    if is_revert(version.staged) or version.operation is Operation.RESTORE:
+        return True
+    if version.arrived is None:
+        return False
+    trace = version.arrived.trace
+    if trace is None:
+        return not _WITHOUT_RETURN.issuperset(version.arrived.operations)
+    return any(is_revert(after.staged) for _, after in (*trace.updates, *trace.deletes))
+
+
 class _Since(NamedTuple):
     """The versions of a side that are no part of a base, newest first."""
 
@@ -187,9 +288,12 @@ class _Since(NamedTuple):
 def _since(side: TableSide, base: TableSide, branch: str) -> _Since:
     found: list[Numbered] = []
     start, known = base.newest(branch), _arrived(base, side, branch)
-    for one in side.all(branch):
-        is_next = not found or found[-1].number == one.number + 1
-        if base.has(one, branch) or (one.number, one.id) in known or is_same(one, start):
+
+    def is_part(one: Numbered) -> bool:
+        return base.has(one, branch) or (one.number, one.id) in known or is_same(one, start)
+
+    for one, is_next in standing_versions(side, branch, is_part):
+        if is_part(one):
             return _Since(found, one, is_next)
         if not is_next:
             return _Since(found, None, is_whole=False)

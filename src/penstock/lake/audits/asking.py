@@ -55,7 +55,12 @@ class Found(NamedTuple):
         return f"it finds {many}, such as {shown}"
 
 
-def ask(query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None = None) -> Found | None:
+def ask(
+    query: Query,
+    rows: Mapping[Key, TableRows],
+    timeout_s: float | None = None,
+    memory_max_bytes: int = MEMORY_MAX_BYTES,
+) -> Found | None:
     """What a query finds in tables; ``None`` if nothing.
 
     ``InvalidRequest`` if it cannot be asked, or takes longer than it may; and what the tables themselves
@@ -63,17 +68,19 @@ def ask(query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None = N
     """
     require_sql()
     if isinstance(current_thread(), _DummyThread):
-        return _in_own_thread(partial(_ask, query, rows, timeout_s))
-    return _ask(query, rows, timeout_s)
+        return _in_own_thread(partial(_ask, query, rows, timeout_s, memory_max_bytes))
+    return _ask(query, rows, timeout_s, memory_max_bytes)
 
 
-def _ask(query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None) -> Found | None:
+def _ask(
+    query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None, memory_max_bytes: int
+) -> Found | None:
     import duckdb
 
     read = [_Watched(rows[key]) for key in query.tables]
     with (
         tempfile.TemporaryDirectory(prefix="penstock-sql-") as spilled,
-        duckdb.connect(":memory:", config={**CLOSED, **_bounds(spilled)}) as connection,
+        duckdb.connect(":memory:", config={**CLOSED, **_bounds(spilled, memory_max_bytes)}) as connection,
         _Deadline(connection, timeout_s) as deadline,
     ):
         try:
@@ -88,8 +95,9 @@ def _ask(query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None) -
                     raise one.problem from None
             if deadline.is_over:
                 raise InvalidRequest(
-                    f"it took longer than {timeout_s:g} s, and was not waited for: have it read less, or "
-                    "remove it and ask when a branch is published"
+                    f"it took longer than {timeout_s:.3g} s, and was not waited for: have it read less, or "
+                    "remove it and ask when a branch is published",
+                    timeout_s=timeout_s,
                 ) from None
             raise InvalidRequest(f"the query cannot be asked: {_told(problem)}") from None
         except RuntimeError as problem:  # so DuckDB tells of whatever the handler of a signal has raised
@@ -114,11 +122,11 @@ def _in_own_thread(work: Callable[[], Found | None]) -> Found | None:
         return threads.submit(work).result()
 
 
-def _bounds(spilled: str) -> dict[str, Any]:
+def _bounds(spilled: str, memory_max_bytes: int) -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "temp_directory": spilled,
-        "memory_limit": f"{min(MEMORY_MAX_BYTES, memory // 4)}B",
+        "memory_limit": f"{min(MEMORY_MAX_BYTES, memory_max_bytes, memory // 4)}B",
         "max_temp_directory_size": f"{SPILLED_MAX_BYTES}B",
         "threads": min(THREADS_MAX, os.cpu_count() or 1),
     }

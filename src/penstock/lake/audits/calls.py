@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.lake.call import Call
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.lake.call import Ask, Call, Retry
 from penstock.model.expectations import Expectation
 
 
@@ -28,6 +29,7 @@ class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
     method = "POST"
     path = "/references/{branch}/expectations"
     answer = tuple[Expectation, ...]
+    retry = Retry.SAFE
     makes_lake = True
 
     branch: str
@@ -47,11 +49,23 @@ class RemoveExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True
     method = "DELETE"
     path = "/references/{branch}/expectations/{name}"
     answer = tuple[Expectation, ...]
+    retry = Retry.SAFE
+    makes_lake = False
+    is_vital = True
 
     branch: str
     name: str
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+    def done_before(self, ask: Ask, refused: PenstockError, seen: Any) -> tuple[Expectation, ...]:  # noqa: ARG002
+        """What is not expected any more cannot be removed again."""
+        if not isinstance(refused, InvalidRequest):
+            raise refused
+        left: tuple[Expectation, ...] = ask(ListExpectations(branch=self.branch))
+        if any(one.name == self.name for one in left):
+            raise refused
+        return left
 
 
 CALLS: Final[tuple[type[Call[Any]], ...]] = (ListExpectations, AddExpectation, RemoveExpectation)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.errors import RequestError
+from penstock.errors import InvalidRequest, RequestError
 from penstock.kernel.checks import Proposal
+from penstock.kernel.deadline import time_limit
 from penstock.lake.audits.installed import require_sql
 from penstock.model.expectations import Expectation
+from penstock.model.keys import Key
 
 if TYPE_CHECKING:
+    from penstock.lake.audits.asking import Found
     from penstock.lake.embedded import Embedded
+    from penstock.processes.pool import ProcessPool
 
 
 class LakeEngine:
@@ -18,6 +23,8 @@ class LakeEngine:
 
     def __init__(self, lake: Embedded) -> None:
         self._lake = lake
+        self.pool: ProcessPool | None = None
+        """Has queries asked in processes apart from this one: where they are other people's."""
 
     def require(self) -> None:
         require_sql()
@@ -38,17 +45,28 @@ class LakeEngine:
                     f"'{taken[0]}' would go, without which this cannot be asked; remove the expectation first"
                 )
             return None
+        limit = time_limit(self._lake.kernel.settings.expectation_timeout_s, "expectation_timeout_s")
         try:
             require_sql()
-            from penstock.lake.audits.asking import ask
-            from penstock.lake.audits.queries import Query
-            from penstock.lake.audits.rows import rows_proposed
-
-            rows = {key: rows_proposed(self._lake, proposal, key) for key in keys}
-            if not all(one.has_columns for one in rows.values()):
-                return None
-            timeout_s = self._lake.kernel.settings.expectation_timeout_s
-            found = ask(Query(expectation.sql, tuple(keys)), rows, timeout_s)
+            found = self._ask(proposal, expectation.sql, keys, limit.seconds)
         except RequestError as problem:
-            return problem.message
+            is_late = isinstance(problem, InvalidRequest) and "timeout_s" in problem.details
+            return (
+                f"{problem.message} (its time is limited by {limit.option})" if is_late else problem.message
+            )
         return None if found is None else str(found)
+
+    def _ask(self, proposal: Proposal, sql: str, keys: Sequence[Key], timeout_s: float) -> Found | None:
+        from penstock.lake.audits.asking import ask
+        from penstock.lake.audits.queries import Query
+        from penstock.lake.audits.rows import rows_proposed
+
+        query = Query(sql, tuple(keys))
+        if self.pool is not None:
+            from penstock.lake.audits.row_work import ask_in_process
+
+            return ask_in_process(self.pool, self._lake, proposal, query, timeout_s)
+        rows = {key: rows_proposed(self._lake, proposal, key) for key in keys}
+        if not all(one.has_columns for one in rows.values()):
+            return None
+        return ask(query, rows, timeout_s)

@@ -7,10 +7,11 @@ nothing more, and which goes when nobody reads the rows any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 from weakref import finalize
 
@@ -36,6 +37,15 @@ if TYPE_CHECKING:
     from penstock.model.keys import Key
 
 
+class ProposedVersion(NamedTuple):
+    """A version that no branch has yet, and where it can be opened."""
+
+    folder: str
+    number: int
+    manifest: str
+    size: int
+
+
 class LanceRows:
     """The rows that a Lance table would have. It is opened once, however often they are read."""
 
@@ -46,16 +56,17 @@ class LanceRows:
 
     def begin(self) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``; none of a table that has no version yet."""
-        if self._newest is None:
-            return pa.RecordBatchReader.from_batches(pa.schema([]), [])
         if self._opened is None:
-            self._opened = self._dataset(*self._newest)
-        found = self._opened.scanner().to_reader()
+            self._opened = open_rows(self._key, self.version)
+        found = self._opened()
         return pa.RecordBatchReader.from_batches(found.schema, self._batches(found))
 
-    def _dataset(self, number: int, version: Version) -> Any:
-        import lance
-
+    @cached_property
+    def version(self) -> ProposedVersion | None:
+        """What is read, as long as this object is there; nothing of a table that has no version yet."""
+        if self._newest is None:
+            return None
+        number, version = self._newest
         location = self._content.location
         place = self._lake.places.at(location)
         name = version.place(MAIN, number)
@@ -63,14 +74,23 @@ class LanceRows:
             name = staged_name(version.chain, MAIN, f"checked-{uuid4().hex}", number)
             place.create(name, self._lake.lance.manifests.read(location, MAIN, number, version))
             finalize(self, _remove, place, location, name)
-        shown = TableVersion(
-            version=number, manifest_path=from_root(f"{location}/{name}"), manifest_size=version.size
+        return ProposedVersion(
+            folder_at(location, version.chain), number, from_root(f"{location}/{name}"), version.size
         )
-        namespace = _OneVersion(folder_at(location, version.chain), shown)
-        return lance.dataset(namespace_client=namespace, table_id=[*self._key])
 
     def _batches(self, found: Any) -> Iterator[Any]:
         yield from found  # and this object stays as long as somebody reads
+
+
+def open_rows(key: Key, version: ProposedVersion | None) -> Callable[[], Any]:
+    """What begins to read the rows of a version, as often as it is called."""
+    if version is None:
+        return lambda: pa.RecordBatchReader.from_batches(pa.schema([]), [])
+    import lance
+
+    shown = TableVersion(version=version.number, manifest_path=version.manifest, manifest_size=version.size)
+    dataset = lance.dataset(namespace_client=_OneVersion(version.folder, shown), table_id=[*key])
+    return lambda: dataset.scanner().to_reader()
 
 
 def _remove(place: Place, location: str, name: str) -> None:

@@ -56,24 +56,32 @@ class TableRows:
 def rows_proposed(lake: Embedded, proposal: Proposal, key: Key) -> TableRows:
     """The rows that a table would have. ``KeyNotFound`` if there would be none, ``NotManaged`` if the lake
     does not know what they are."""
-    content = proposal.get(key)
-    if content is None:
-        raise KeyNotFound(f"there would be no '{key}' on '{proposal.branch}'", key=str(key))
-    if isinstance(content, DeltaTable) and content.state:
+    content = proposed_content(proposal, key)
+    if isinstance(content, DeltaTable):
         return TableRows(key, lambda: _delta(lake, proposal, key, content))
-    if isinstance(content, LanceTable) and content.state:
+    if isinstance(content, LanceTable):
         require_lance()
         from penstock.lake.audits.lance_rows import LanceRows
 
         return TableRows(key, LanceRows(lake, proposal, key, content).begin)
-    if isinstance(content, FilesTable) and content.state:
+    if isinstance(content, FilesTable):
         from penstock.formats.files.files import state_of
-        from penstock.lake.checks import ProposedFiles
+        from penstock.lake.audits.proposed_files import ProposedFiles
 
         state = state_of(content)
-        files = ProposedFiles(lake, proposal, key, state.root)
+        files = ProposedFiles(proposal.objects, lake.places, lake.warehouse, key, state.root)
         return TableRows(key, FileRows(key, files, state.layout).begin)
-    raise _no_rows(key, content)
+    raise no_rows(key, content)
+
+
+def proposed_content(proposal: Proposal, key: Key) -> AnyContent:
+    """What a table would be. Raises as ``rows_proposed``."""
+    content = proposal.get(key)
+    if content is None:
+        raise KeyNotFound(f"there would be no '{key}' on '{proposal.branch}'", key=str(key))
+    if not isinstance(content, DeltaTable | LanceTable | FilesTable) or not content.state:
+        raise no_rows(key, content)
+    return content
 
 
 def rows_at(table: Table) -> TableRows:
@@ -86,7 +94,7 @@ def rows_at(table: Table) -> TableRows:
     if isinstance(content, FilesTable) and content.state:
         layout = table.files.about().layout
         return TableRows(table.key, FileRows(table.key, table.files, layout).begin)
-    raise _no_rows(table.key, content)
+    raise no_rows(table.key, content)
 
 
 def _delta(lake: Embedded, proposal: Proposal, key: Key, content: DeltaTable) -> Any:
@@ -115,7 +123,8 @@ def _snapshot(lake: Embedded, proposal: Proposal, key: Key, content: DeltaTable)
     return Snapshots(lake.places, commits.tail).of(content, read)
 
 
-def _no_rows(key: Key, content: AnyContent) -> NotManaged:
+def no_rows(key: Key, content: AnyContent) -> NotManaged:
+    """What is said of a content whose rows cannot be read."""
     return NotManaged(
         f"'{key}' is a {content.type} whose rows the lake does not read: only those of Delta, Lance and file "
         "tables that it keeps",

@@ -6,13 +6,14 @@ file does so in storage, with access of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from penstock.formats.files.intents import When
-from penstock.lake.call import Call, ReadAt, Said, Write
+from penstock.lake.answers import Landing
+from penstock.lake.call import Ask, Call, ReadAt, Retry, Said, Write
 from penstock.lake.files.answers import (
     FileEntry,
     FilesAbout,
@@ -22,6 +23,7 @@ from penstock.lake.files.answers import (
     JobInfo,
     TableLayout,
 )
+from penstock.lake.outcomes import landed_commit
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
 
@@ -89,6 +91,9 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
     target = "branch"
     answer = FilesWritten
     makes_lake = True
+    counted = ("copied", "removed", "replaced")
+    unhashed = ("branch",)
+    revisions = ()
 
     key: Key
     """Of the table."""
@@ -123,12 +128,36 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
     said: Said = Said()
     """What the commit says of itself."""
 
+    @property
+    def fixed_key(self) -> str | None:
+        """Of a job's commit it is the job's id, and the job's row tells what it came to."""
+        return self.job
+
+    def named_revisions(self) -> Iterator[str]:
+        return (file.at or "" for file in self.copied)
+
+    def unhashed_values(self) -> dict[str, Any]:
+        """Also where new files lie, and since when: a writer who asks again has put the same bytes somewhere
+        else. It matters if not all of them are known by a hash of their bytes."""
+        files = {"added": _known_files(self.added), "put": _known_files(self.put)}
+        where = {} if None in files.values() else {"folder": "", **files}
+        return {**super().unhashed_values(), **where}
+
+    def recover(self, ask: Ask, landing: Landing) -> FilesWritten:
+        commit = landed_commit(ask, self, landing) if landing.commits else None
+        return FilesWritten(commit=commit, head=landing.head)
+
+
+def _known_files(new: tuple[NewFile, ...] | ListOfFiles) -> ObjectId | None:
+    return new.files if isinstance(new, ListOfFiles) else hash_of_files(new)
+
 
 class ListFiles(ReadAt[tuple[FileEntry, ...]], frozen=True, kw_only=True):
     """Files by path, in the order of their UTF-8 bytes; the next page is ``after`` the last path."""
 
     path = "/files"
     answer = tuple[FileEntry, ...]
+    pinned_by = ("at",)
 
     key: Key
     prefix: str = ""
@@ -146,6 +175,7 @@ class GetFiles(ReadAt[tuple[FileEntry, ...]], frozen=True, kw_only=True):
 
     path = "/files/entries"
     answer = tuple[FileEntry, ...]
+    pinned_by = ("at",)
 
     key: Key
     file: tuple[str, ...] = ()
@@ -157,6 +187,7 @@ class SumFiles(ReadAt[FilesTotal], frozen=True, kw_only=True):
 
     path = "/files/total"
     answer = FilesTotal
+    pinned_by = ("at",)
 
     key: Key
     prefix: str = ""
@@ -168,6 +199,7 @@ class GetFilesTable(ReadAt[FilesAbout], frozen=True, kw_only=True):
 
     path = "/files/table"
     answer = FilesAbout
+    pinned_by = ("at",)
 
     key: Key
 
@@ -181,6 +213,7 @@ class BeginJob(Call[JobBegun], frozen=True, kw_only=True):
     method = "POST"
     path = "/jobs"
     answer = JobBegun
+    retry = Retry.SAFE
     makes_lake = True
 
     id: str
@@ -211,6 +244,8 @@ class AbortJob(Call[JobInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/jobs/{id}/abort"
     answer = JobInfo
+    retry = Retry.SAFE
+    makes_lake = False
 
     id: str
     fence: str | None = None
@@ -236,7 +271,8 @@ class ListJobs(Call[tuple[JobInfo, ...]], frozen=True, kw_only=True):
     id: str | None = None
     """Only this job."""
     after: str | None = None
-    """Go on after this job, by its id: the last one of the page before."""
+    """Go on after this job, by its id: the last one of the page before. If it was forgotten meanwhile, or has
+    begun anew, the list goes on from the beginning: some jobs come twice then, and none is missed."""
     limit: int | None = 100
     """At most so many."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.lake.answers import SweptFiles
-from penstock.lake.call import Call
+from penstock.lake.call import Call, Retry
 
 
 class SweepFiles(Call[SweptFiles], frozen=True, kw_only=True):
@@ -19,7 +19,10 @@ class SweepFiles(Call[SweptFiles], frozen=True, kw_only=True):
     method = "POST"
     path = "/sweep/files"
     answer = SweptFiles
+    retry = Retry.ONCE  # it answers what it removed
+    makes_lake = False
     is_long = True
+    goes_on = True
 
     remove_data: bool = False
     """Remove files."""

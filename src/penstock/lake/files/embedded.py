@@ -28,6 +28,7 @@ from penstock.kernel import tree
 from penstock.kernel.batch import Outcome
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
+from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded, commit_meta, first, inside
@@ -35,11 +36,11 @@ from penstock.lake.files import calls as files_calls
 from penstock.lake.files.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, TableLayout
 from penstock.lake.files.calls import ListOfFiles, NewFile, hash_of_files
 from penstock.lake.files.jobs import JobAnswers
-from penstock.lake.files.pool import pool_of
+from penstock.lake.files.pool import pool_of, require_fence
 from penstock.model.commits import Commit
 from penstock.model.content import FilesTable
+from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId
-from penstock.model.jobs import check_job_id
 from penstock.model.keys import Key
 from penstock.model.operations import Change
 from penstock.model.references import Kind
@@ -52,7 +53,7 @@ LIST_MAX_BYTES: Final = 512 * 1024 * 1024
 TIME_MAX_US: Final = 250_000_000_000_000_000
 """What Python can show as a date: some time before the year 9900."""
 SIZE_MAX_BYTES: Final = 2**50
-_LISTED: Final = msgspec.msgpack.Decoder(tuple[NewFile, ...])
+_LISTED: Final = msgpack_decoder(tuple[NewFile, ...])
 
 
 class FilesAnswers:
@@ -70,10 +71,6 @@ class FilesAnswers:
             **self._jobs.ways,
         }
 
-    def repeated(self, found: Outcome) -> FilesWritten:
-        """What a write came to before."""
-        return written(self._lake, found)
-
     # -- reading -------------------------------------------------------------------------------------------
 
     def _table(self, at: str | None, key: Key, via: str | None = None) -> tuple[FilesTable, FilesState]:
@@ -85,6 +82,10 @@ class FilesAnswers:
             raise NotManaged(
                 f"'{key}' is no table whose files the lake keeps, but a {content.type}", table=str(key)
             )
+        if at not in (None, self._kernel.formats.default_branch) and content.id is not None:
+            horizon = find_horizon(self._kernel.store, content.id)
+            if horizon is not None and state_of(content).mark < horizon.first:
+                raise horizon.expired()
         return content, state_of(content)
 
     def _list(self, call: files_calls.ListFiles) -> tuple[FileEntry, ...]:
@@ -196,7 +197,7 @@ class FilesAnswers:
         day, _, attempt = folder.removesuffix("/").partition("/")
         if not folder.endswith("/") or not _is_date(day[:8]) or day != slice_of(self._lake.id, day[:8]):
             raise InvalidRequest(f"{folder!r} is no folder of this lake's pool")
-        check_job_id(attempt, "folder of an attempt")
+        require_fence(attempt, self._lake.or_default(call.branch), call.key, "folder of an attempt")
         if call.job is None:
             self._check_age(call, day[:8])
 

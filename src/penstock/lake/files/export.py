@@ -19,6 +19,7 @@ from penstock.formats.files.files import check_path
 from penstock.kernel.reachable import Progress
 from penstock.lake.files.answers import FileEntry, FilesTotal
 from penstock.lake.files.reader import TableBytes
+from penstock.storage.room import NO_ROOM, storage_full
 
 AT_ONCE: Final = 4
 PAGE: Final = 64
@@ -122,4 +123,6 @@ def _explained(problem: OSError, path: Path) -> PenstockError:
         return Denied(why, path=str(path))
     if isinstance(problem, FileExistsError | NotADirectoryError | IsADirectoryError):
         return InvalidRequest(f"{why}; another file has the name of a folder that is needed", path=str(path))
+    if problem.errno in NO_ROOM:
+        return storage_full(str(path), problem, path=str(path))
     return Unavailable(why, path=str(path))

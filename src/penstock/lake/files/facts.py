@@ -16,6 +16,7 @@ from penstock.errors import InvalidRequest
 from penstock.lake.files import saving as files_saving
 from penstock.lake.files.answers import TableLayout
 from penstock.lake.files.saving import FilesJob, SaveMode
+from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.storage.hadoop import HadoopPath, hadoop_path
 
@@ -242,7 +243,7 @@ def table_at(path: str, tables: Mapping[HadoopPath, Key], home: str = "") -> tup
 def tables_of(text: str, home: str = "") -> dict[HadoopPath, Key]:
     """Paths and tables, as the session's setting has them; ``InvalidRequest`` if they cannot be these."""
     try:
-        told = msgspec.json.decode(text, type=dict[str, str]) if text else {}
+        told = json_decoder(dict[str, str]).decode(text) if text else {}
     except msgspec.MsgspecError:
         raise InvalidRequest(
             "the setting spark.penstock.tables is an object of JSON, such as "

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.model.decoders import json_decoder
 from penstock.storage.places import Place
 
 FORKS: Final = "forks/"
@@ -52,6 +53,12 @@ class ForkNotes:
                 until_us.append(FOREVER_US if note is None or note.until_us is None else note.until_us)
         return max(until_us)
 
+    def others(self, lake_id: str) -> list[str]:
+        """Where forks are other than this lake itself, as far as their notes can be read."""
+        names = [entry.key for entry in self._pool.entries(FORKS)]
+        found = [None if data is None else _decoded(data) for data in self._pool.read(names)]
+        return [note.target for note in found if note is not None and note.lake != lake_id]
+
     def begin(self, forked_from: str, target: str, found: str | None) -> None:
         """Note that a fork is under way, unless it is noted as complete: then the lake that was ``found`` at
         the target is the one in the note.
@@ -71,6 +78,10 @@ class ForkNotes:
             note = ForkNote(forked_from=forked_from, target=target, lake=lake_id, until_us=now_us)
             self._pool.put(_name(target), msgspec.json.encode(note))
 
+    def forget(self, target: str) -> None:
+        """Remove the note of a fork that is none any more."""
+        self._pool.delete([_name(target)])
+
 
 def _name(target: str) -> str:
     return FORKS + hashlib.blake2b(target.encode(), digest_size=16).hexdigest()
@@ -78,6 +89,6 @@ def _name(target: str) -> str:
 
 def _decoded(data: bytes) -> ForkNote | None:
     try:
-        return msgspec.json.decode(data, type=ForkNote)
+        return json_decoder(ForkNote).decode(data)
     except msgspec.MsgspecError:
         return None

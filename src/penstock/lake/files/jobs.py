@@ -40,7 +40,7 @@ from penstock.lake.embedded import Embedded, first
 from penstock.lake.files import calls as files_calls
 from penstock.lake.files.answers import FilesWritten, JobBegun, JobInfo
 from penstock.lake.files.ended import drop_branch
-from penstock.lake.files.pool import pool_of
+from penstock.lake.files.pool import pool_of, require_fence
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.jobs import (
@@ -84,7 +84,7 @@ class JobAnswers:
         check_job_id(call.job)
         if call.fence is None:
             raise InvalidRequest("a job commits with the fence of its attempt")
-        check_job_id(call.fence, "fence")
+        require_fence(call.fence, self._lake.or_default(call.branch), call.key)
         if call.idempotency_key not in (None, call.job):
             raise InvalidRequest("the idempotency key of a job's commit is the job's id, and no other")
         if call.folder and call.folder.rstrip("/").rpartition("/")[2] != call.fence:
@@ -220,7 +220,7 @@ class JobAnswers:
 
     def _begin(self, call: files_calls.BeginJob) -> JobBegun:
         check_job_id(call.id)
-        check_job_id(call.fence, "fence")
+        require_fence(call.fence, self._lake.or_default(call.branch), call.key)
         pool, now_us = pool_of(self._lake.warehouse), self._kernel.clock()
         begun, before = self._attempts.begin(self._wanted(call, now_us))
         if begun.has_ended:
@@ -328,9 +328,9 @@ class JobAnswers:
             known = [] if one is None else [one]
         else:
             known = list(self._jobs.all() if call.all else self._jobs.open())
-            if call.after is not None:
-                last = _order(self._jobs.get(check_job_id(call.after)))
-                known = [job for job in known if _order(job) < last]
+            last = self._jobs.find(check_job_id(call.after)) if call.after is not None else None
+            if last is not None:  # otherwise it was forgotten meanwhile, and nobody knows where it was
+                known = [job for job in known if _order(job) < _order(last)]
             known.sort(key=_order, reverse=True)
         chosen = (
             self._seen(job)

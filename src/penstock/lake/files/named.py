@@ -102,7 +102,8 @@ class NamedFiles:
         for stored, value in values:
             if not stored.startswith(RESERVED):
                 content = content_of(self._kernel.objects, value)
-                if isinstance(content, FilesTable) and is_managed(content):
+                is_kept = self._history.is_retained(content)
+                if isinstance(content, FilesTable) and is_managed(content) and is_kept:
                     yield from self._in_tree(state_of(content).root)
 
     def _in_tree(self, root: ObjectId) -> Iterator[str]:

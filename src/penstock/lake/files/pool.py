@@ -7,7 +7,9 @@ from secrets import token_hex
 from typing import Final
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.files import POOL
+from penstock.formats.files.files import POOL, is_made_for_another
+from penstock.model.jobs import check_job_id
+from penstock.model.keys import Key
 
 PART_MAX_BYTES: Final = 200
 """Of a name between two slashes: file systems take 255."""
@@ -33,6 +35,17 @@ def name_in_pool(warehouse: str, address: str) -> str:
     if not address.startswith(pool):
         raise InvalidRequest(f"{address or 'a folder'} is no file in the lake's pool, {pool}")
     return address.removeprefix(pool)
+
+
+def require_fence(fence: str, branch: str, key: Key, what: str = "fence") -> None:
+    """``InvalidRequest`` if it is none, or was made for another table or branch: what is in its folder is for
+    those who may read it there."""
+    if is_made_for_another(check_job_id(fence, what), branch, key):
+        raise InvalidRequest(
+            f"{fence} is the {what} that writes another table than '{key}', or on another branch than "
+            f"'{branch}'",
+            table=str(key),
+        )
 
 
 def names_for(paths: Iterable[str]) -> dict[str, str]:

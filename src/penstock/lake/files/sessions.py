@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 import msgspec
 
 from penstock.errors import InvalidRequest, JobNotFound, KeyNotFound, PenstockError
+from penstock.formats.files.files import fence_for
 from penstock.lake.call import Call
 from penstock.lake.calls import GetAbout
 from penstock.lake.files import beside as files_beside
@@ -24,7 +26,7 @@ from penstock.lake.files.calls import AbortJob, GetFilesTable, ListJobs, ListOfF
 from penstock.lake.files.facts import OPTION, Facts, job_of
 from penstock.lake.files.saving import FilesJob, Output, SaveMode, TaskFile
 from penstock.lake.files.writing import SENT_MAX
-from penstock.model.jobs import JobState
+from penstock.model.jobs import JobState, check_job_id
 from penstock.storage.hadoop import hadoop_address
 
 if TYPE_CHECKING:
@@ -130,7 +132,7 @@ def begin(by: Deciding, asked: SessionWrite) -> Begun:
     except PenstockError:
         if not _has_landed(by, job_id):  # what became of the table since is nothing to it
             raise
-    begun: JobBegun = by.write(files_saving.begin(job, job_id, asked.facts.attempt))
+    begun: JobBegun = by.write(files_saving.begin(job, job_id, _new_fence(by, job, asked.facts)))
     return Begun(
         job=job_id,
         folder=hadoop_address(begun.folder),
@@ -153,7 +155,7 @@ def commit(by: Deciding, asked: SessionWrite) -> Ended:
     pool = None if by.places is None else by.places.at(begun.place.removesuffix(folder))
     if job.success_file and pool is not None:
         marker = files_beside.put_marker(pool, folder, job, begun.job, done, begun.began)
-    call = files_saving.commit(job, begun.job, asked.facts.attempt, begun.place, done, marker)
+    call = files_saving.commit(job, begun.job, _fence(begun), begun.place, done, marker)
     written: FilesWritten = by.write(call if pool is None else files_beside.short(pool, call))
     # What was ignored, and what has no rows, is named by no commit.
     is_ignored = job.mode is SaveMode.IGNORE and written.commit is None
@@ -166,9 +168,7 @@ def abort(by: Deciding, asked: SessionWrite) -> Ended:
     if begun.has_landed:
         return Ended()
     try:
-        told: JobInfo = by.write(
-            AbortJob(id=begun.job, fence=asked.facts.attempt, why="the Spark job failed")
-        )
+        told: JobInfo = by.write(AbortJob(id=begun.job, fence=_fence(begun), why="the Spark job failed"))
     except JobNotFound:
         return Ended()
     return Ended(remove=told.state is JobState.ABORTED)
@@ -196,6 +196,17 @@ def _job_id(by: Deciding, job: FilesJob, facts: Facts) -> str:
     if name is not None and branch is None:
         branch = by.do(GetAbout()).default_branch
     return files_saving.job_id(facts.job if name is None else name, job.key, branch or "")
+
+
+def _new_fence(by: Deciding, job: FilesJob, facts: Facts) -> str:
+    """The fence of the attempt: the same, however often it begins."""
+    attempt = UUID(hex=check_job_id(facts.attempt, "id of an attempt"))
+    return fence_for(job.branch or by.do(GetAbout()).default_branch, job.key, attempt).hex
+
+
+def _fence(begun: Begun) -> str:
+    """The fence of the attempt, by which its folder is named."""
+    return begun.place.rstrip("/").rpartition("/")[2]
 
 
 def _begun(asked: SessionWrite) -> Begun:

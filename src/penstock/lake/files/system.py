@@ -14,11 +14,12 @@ from __future__ import annotations
 import errno
 import glob
 import io
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 from fsspec.callbacks import DEFAULT_CALLBACK  # type: ignore[import-untyped]
 from fsspec.compression import compr  # type: ignore[import-untyped]
@@ -33,6 +34,11 @@ from penstock.lake.files.gathered import CompressedFile, Gathered, Target, Writt
 from penstock.lake.files.paths import FilesPath, parse_path
 from penstock.lake.files.system_reading import ReadFilesSystem, os_errors, unnoted
 from penstock.model.references import Kind
+
+logger = logging.getLogger("penstock")
+
+FILES_ALONE: Final = 10
+"""So many files that were opened and written each become a commit before the log says how they become one."""
 
 
 class OneCommit(Transaction):  # type: ignore[misc]
@@ -96,8 +102,23 @@ class FilesSystem(ReadFilesSystem):
         def done(data: BinaryIO) -> None:
             with self._one_commit(changes) as mine:
                 mine.put(target, place.path, data, is_new=mode == "xb")
+            if changes is None:
+                self._count_alone(target)
 
         return WrittenFile(place, mode, done)
+
+    def _count_alone(self, target: Target) -> None:
+        """Count a file that became a commit of its own; with the tenth of a table it is said once what that
+        means."""
+        with self._pinning:
+            self._alone[target] = count = self._alone.get(target, 0) + 1
+        if count == FILES_ALONE:
+            logger.warning(
+                "%d files were written to '%s' one by one: each is a commit of its own, and readers see some "
+                "before the others; what is written within 'with fs.transaction:' becomes one commit",
+                count,
+                target.key,
+            )
 
     def _place(self, path: str) -> FilesPath:
         with os_errors(path):

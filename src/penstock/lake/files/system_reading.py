@@ -93,6 +93,8 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         self._author, self._message = author, message
         self._is_pinned, self._pinning = pinned, Lock()
         self._pins = {name: Snapshot(self.lake, *seen) for name, seen in (pins or {}).items()}
+        self._alone: dict[Any, int] = {}
+        """How many files became a commit of their own, of each table that was written so."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the lake itself, with a token of its own: none is told.
@@ -161,11 +163,17 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         return _directory(path)
 
     def exists(self, path: str, **_: Any) -> bool:
+        """Whether there is a file, or a folder with one. A table without files is not there either."""
         try:
-            self.info(path)
+            is_file = self.info(path)["type"] == "file"
+            path = self._strip_protocol(path)
+            if is_file or not path:
+                return True
+            with os_errors(path):
+                place = parse_path(path)
+                return bool(place.path) or bool(self._read(place).list("", limit=1))
         except FileNotFoundError:
             return False
-        return True
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         path = self._strip_protocol(path)

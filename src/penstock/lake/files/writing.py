@@ -30,7 +30,7 @@ from penstock.errors import (
     Unauthenticated,
     Unavailable,
 )
-from penstock.formats.files.files import check_path, new_folder
+from penstock.formats.files.files import check_path, new_fence, new_folder
 from penstock.formats.files.intents import When
 from penstock.lake.asked import AFTER_DOUBT
 from penstock.lake.call import Said
@@ -49,6 +49,7 @@ from penstock.lake.files.pool import names_for, pool_of
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
+    from penstock.model.keys import Key
     from penstock.storage.places import Place
 
 Data: TypeAlias = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO
@@ -104,7 +105,7 @@ def commit(table: Table, changes: Changes, said: Said, idempotency_key: str | No
     if not (changes.puts or changes.removed or changes.replaced or changes.copied or changes.layout):
         raise InvalidRequest(f"there is nothing to change in '{table.key}'")
     table.lake.begin_write(makes_lake=bool(changes.puts or changes.copied or changes.layout))
-    with _Upload(table.lake) as upload:
+    with _Upload(table.lake, branch, table.key) as upload:
         put = upload.put(changes.puts)
         call = WriteFiles(
             key=table.key,
@@ -177,9 +178,9 @@ def _is_unheard(error: BaseException) -> bool:
 class _Upload:
     """Files on their way into a folder of the pool that nobody else uses."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, branch: str, key: Key) -> None:
         self._lake, self._began = lake, Began.now(lake)
-        self.folder = new_folder(lake.id, uuid4(), time.time_ns() // 1000)
+        self.folder = new_folder(lake.id, new_fence(branch, key), time.time_ns() // 1000)
         self._place = lake.places.at(pool_of(lake.warehouse))
         self._names: list[str] = []
         self._is_sent = False
@@ -235,7 +236,7 @@ class _Upload:
             write()
         except OutcomeUnknown as problem:
             if self._place.size(self.folder + name) != source.size:
-                raise Unavailable(f"{problem.message}; nothing was committed") from None
+                raise Unavailable(f"{problem.message}; nothing was committed", part="storage") from None
         except Exception:
             if source.problem is not None:  # storage only saw that no more bytes came
                 raise source.problem from None

@@ -28,7 +28,7 @@ from penstock.lake.lance.namespaces import word
 from penstock.lake.lance.own_refs import OwnRefOperations
 from penstock.lake.lance.paths import table_key
 from penstock.lake.lance.requests import of_operation
-from penstock.lake.lance.tables import declared, declaring, deregistered
+from penstock.lake.lance.tables import declared, deregistered
 from penstock.lake.lance.versions import created, deleting
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import (
@@ -77,7 +77,7 @@ class BatchOperations(OwnRefOperations):
         """
         if not request.operations:
             raise InvalidRequest("a batch has at least one operation")
-        places, is_writing = _places_of_new(request), any(map(_is_writing, request.operations))
+        places, is_writing = self._places_of_new(request), any(map(_is_writing, request.operations))
         now = self.snapshot() if is_writing else None
         operations = [
             of_operation(number, self._as_asked, one, places, now)
@@ -90,6 +90,16 @@ class BatchOperations(OwnRefOperations):
         transaction_id = None if committed.commit is None else committed.commit.id
         return BatchCommitTablesResponse(results=results, transaction_id=transaction_id)
 
+    def _places_of_new(self, request: BatchCommitTablesRequest) -> dict[Key, str]:
+        """Where tables will be that a batch declares at a place, and may create versions of."""
+        found: dict[Key, str] = {}
+        for number, asked in enumerate(request.operations):
+            one = asked.declare_table
+            if one is not None and one.id and one.location:
+                place = of_operation(number, self.whole_location, one.location)
+                found[of_operation(number, table_key, one.id)] = place
+        return found
+
     def _as_asked(
         self, one: CommitTableOperation, places: dict[Key, str], now: Snapshot | None
     ) -> LanceOperation:
@@ -98,7 +108,7 @@ class BatchOperations(OwnRefOperations):
             what = " and ".join(said) if said else "nothing"
             raise InvalidRequest(f"an operation asks for exactly one thing, and not for {what}")
         if one.declare_table is not None:
-            return declaring(one.declare_table)
+            return self.declaring(one.declare_table)
         if one.create_table_version is not None:
             if one.create_table_version.version > VERSION_MAX:
                 raise InvalidRequest("a version that belongs to no chain is no part of a batch")
@@ -144,16 +154,6 @@ class BatchOperations(OwnRefOperations):
 
 def _is_writing(one: CommitTableOperation) -> bool:
     return one.create_table_version is not None
-
-
-def _places_of_new(request: BatchCommitTablesRequest) -> dict[Key, str]:
-    """Where tables will be that a batch declares at a place, and may create versions of."""
-    found: dict[Key, str] = {}
-    for number, asked in enumerate(request.operations):
-        one = asked.declare_table
-        if one is not None and one.id and one.location:
-            found[of_operation(number, table_key, one.id)] = one.location.rstrip("/")
-    return found
 
 
 def _result(asked: CommitTableOperation, done: LanceDone) -> CommitTableResult:

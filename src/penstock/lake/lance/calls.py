@@ -5,14 +5,28 @@ A program rarely makes them itself: the namespace (``lake.lance()``) does, which
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from penstock.lake.call import Call, ReadAt, Said, Write
-from penstock.lake.lance.answers import LanceAbout, LanceBranch, LanceCommitted, LanceTag, LanceVersion
+from penstock.errors import KeyNotFound, NotManaged, OwnRefNotFound
+from penstock.lake.answers import Landing
+from penstock.lake.call import Ask, Call, ReadAt, Retry, Said, Write
+from penstock.lake.lance.answers import (
+    LanceAbout,
+    LanceBranch,
+    LanceCommitted,
+    LanceDone,
+    LanceTag,
+    LanceVersion,
+)
+from penstock.lake.outcomes import branch_of, landed_commit
+from penstock.model.commits import Commit
 from penstock.model.keys import Key
+
+T = TypeVar("T")
 
 
 class _Operation(
@@ -141,6 +155,9 @@ class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
     target = "branch"
     answer = LanceCommitted
     makes_lake = True
+    counted = ("operations",)
+    unhashed = ("branch",)
+    revisions = ()
 
     branch: str | None = None
     """The default branch if nothing is given; a transaction's is `tx/<id>`."""
@@ -150,6 +167,19 @@ class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
     """Create the namespaces above a new table that are not there."""
     said: Said = Said()
     """What the commit says of itself."""
+
+    def recover(self, ask: Ask, landing: Landing) -> LanceCommitted:
+        if not landing.commits:
+            return self._recovered(ask, landing.head, landing.head, None, landing)
+        commit = landed_commit(ask, self, landing)
+        before = next(iter(commit.parents), commit.id)  # nothing is before the first one of a lake
+        return self._recovered(ask, commit.id, before, commit, landing)
+
+    def _recovered(
+        self, ask: Ask, after: str, before: str, commit: Commit | None, landing: Landing
+    ) -> LanceCommitted:
+        landed = _Landed(ask, branch_of(ask, self), after, before)
+        return LanceCommitted(commit=commit, head=landing.head, done=tuple(map(landed.done, self.operations)))
 
 
 class GetLanceTable(ReadAt[LanceAbout], frozen=True, kw_only=True):
@@ -217,6 +247,8 @@ class PromoteLance(Call[LanceAbout], frozen=True, kw_only=True):
     method = "POST"
     path = "/lance/promote"
     answer = LanceAbout
+    retry = Retry.SAFE
+    makes_lake = False
 
     key: Key
     branch: str | None = None
@@ -232,3 +264,66 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     PromoteLance,
 )
 """All of them."""
+
+
+# -- what a commit came to, operation by operation: told from the lake at that commit and before it --------
+
+
+class _Landed:
+    """A commit that has landed, and who is asked about it."""
+
+    def __init__(self, ask: Ask, branch: str, commit: str, before: str) -> None:
+        """``before`` is the commit before it."""
+        self.ask, self.branch, self.commit, self.before = ask, branch, commit, before
+        self._counted: set[tuple[Key, str, int]] = set()
+        """The versions that an operation deleted, so that no other one counts them."""
+
+    def done(self, operation: LanceOperation) -> LanceDone:
+        """What an operation came to. Of a table that a later one took away, nothing is told."""
+        at = self.before if isinstance(operation, DeregisterLance) else self.commit
+        try:
+            if isinstance(operation, CreateLanceVersion):
+                return LanceDone(version=self._version(operation.key, operation.branch, operation.version))
+            if isinstance(operation, PutLanceBranch):
+                return LanceDone(version=self._begun(operation.key, operation.branch))
+            if isinstance(operation, DeleteLanceVersions):
+                deleted = {(operation.key, operation.branch, one) for one in self._deleted(operation)}
+                counted, self._counted = self._counted, self._counted | deleted
+                return LanceDone(deleted=len(deleted - counted))
+            about: LanceAbout = self.ask(GetLanceTable(key=operation.key, at=at, via=self.branch))
+        except (KeyNotFound, NotManaged, OwnRefNotFound):
+            return LanceDone()
+        return LanceDone(location=about.location, folder=about.folder, properties=about.properties)
+
+    def _version(self, key: Key, branch: str, version: int) -> LanceVersion | None:
+        wanted = ListLanceVersions(key=key, branch=branch, version=version, at=self.commit, via=self.branch)
+        return next(iter(self.ask(wanted)), None)
+
+    def _begun(self, key: Key, name: str) -> LanceVersion | None:
+        """The version that one of Lance's own branches began with."""
+        branches = ListLanceBranches(key=key, at=self.commit, via=self.branch)
+        for branch in self._listed(branches, lambda last: {"after": last.name}):
+            if branch.name == name:
+                return self._version(key, name, branch.version)
+        return None
+
+    def _deleted(self, operation: DeleteLanceVersions) -> Iterator[int]:
+        """The versions that are not there any more, of those that an operation named."""
+        left = set(self._numbers(operation, self.commit))
+        for number in self._numbers(operation, self.before):
+            if number not in left and any(
+                start <= number and (end < 0 or number < end) for start, end in operation.ranges
+            ):
+                yield number
+
+    def _numbers(self, operation: DeleteLanceVersions, at: str) -> Iterator[int]:
+        versions = ListLanceVersions(key=operation.key, branch=operation.branch, at=at, via=self.branch)
+        return (one.version for one in self._listed(versions, lambda last: {"below": last.version}))
+
+    def _listed(
+        self, call: Call[tuple[T, ...]], next_page: Callable[[T], dict[str, str | int]]
+    ) -> Iterator[T]:
+        """All items of a list, page by page."""
+        while page := self.ask(call):
+            yield from page
+            call = msgspec.structs.replace(call, **next_page(page[-1]))

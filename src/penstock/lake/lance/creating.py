@@ -27,10 +27,9 @@ from penstock.lake.lance.data_requests import read_request
 from penstock.lake.lance.jobs import (
     Job,
     JobNamespace,
-    attempt_id,
-    attempt_number,
     attempts,
     attempts_name,
+    next_attempt_id,
 )
 from penstock.lake.lance.rows import Source, done_before, ratified
 from penstock.lake.transactions.answers import TransactionInfo
@@ -131,10 +130,10 @@ def _next_id(table: Table, idempotency_key: str | None) -> str:
     if idempotency_key is None:
         return uuid4().hex
     name = _name(table, idempotency_key)
-    number = max(map(attempt_number, attempts(table.lake, name)), default=0) + 1
-    if number > ATTEMPTS_MAX:
+    before = attempts(table.lake, name)
+    if len(before) >= ATTEMPTS_MAX:
         raise InvalidRequest(f"'{idempotency_key}' was tried {ATTEMPTS_MAX} times in vain; use another key")
-    return attempt_id(name, number)
+    return next_attempt_id(name, before)
 
 
 def _name(table: Table, idempotency_key: str) -> str:

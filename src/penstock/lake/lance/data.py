@@ -31,6 +31,7 @@ from lance_namespace import (
     RestoreTableRequest,
     RestoreTableResponse,
     TableAlreadyExistsError,
+    TableExistsRequest,
     TableNotFoundError,
     UnsupportedOperationError,
     UpdateTableRequest,
@@ -99,15 +100,18 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
 
     def insert_into_table(self, request: Any, request_data: bytes) -> InsertIntoTableResponse:
         asked = read_request(InsertIntoTableRequest, request)
-        mode, rows = one_of(asked.mode, "append", "append", "overwrite"), read_rows(request_data)
+        mode = one_of(asked.mode, "append", "append", "overwrite")
+        with self.of_table(asked):
+            rows = read_rows(request_data)
         version = self._write(asked, rows, mode, asked.branch)
         return InsertIntoTableResponse(num_inserted_rows=rows.num_rows, version=version)
 
     def merge_insert_into_table(self, request: Any, request_data: bytes) -> MergeInsertIntoTableResponse:
         asked = read_request(MergeInsertIntoTableRequest, request)
-        if not asked.on:
-            raise InvalidInputError("'on' must name the columns by which rows are matched")
-        rows, limit = read_rows(request_data), _duration(asked.timeout)
+        with self.of_table(asked):
+            if not asked.on:
+                raise InvalidInputError("'on' must name the columns by which rows are matched")
+            rows, limit = read_rows(request_data), _duration(asked.timeout)
         with self.changed(asked, asked.branch) as dataset:
             merge = dataset.merge_insert(asked.on)
             if asked.when_matched_update_all:
@@ -164,6 +168,15 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
                 ),
             )
 
+    @contextmanager
+    def of_table(self, request: About) -> Iterator[None]:
+        """What a request gets wrong is told after that its table is not there, as by Lance's own server."""
+        try:
+            yield
+        except InvalidInputError:
+            self.table_exists(TableExistsRequest(id=named(request.id)))
+            raise
+
     def _write(self, request: About, rows: pa.Table, mode: str, branch: str | None = None) -> int:
         """Rows into a table that is there; its new version."""
         with self.changed(request, branch) as dataset:
@@ -202,7 +215,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
                     rows, namespace_client=_Declared(namespace), table_id=table, mode="create"
                 )
             except OSError as error:
-                if "already exists" not in str(error):
+                if not str(error).startswith("Dataset already exists: "):
                     raise
                 raise _taken(table) from error
             return int(dataset.version)

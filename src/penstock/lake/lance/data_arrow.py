@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import IO, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from lance_namespace import InvalidInputError, LanceNamespaceError
 
-FILE_MAGIC: Final = b"ARROW1"
+from penstock.errors import TooLarge
+from penstock.lake.lance.data_sizes import FILE_MAGIC, UnreadableRows, unpacked_size
+
 QUERY_MAX_BYTES: Final = 512 * 1024 * 1024
-"""Of the rows that a query gives. They are all in memory before they are sent."""
+"""Of the rows that a query gives."""
 
 
 def read_rows(data: bytes | None) -> pa.Table:
@@ -18,7 +20,7 @@ def read_rows(data: bytes | None) -> pa.Table:
         raise InvalidInputError("the request needs rows, as an Arrow IPC stream, but has none")
     try:
         source = pa.py_buffer(data)
-        reader = pa.ipc.open_file(source) if data[:6] == FILE_MAGIC else pa.ipc.open_stream(source)
+        reader = pa.ipc.open_file(source) if data.startswith(FILE_MAGIC) else pa.ipc.open_stream(source)
         rows = reader.read_all()
         rows.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as problem:
@@ -26,17 +28,29 @@ def read_rows(data: bytes | None) -> pa.Table:
     return rows
 
 
-def write_rows(reader: pa.RecordBatchReader) -> bytes:
-    """Rows as an IPC file. ``InvalidInputError`` if there are too many for one answer."""
-    sink = pa.BufferOutputStream()
+def check_unpacked_size(data: bytes, size_max_bytes: int) -> None:
+    """``TooLarge`` if rows are larger, once they are unpacked. They are not unpacked for that."""
+    try:
+        size = unpacked_size(data)
+    except UnreadableRows as problem:
+        raise InvalidInputError(f"the rows are no Arrow IPC stream: {problem}") from None
+    if size > size_max_bytes:
+        raise TooLarge(
+            f"the rows have {size:,} bytes once they are unpacked, and this server takes {size_max_bytes:,} "
+            "(--body-max-bytes): send fewer at once, or write them by Lance itself",
+            body_max_bytes=size_max_bytes,
+        )
+
+
+def write_rows(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
+    """Write rows as an IPC file. ``InvalidInputError`` if there are too many for one answer."""
     size = 0
-    with pa.ipc.new_file(sink, reader.schema) as writer:
+    with pa.ipc.new_file(pa.PythonFile(sink, mode="w"), reader.schema) as writer:
         for batch in reader:
             size += batch.nbytes
             if size > QUERY_MAX_BYTES:
                 raise too_many()
             writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 def too_many() -> LanceNamespaceError:

@@ -1,8 +1,10 @@
 """Failures of Lance itself, said as its namespaces say them.
 
-Lance's exceptions are of few classes, so that what they mean is found in their text; the places in its source
-code that they name are left out. What the namespace refused in the course of an operation is told as it was:
-Lance only knows that something was refused.
+A conflict has a class of its own in Lance. Its other exceptions are of few classes; their texts begin with
+the kind of error that Lance's core, or the library behind its storage, has raised, and that decides. What
+storage failed at is never taken for a conflict or for a mistake of the caller, nor is what nobody knows. The
+places in Lance's source code that a text names are left out. What the namespace refused in the course of an
+operation is told as it was: Lance only knows that something was refused.
 """
 
 from __future__ import annotations
@@ -40,6 +42,21 @@ _PREFIX: Final = re.compile(
 )
 _SCHEMA: Final = re.compile(r"( in schema)?:\s*Schema \{.*", re.DOTALL)
 """A schema as Lance dumps it, page after page."""
+_CONFLICT: Final = re.compile(
+    r"((External|Wrapped|Execution) error: )*"
+    r"((Retryable c|C)ommit conflict for version|Too many concurrent writers|Incompatible transaction)"
+)
+"""How Lance's core begins what it says of a conflict, where no class tells."""
+_STORAGE: Final = re.compile(
+    r"LanceError\(IO\): (?!Internal error: Function |Error during planning: )"
+    r"|Generic [\w/]+ error: |\(os error \d+\)|The operation lacked "
+)
+"""What Lance, the library of its storage and the system write if storage does not do what it is asked for."""
+_ABSENT: Final = re.compile(r"\b[Nn]ot found: ")
+"""What they write of a file that is not there: storage has answered then."""
+_NO_RIGHT: Final = re.compile(r"The operation lacked |\(os error (1|13|30)\)")
+_NO_ROOM: Final = re.compile(r"\(os error (28|122)\)|\b507 Insufficient|XMinioStorageFull|QuotaExceeded")
+_NETWORK: Final = re.compile(r"Generic (\w+) error: ")
 _FILE: Final = re.compile(r"not found: .*?((data|_deletions|_indices)/[\w./-]+)", re.IGNORECASE)
 """A file of a table that is not there."""
 
@@ -49,9 +66,8 @@ _TEXTS: Final = {
     ErrorCode.TABLE_INDEX_ALREADY_EXISTS: ("index name .* already exists",),
     ErrorCode.TABLE_COLUMN_NOT_FOUND: (
         *("no field named", "column .* does not exist", "field .* not found", "field .* does not exist"),
-        *("not found in schema", "is not in the dataset", "fieldnotfound"),
+        *("not found in schema", "is not in the dataset", "fieldnotfound", "does not contain child"),
     ),
-    ErrorCode.CONCURRENT_MODIFICATION: ("commit conflict", "concurrent", "preempted", "retries"),
     ErrorCode.TABLE_BRANCH_NOT_FOUND: (
         *("branch .*not found", "branch .* does not exist", "has no branch"),
         "not found: .*/tree/.*/_versions",
@@ -61,8 +77,10 @@ _TEXTS: Final = {
     ErrorCode.INVALID_TABLE_STATE: ("dataset at path .* was not found",),
     ErrorCode.UNSUPPORTED: ("not supported", "unsupported", "not implemented"),
     ErrorCode.INVALID_INPUT: (
-        *("invalid user input", "invalid argument", "cast error", "parse", "cannot"),
-        *("duplicate field name", "divide by zero", "overflow"),
+        *("invalid user input", "invalid argument", "cast error", "parser error", "cannot cast"),
+        *("duplicate field name", "divide by zero", "overflow", "resources exhausted"),
+        *("regular expression", "regex", "error applying filter expression"),
+        *("execution error", "error during planning", "can't set tokenizer", "field .* cannot contain"),
     ),
 }
 """What Lance writes, and what it means; of several that match, the first."""
@@ -128,14 +146,14 @@ def lance_work(namespace: LanceNamespace, table: list[str], branch: str | None =
     watched = Watched(namespace)
     try:
         yield watched
-    except LanceNamespaceError:
+    except (LanceNamespaceError, MemoryError):
         raise
     except Exception as error:
         raise _meant(error, watched, table, branch) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise _error(ErrorCode.INTERNAL, table, "Lance met a bug of its own") from error
+        raise _error(ErrorCode.UNSUPPORTED, table, _BUG) from error
 
 
 def _meant(error: Exception, watched: Watched, table: list[str], branch: str | None) -> LanceNamespaceError:
@@ -144,14 +162,39 @@ def _meant(error: Exception, watched: Watched, table: list[str], branch: str | N
     text = (
         str(error.args[0]) if isinstance(error, KeyError | NotImplementedError) and error.args else str(error)
     )
+    if text == _PANIC:
+        return _error(ErrorCode.UNSUPPORTED, table, _BUG)
     if lost := _FILE.search(text):
         return _error(ErrorCode.INVALID_TABLE_STATE, table, _LOST.format(file=lost[1]))
+    if type(error).__name__ == "CommitConflictError" or _CONFLICT.match(text):
+        return _error(ErrorCode.CONCURRENT_MODIFICATION, table, text)
+    if _STORAGE.search(text) and not _ABSENT.search(text):
+        return _of_storage(text, table)
     for pattern, code in _MEANINGS:
         if pattern.search(text):
             return _error(code, table, _said(code, text, watched, table, branch))
-    if isinstance(error, ValueError | TypeError | KeyError | OverflowError):
+    is_of_python = not _SOURCE.search(text)  # of the library's wrapper, which looks at what it is given
+    if is_of_python and isinstance(error, ValueError | TypeError | LookupError | OverflowError):
         return _error(ErrorCode.INVALID_INPUT, table, text)
     return _error(ErrorCode.INTERNAL, table, text)
+
+
+def _of_storage(text: str, table: list[str]) -> LanceNamespaceError:
+    """What storage did not do. Its own words name hosts and buckets, and are left to those who run it."""
+    if _NO_RIGHT.search(text):
+        return _error(ErrorCode.PERMISSION_DENIED, table, "there is no right to the storage of this table")
+    if is_full(text):
+        said = "the storage of this table has no room left: free space there, then try again"
+        return _error(ErrorCode.SERVICE_UNAVAILABLE, table, said)
+    kind = _NETWORK.search(text)
+    which = f" ({kind[1]})" if kind and kind[1] != "LocalFileSystem" else ""
+    said = f"the storage of this table{which} cannot be used at the moment"
+    return _error(ErrorCode.SERVICE_UNAVAILABLE, table, said)
+
+
+def is_full(text: str) -> bool:
+    """Whether Lance says that storage has no room left."""
+    return _NO_ROOM.search(text) is not None
 
 
 _LOST: Final = (
@@ -159,6 +202,10 @@ _LOST: Final = (
     "clean-up did. Bring it back from a backup. Versions that do not need it can still be read, and one of "
     "them restored"
 )
+_PANIC: Final = "Task was aborted"
+"""What Lance says of a panic in a thread of its own."""
+_BUG: Final = "Lance cannot do what is asked: it meets a bug of its own. Ask for it in another way"
+"""A panic of its core, which a caller can cause by an expression alone."""
 _DECLARED: Final = (
     "it is only declared, and has no version yet: its first rows make one (create_table, or write_dataset "
     "with the mode 'overwrite')"

@@ -16,6 +16,7 @@ from lance_namespace import (
     InvalidInputError,
     ListTableIndicesRequest,
     ListTableIndicesResponse,
+    TableIndexAlreadyExistsError,
     TableIndexNotFoundError,
 )
 from lance_namespace_urllib3_client.models.index_content import IndexContent
@@ -23,6 +24,7 @@ from lance_namespace_urllib3_client.models.index_content import IndexContent
 from penstock.lake.lance.data_errors import shown
 from penstock.lake.lance.data_requests import named, read_request
 from penstock.lake.lance.data_work import Work
+from penstock.lake.lance.paths import page_size
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -70,9 +72,8 @@ class IndexOperations(Work):
         with self.opened(asked, asked.branch, asked.version) as dataset:
             found = sorted(dataset.describe_indices(), key=lambda one: one.name)
             rest = [one for one in found if one.name > (asked.page_token or "")]
-            limit = len(rest) if asked.limit is None or asked.limit < 0 else asked.limit
-            page = [_content(dataset, one) for one in rest[:limit]]
-            more = page[-1].index_name if page and len(rest) > limit else None
+            page = [_content(dataset, one) for one in rest[: page_size(asked.limit)]]
+            more = page[-1].index_name if page and len(rest) > len(page) else None
             return ListTableIndicesResponse(indexes=page, page_token=more)
 
     def describe_table_index_stats(self, request: Any) -> DescribeTableIndexStatsResponse:
@@ -101,10 +102,15 @@ class IndexOperations(Work):
     def _create(self, request: CreateTableIndexRequest) -> None:
         kind = _kind(request.index_type)
         with self.changed(request, request.branch) as dataset:
+            name = request.name or f"{request.column}_idx"
+            if any(one.name == name for one in dataset.describe_indices()):
+                raise TableIndexAlreadyExistsError(
+                    f"{shown(named(request.id))} has an index '{name}' already"
+                )
             if kind in SCALAR:
                 scalar: Any = kind
                 dataset.create_scalar_index(
-                    request.column, scalar, name=request.name, replace=True, **_given(request, _OF_TEXT)
+                    request.column, scalar, name=request.name, replace=False, **_given(request, _OF_TEXT)
                 )
             elif kind in VECTOR:
                 more = _given(request, _OF_VECTORS)
@@ -112,7 +118,7 @@ class IndexOperations(Work):
                     more["max_iters"] = request.max_iterations
                 metric = request.distance_type or "l2"
                 dataset.create_index(
-                    request.column, kind, name=request.name, metric=metric, replace=True, **more
+                    request.column, kind, name=request.name, metric=metric, replace=False, **more
                 )
             else:
                 known = ", ".join((*VECTOR, *SCALAR))

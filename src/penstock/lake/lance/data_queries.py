@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from lance_namespace import (
     AnalyzeTableQueryPlanRequest,
@@ -44,9 +45,15 @@ class QueryOperations(Work):
 
     def query_table(self, request: Any) -> QueryTableResponse:
         """The rows as an Arrow IPC file."""
+        sink = io.BytesIO()
+        self.write_query(request, sink)
+        return QueryTableResponse(data=sink.getvalue())
+
+    def write_query(self, request: Any, sink: IO[bytes]) -> None:
+        """Write the rows to a file, as an Arrow IPC file."""
         asked = read_request(QueryTableRequest, request)
         with self.opened(asked, asked.branch, asked.version) as dataset:
-            return QueryTableResponse(data=write_rows(scanner(dataset, asked).to_reader()))
+            write_rows(scanner(dataset, asked).to_reader(), sink)
 
     def explain_table_query_plan(self, request: Any) -> str:
         asked = read_request(ExplainTableQueryPlanRequest, request)

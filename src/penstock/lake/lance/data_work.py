@@ -1,4 +1,4 @@
-"""Work on a table's rows, done by Lance in this process, through the namespace that was asked.
+"""Work on a table's rows, done by Lance in the process that asks, through the namespace that was asked.
 
 A dataset is opened by the namespace and commits by it, so that whatever Lance does to it becomes a commit of
 the lake: on the branch, in the transaction or at the revision that the namespace stands for.
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from lance_namespace import LanceNamespace
 
-from penstock.errors import PenstockError
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.lance.names import check_ref_name, own_branch_name
 from penstock.lake.lance.data_errors import lance_work
 from penstock.lake.lance.data_requests import named
 from penstock.lake.lance.errors import in_lance
@@ -35,6 +36,8 @@ class Work(LanceNamespace):
     lake: Lake
     branch: str | None
     """The one that is written to, if any is."""
+    cache_max_bytes: int | None = None
+    """What Lance may keep of the indexes of a table that is open; as it does by itself if nothing is said."""
 
     def writable(self) -> str:
         """The branch that is written to; raises where nothing can be."""
@@ -67,9 +70,22 @@ class Work(LanceNamespace):
         import lance
 
         table = named(request.id)
-        on_main = branch in (None, "", "main")
+        on_main = not own_branch_name(branch)
+        if not on_main:
+            _check_own_branch(str(branch))
         with lance_work(self, table, None if on_main else branch) as namespace:
             dataset = lance.dataset(
-                namespace_client=namespace, table_id=table, version=version if on_main else None
+                namespace_client=namespace,
+                table_id=table,
+                version=version if on_main else None,
+                index_cache_size_bytes=self.cache_max_bytes,
             )
             yield dataset if on_main else dataset.checkout_version((branch, version))
+
+
+def _check_own_branch(name: str) -> None:
+    """``InvalidInputError`` for what no branch can be named: Lance makes a path of it before it looks."""
+    try:
+        check_ref_name(name, "branch")
+    except InvalidRequest as problem:
+        raise in_lance(problem) from problem

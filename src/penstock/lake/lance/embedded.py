@@ -66,10 +66,6 @@ class LanceAnswers:
             calls.PromoteLance: self._promote,
         }
 
-    def repeated(self, call: calls.CommitLance, found: Outcome) -> LanceCommitted:
-        """What a commit came to before."""
-        return repeated(self._doings(call), found)
-
     # -- reading -------------------------------------------------------------------------------------------
 
     def _about(self, call: calls.GetLanceTable) -> LanceAbout:

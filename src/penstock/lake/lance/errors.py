@@ -37,6 +37,7 @@ CODES: Final[Mapping[type[PenstockError], type[LanceNamespaceError]]] = {
     errors.LakeMoved: lance_errors.ServiceUnavailableError,
     errors.Unauthenticated: lance_errors.UnauthenticatedError,
     errors.Denied: lance_errors.PermissionDeniedError,
+    errors.OutOfSync: lance_errors.InvalidTableStateError,
     errors.InvalidTable: lance_errors.InvalidInputError,
     errors.PenstockError: lance_errors.InternalError,
 }

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 import msgspec
 
@@ -24,7 +23,7 @@ from penstock.lake.lance.calls import GetLanceTable, PromoteLance
 from penstock.lake.lance.notes import owner_of
 from penstock.model.content import LanceTable
 from penstock.model.keys import Key
-from penstock.storage.locations import is_under, normalise
+from penstock.storage.locations import is_under, normalise, table_of_place
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -155,12 +154,11 @@ def _is_given(lake: Lake, folder: str) -> bool:
     """Whether a folder is one that the lake gave to a table, which is the lake's still or is swept."""
     location = folder.partition(f"/{LINES}")[0]
     above, _, name = location.rpartition("/")
-    with suppress(ValueError):
-        if lake.warehouse and above == normalise(lake.warehouse) and str(UUID(name)) == name:
-            place = lake.places.at(location)
-            owner = owner_of(place)
-            return owner == lake.about.id or (owner is None and next(iter(place.entries()), None) is None)
-    return False
+    if not lake.warehouse or above != normalise(lake.warehouse) or table_of_place(name) is None:
+        return False
+    place = lake.places.at(location)
+    owner = owner_of(place)
+    return owner == lake.about.id or (owner is None and next(iter(place.entries()), None) is None)
 
 
 def _make_namespace(directory: Any, namespace: Key) -> None:

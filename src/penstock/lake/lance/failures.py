@@ -15,15 +15,17 @@ from lance_namespace.errors import ErrorCode
 
 from penstock.errors import (
     CommitConflict,
+    Denied,
     InvalidRequest,
     PenstockError,
     Unavailable,
     UnsupportedFeature,
     VersionNotFound,
 )
-from penstock.lake.lance.data_errors import Watched, lance_work, plain
+from penstock.lake.lance.data_errors import Watched, is_full, lance_work, plain
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
+from penstock.storage.room import storage_full
 
 _GONE: Final = re.compile(
     r"\.(manifest|lance)\b[^:]* was not found|not found: \S+\.(manifest|lance)\b", re.IGNORECASE
@@ -67,7 +69,13 @@ def _ours(problem: LanceNamespaceError, key: Key) -> PenstockError:
         return VersionNotFound(f"'{key}': {text}", table=str(key))
     if problem.code == ErrorCode.UNSUPPORTED:
         return UnsupportedFeature(f"'{key}': {text}", feature="lance")
-    return Unavailable(f"Lance could not do that to '{key}': {text}")
+    if problem.code == ErrorCode.PERMISSION_DENIED:
+        return Denied(f"'{key}': {plain(str(cause))}", table=str(key))
+    if problem.code == ErrorCode.SERVICE_UNAVAILABLE and is_full(str(cause)):
+        return storage_full(f"the storage of '{key}'", plain(str(cause)), part="storage")
+    if problem.code == ErrorCode.SERVICE_UNAVAILABLE:
+        return Unavailable(f"the storage of '{key}' cannot be used: {plain(str(cause))}", part="storage")
+    return Unavailable(f"Lance could not do that to '{key}': {text}", part="storage")
 
 
 def gone(key: Key) -> VersionNotFound:

@@ -10,6 +10,7 @@ is the same job is told by its id, and by the table that was changed under it.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -84,6 +85,8 @@ def require_changed(lake: Lake, id: str, key: Key, branch: str, commit: str) -> 
 # -- attempts, each of which is a transaction --------------------------------------------------------------
 
 NAME_DIGITS: Final = 24
+NUMBERS_STEP: Final = 2**20
+"""How far numbers of attempts are apart, at most: there are 4,096 of them at least."""
 ATTEMPTS_AT_ONCE: Final = 10
 """How many are asked for in one call. There is seldom more than one."""
 
@@ -100,6 +103,15 @@ def attempt_id(name: str, number: int) -> str:
 
 def attempt_number(attempt: TransactionInfo) -> int:
     return int(attempt.id[NAME_DIGITS:], 16)
+
+
+def next_attempt_id(name: str, before: Sequence[TransactionInfo]) -> str:
+    """The id of another attempt after those of a job.
+
+    The name is the same for everybody who gives a job the same id, and nobody sees others' transactions. So
+    numbers have gaps: nobody meets others' attempts by them, or can tell the next one.
+    """
+    return attempt_id(name, max(map(attempt_number, before), default=0) + 1 + secrets.randbelow(NUMBERS_STEP))
 
 
 def attempts(lake: Lake, name: str) -> list[TransactionInfo]:
@@ -154,7 +166,12 @@ class JobNamespace(PenstockNamespace):
         if self._answer is not None:
             return Committed(version=made.version, commit=self._answer.commit, head=self._answer.head)
         landing = self._landing()
-        assert landing is not None, "Lance commits by the namespace alone"
+        if landing is None:
+            raise OutcomeUnknown(
+                f"Lance says that '{job.key}' was written as version {made.version}, but did not ask the "
+                "lake, which knows nothing of it: this version of Lance may write past the lake",
+                key=job.id,
+            )
         return Committed(version=made.version, commit=landing.commit, head=landing.head)
 
     def change(

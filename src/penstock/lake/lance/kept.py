@@ -198,7 +198,8 @@ class KeptLance:
         for stored, value in values:
             content = content_of(self._kernel.objects, value)
             self.neighbours.take(stored, content)
-            if not stored.startswith(RESERVED) and (found := _own(content)):
+            is_retained = self._history.is_retained(content)
+            if not stored.startswith(RESERVED) and is_retained and (found := _own(content)):
                 yield Key.decode(stored), found
 
     def _take(self, key: Key, content: LanceTable) -> KnownTable:

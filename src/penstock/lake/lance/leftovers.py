@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container
-from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.names import MANIFEST, STAGING, TRANSACTIONS, VERSION_MAX, VERSIONS
 from penstock.lake.lance.kept import KnownTable
 from penstock.storage.buckets import Entry
+from penstock.storage.fates import Fate
 
 LINE: Final = re.compile(r"_penstock/[0-9a-f]{32}/")
 _BRANCH: Final = re.compile(r"tree/(?P<name>.+)/", re.DOTALL)
@@ -22,18 +22,6 @@ _V2_DIGITS: Final = 20
 _LAST: Final = 2**64 - 1
 _DATA: Final = ("data/", "_deletions/", "_indices/")
 _HINT: Final = "latest_version_hint.json"
-
-
-class Fate(Enum):
-    """What becomes of a file."""
-
-    KEPT = auto()
-    WAITING = auto()
-    """Nothing needs it, but it is too young to be judged."""
-    DATA = auto()
-    """Rows, or a manifest that was a version: it goes only if that is asked for."""
-    SCRATCH = auto()
-    """What was made on the way to a version."""
 
 
 class Found(NamedTuple):

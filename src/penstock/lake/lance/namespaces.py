@@ -28,7 +28,7 @@ from penstock.lake.answers import Difference
 from penstock.lake.calls import GetChanges, GetOutcome, ListEntries
 from penstock.lake.lance.asking import Asking, key_of
 from penstock.lake.lance.errors import operation
-from penstock.lake.lance.paths import checked_limit, checked_token, namespace_key
+from penstock.lake.lance.paths import checked_token, namespace_key, page_size
 from penstock.lake.views import Snapshot
 from penstock.model.conflicts import ConflictKind
 from penstock.model.content import AnyContent, Namespace
@@ -197,10 +197,10 @@ def below(snapshot: Snapshot, key: Key) -> Iterator[tuple[Key, AnyContent]]:
 
 def page(names: Iterator[str], limit: int | None) -> tuple[list[str], str | None]:
     """Names up to a limit, and where to go on if there are more."""
-    most, found = checked_limit(limit), list[str]()
+    most, found = page_size(limit), list[str]()
     for name in names:
         if most is not None and len(found) == most:
-            return found, found[-1]
+            return found, found[-1] if found else None
         found.append(name)
     return found, None
 

@@ -22,6 +22,7 @@ import msgspec
 from penstock.errors import Damaged, OutcomeUnknown, Unavailable
 from penstock.formats.lance.names import LINES
 from penstock.formats.lance.owning import OWNER, Owner
+from penstock.model.decoders import json_decoder
 from penstock.storage.places import Place
 
 STAYS: Final = f"{LINES}deregistered"
@@ -44,7 +45,7 @@ def owner_of(place: Place) -> str | None:
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data, type=Owner).lake
+        return json_decoder(Owner).decode(data).lake
     except msgspec.MsgspecError as problem:
         raise Damaged(f"{place.url}/{OWNER} does not say whose the table is: {problem}") from None
 

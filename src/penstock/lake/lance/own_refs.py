@@ -39,7 +39,7 @@ from penstock.lake.lance.calls import (
     PutLanceTag,
 )
 from penstock.lake.lance.errors import operation
-from penstock.lake.lance.paths import checked_limit, checked_token, table_key
+from penstock.lake.lance.paths import checked_token, page_size, table_key
 from penstock.lake.lance.versions import VersionOperations
 
 T = TypeVar("T", LanceBranch, LanceTag)
@@ -113,13 +113,13 @@ class OwnRefOperations(VersionOperations):
 
     def _listed(self, call: Call[tuple[T, ...]], request: Any) -> tuple[Sequence[T], str | None]:
         """A page of a list, and where to go on if there are more."""
-        limit, after = checked_limit(request.limit), checked_token(request.page_token) or ""
+        limit, after = page_size(request.limit), checked_token(request.page_token) or ""
         call = msgspec.structs.replace(call, after=after)
         wanted = None if limit is None else limit + 1
         found = self.lake.pages(call, wanted, _after)
         if limit is None or len(found) <= limit:
             return found, None
-        return found[:limit], found[limit - 1].name
+        return found[:limit], found[limit - 1].name if limit else None
 
 
 def _after(last: LanceBranch | LanceTag) -> dict[str, Any]:

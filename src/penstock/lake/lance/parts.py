@@ -16,8 +16,9 @@ from uuid import UUID
 from penstock.errors import PenstockError, ReferenceNotFound
 from penstock.formats.lance.backlog import Told
 from penstock.formats.lance.changing import shortened
+from penstock.formats.lance.folder_check import FolderCheck
 from penstock.formats.lance.format import LanceFormat
-from penstock.formats.lance.intents import Deregister, Placed
+from penstock.formats.lance.intents import Create, Deregister, Placed, Resync, decode_steps
 from penstock.formats.lance.owning import Ownership
 from penstock.formats.lance.promoting import Promoter
 from penstock.formats.lance.reading import Manifests
@@ -27,7 +28,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
-from penstock.kernel.ledger import LEDGER, find_table, holder
+from penstock.kernel.ledger import LEDGER, find_table, holder, last_content
 from penstock.kernel.state import prefix_end
 from penstock.lake.lance.notes import Stays, note_not_intended, note_stays, stays
 from penstock.lake.log import differences
@@ -69,8 +70,16 @@ class LanceParts:
             clock=kernel.clock,
             leases=Leases(kernel.store),
         )
+        self.folder_check = FolderCheck(self.promoter, self.find_last)
+        self.promoter.after_look = self.folder_check.warn
         self.format = OwnLanceFormat(
-            places, self.manifests, kernel.clock, self.promoter, self.ownership, self._gone
+            places,
+            self.manifests,
+            kernel.clock,
+            self.promoter,
+            self.ownership,
+            self._gone,
+            self.folder_check,
         )
         self._catching_up: Thread | None = None
         self._closing = Event()
@@ -110,6 +119,16 @@ class LanceParts:
         if not isinstance(found, LanceTable) or not is_managed(found) or found.id != told.content.id:
             return None
         return found
+
+    def find_last(self, identity: UUID) -> LanceTable | None:
+        """A table as the default branch has it, or had it when it was dropped."""
+        head = self._kernel.references.get(self._kernel.formats.default_branch).head
+        found = None if head == NO_COMMIT else last_content(partial(self._look, head), identity)
+        return found if isinstance(found, LanceTable) and is_managed(found) else None
+
+    def tables(self) -> Iterator[tuple[Key, LanceTable]]:
+        """The Lance tables of the default branch."""
+        yield from self._all(self._kernel.references.get(self._kernel.formats.default_branch).head)
 
     def _gone(self, key: Key, commit: ObjectId) -> None:
         """A commit took a table from a branch, which settles what is noted of its files. If it was
@@ -216,17 +235,29 @@ class OwnLanceFormat(LanceFormat):
         promoter: Promoter,
         ownership: Ownership,
         gone: Callable[[Key, ObjectId], None],
+        folder_check: FolderCheck,
     ) -> None:
         super().__init__(places, manifests, clock, promoter)
         self._ownership, self._own, self._gone = ownership, promoter, gone
+        self._folder_check = folder_check
 
     def prepare(self, table: Table, change: Change) -> Any:
         if isinstance(table.content, LanceTable) and is_managed(table.content):
             self._ownership.check(table.content, is_here=True)
+            steps = [one.step for one in decode_steps(change.intent).steps]
+            if not any(isinstance(one, Deregister | Resync) for one in steps):
+                written = {one.path for one in steps if isinstance(one, Create)}
+                self._folder_check.require_in_sync(
+                    table.key, table.content, is_default=table.is_default, written=written
+                )
         return super().prepare(table, change)
 
-    def check(self, content: LanceTable) -> object:
-        return self._ownership.check(content)
+    def check(self, table: Table, content: LanceTable) -> object:
+        self._ownership.check(content)
+        self._folder_check.require_in_sync(
+            table.key, content, is_default=table.is_default and table.content is content
+        )
+        return None
 
     def landed(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool

@@ -23,6 +23,11 @@ def whole(location: str, path: str) -> str:
     return found
 
 
+def is_whole(place: str) -> bool:
+    """Whether a place is named by a whole path or URL, and not by what follows another place."""
+    return "://" in place or place.startswith("/")
+
+
 def from_root(place: str) -> str:
     """A whole path or URL as Lance names it: from the root of its storage, with no slash before it."""
     scheme, host = _root(place)
@@ -48,10 +53,10 @@ def namespace_key(parts: Sequence[str] | None) -> Key | None:
     return Key(*parts) if parts else None
 
 
-def checked_limit(limit: int | None) -> int | None:
-    if limit is not None and limit < 1:
-        raise InvalidRequest(f"a page has at least one entry, and not {limit}")
-    return limit
+def page_size(limit: int | None) -> int | None:
+    """How many entries a page has at most; nothing for all of them, which is what a limit below zero means to
+    Lance."""
+    return None if limit is None or limit < 0 else limit
 
 
 def checked_token(token: str | None) -> str | None:

@@ -23,6 +23,7 @@ from penstock.formats.lance.state import Version
 from penstock.lake.lance.kept import KeptLance, KnownTable
 from penstock.lake.lance.leftovers import manifest_at
 from penstock.lake.lance.named import Unclear
+from penstock.model.decoders import json_decoder
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
 
@@ -64,7 +65,7 @@ class Pins:
         entries = [one for one in self._place.list(folder) if one.key.startswith(f"{folder}{PINS}")]
         for entry, data in zip(entries, self._place.read([one.key for one in entries]), strict=True):
             try:
-                said = msgspec.json.decode(data or b"", type=dict[str, Any])
+                said = json_decoder(dict[str, Any]).decode(data or b"")
             except msgspec.MsgspecError:
                 continue  # nobody knows whose it is
             version = pinned_version(said)

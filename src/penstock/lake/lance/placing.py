@@ -55,7 +55,9 @@ class Placing:
         if isinstance(one, calls.DeclareLance) and one.id is not None:
             self._known.require_unknown(one.id)
         if one.location is None:
-            where = own_place(self._lake.warehouse, identity)
+            # Who gave the id knows the place by that alone.
+            name = ".".join(one.key) if isinstance(one, calls.DeclareLance) and one.id is None else ""
+            where = own_place(self._lake.warehouse, identity, name)
             # Noted before anything is written there, so that a sweep knows whose it is if this never lands.
             self._parts.ownership.claim(LanceTable(id=identity, location=where))
             return where

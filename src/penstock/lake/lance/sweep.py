@@ -1,16 +1,7 @@
-"""The sweep of Lance tables: removing files that nothing needs, while writers and commits go on.
+"""The sweep of Lance tables: which files retained versions name, and which of the others may go.
 
-A file goes if it is older than the grace time, by the storage's own clock, and if no version names it that a
-kept commit of the lake has: at any reference, in any transaction, in any line of the table. That a file which
-somebody commits never goes rests on two things.
-
-1. Whoever writes a file commits it within half of the grace time, or not at all: a transaction does not live
-   longer, and Lance's own clean-up rests on the same. The other half is what clocks may differ by.
-2. What is named is gathered twice: before files are listed, and again before each removal, when only commits
-   that came in between have to be looked at. So even a file that is committed later than it may be stays, if
-   that was before the removal began.
-
-A merge, a revert or a restored version names files of a version that was kept when names were gathered.
+``lake.sweep_engine`` says when references are gathered and when files are removed, and why that is safe: a
+Lance transaction does not live longer than half of the grace period, and Lance's own clean-up rests on that.
 
 Versions that others than the lake have put where Lance looks stay, with what they name: all that Lance lists
 of a table that was registered, and otherwise those that are newer than the lake's in the same chain. (In a
@@ -27,13 +18,11 @@ files that they name, and a name that is gone is no mistake: a sweep that is kil
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
-from uuid import UUID
 
 from penstock.errors import Damaged, Denied, ManagedElsewhere, PenstockError, Unavailable
 from penstock.formats.lance.names import MAIN, REFS_OF_BRANCHES, VERSIONS
@@ -42,27 +31,23 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.files.forks import ForkNotes
+from penstock.lake.files.forks import FOREVER_US, ForkNotes
 from penstock.lake.files.pool import pool_of
 from penstock.lake.lance.kept import KeptLance, KnownTable
-from penstock.lake.lance.leftovers import Fate, Found, Needs, is_data, judge, manifest_at
+from penstock.lake.lance.leftovers import Found, Needs, is_data, judge, manifest_at
 from penstock.lake.lance.named import Unclear
 from penstock.lake.lance.notes import Stays, owner_of, stays
 from penstock.lake.lance.pins import Pins
+from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.model.keys import Key
-from penstock.storage.buckets import Entry
-from penstock.storage.locations import own_place
+from penstock.storage.fates import Fate, Judged
+from penstock.storage.locations import normalise, table_of_place
 from penstock.storage.places import Place, Places
 
 LANCE_DAYS: Final = 7.0
 """For so long Lance's own writers take for granted that their files stay, whatever the lake says."""
-REMOVED_AT_ONCE: Final = 10_000
-"""How many files are remembered, and removed, after one look at what has been committed meanwhile."""
 FILES_MAX: Final = 100_000
 """A folder of a table that no commit has is left to whoever looks after the warehouse if it has more."""
-NAMES_MAX: Final = 100
-"""How many of a table's data files that go an answer tells by name."""
-TOLD_EVERY: Final = 1000
 NOT_OWN: Final = "{url} belongs to lake {owner}, and its files are swept there"
 
 
@@ -79,16 +64,16 @@ class LanceSweep:
         progress: Progress = silent,
     ) -> None:
         self._kernel, self._places, self._lake_id, self._call = kernel, places, lake_id, call
-        self._warehouse, self._progress = warehouse.rstrip("/"), progress
-        self._before_us = kernel.clock() - kernel.graces.of_sweeps(LANCE_DAYS).data_us
-        self._kept = KeptLance(kernel, places, progress)
-        self._listed = 0
+        self._warehouse = warehouse.rstrip("/")
+        self._engine = SweepEngine(remove_data=call.remove_data, dry_run=call.dry_run, progress=progress)
+        self.before_us = kernel.clock() - kernel.graces.of_sweeps(LANCE_DAYS).data_us
+        self.kept = KeptLance(kernel, places, progress)
         self._is_looked = False
 
     def locations(self) -> list[str]:
         """Where there is something to sweep, as the call chooses it, sorted."""
         self._look()
-        known = {one.location for one in self._kept.tables.values() if self._call.key in (None, one.key)}
+        known = {one.location for one in self.kept.tables.values() if self._call.key in (None, one.key)}
         alone = set() if self._call.key is not None else {*self._alone()}
         return sorted(one for one in known | alone if one > self._call.after)
 
@@ -99,50 +84,28 @@ class LanceSweep:
         """
         self._look()
         for location in locations:
-            table = self._kept.tables.get(location)
-            yield self._sweep_alone(location) if table is None else self._sweep(table)
+            table, tally, problem = self.kept.tables.get(location), Tally(), ""
+            key = Key(location.rpartition("/")[2]) if table is None else table.key
+            try:
+                place = self._places.at(location)
+                if table is None:
+                    self._engine.sweep(_LoneFolder(self, self._engine, place, location), tally)
+                elif self.is_swept(table, place):
+                    self._engine.sweep(_TableFolder(self, table, place), tally)
+            except PenstockError as error:
+                problem = error.message
+            yield self._engine.answer(key, location, tally, problem)
 
     def _look(self) -> None:
         if not self._is_looked:
-            self._kept.look()
+            self.kept.look()
             self._is_looked = True
 
-    # -- tables that the lake has --------------------------------------------------------------------------
-
-    def _sweep(self, table: KnownTable) -> SweptTable:
-        tally, problem = _Tally(), ""
-        try:
-            place = self._places.at(table.location)
-            if self._is_swept(table, place):
-                self._sweep_place(table, place, tally)
-        except PenstockError as error:
-            problem = error.message
-        return self._answer(table.key, table.location, tally, problem)
-
-    def _sweep_place(self, table: KnownTable, place: Place, tally: _Tally) -> None:
-        foreign = _Foreign(self._kept, table, place)
-        foreign.look()
-        needs = Needs(table, self._kept.names, foreign.keys, self._before_us)
-        doomed: list[_Doomed] = []
-        for entry in self._entries(place):
-            fate = judge(entry, needs)
-            if fate in (Fate.KEPT, Fate.WAITING):
-                tally.count(fate, entry)
-                continue
-            doomed.append(_Doomed(fate, entry))
-            if len(doomed) == REMOVED_AT_ONCE:
-                self._remove(table, place, foreign, needs, doomed, tally)
-                doomed = []
-        self._remove(table, place, foreign, needs, doomed, tally)
-        if not self._call.dry_run:
-            Pins(self._kept, table, place).sweep(self._pinned_us(), self._before_us)
-            place.tidy(self._before_us)
-
-    def _is_swept(self, table: KnownTable, place: Place) -> bool:
+    def is_swept(self, table: KnownTable, place: Place) -> bool:
         """Whether files of a table may go; not of one that was never written to, or was deregistered."""
         if table.problem:
             raise Damaged(table.problem)
-        self._kept.neighbours.check(table.location)
+        self.kept.neighbours.check(table.location)
         owner = owner_of(place)
         if owner is None or (not table.is_there and stays(place) is not Stays.NO):
             return False
@@ -150,55 +113,11 @@ class LanceSweep:
             raise ManagedElsewhere(NOT_OWN.format(url=place.url, owner=owner))
         return True
 
-    def _entries(self, place: Place) -> Iterator[Entry]:
-        for entry in place.entries():
-            self._listed += 1
-            if not self._listed % TOLD_EVERY:
-                self._progress("files", self._listed)
-            yield entry
-
-    def _remove(
-        self,
-        table: KnownTable,
-        place: Place,
-        foreign: _Foreign,
-        needs: Needs,
-        doomed: Sequence[_Doomed],
-        tally: _Tally,
-    ) -> None:
-        """Look once more at what is named, and remove what still may go, as far as that was asked for."""
-        if not doomed:
-            return
-        self._kept.look()
-        foreign.look()
-        if not self._is_swept(table, place):
-            return
-        pinned_us = self._pinned_us()
-        going: list[_Doomed] = []
-        for one in doomed:
-            fate = judge(one.entry, needs)
-            if fate in (Fate.KEPT, Fate.WAITING) or one.entry.modified_us <= pinned_us:
-                tally.count(Fate.KEPT, one.entry)
-            else:
-                going.append(one)
-        removed = [one.entry.key for one in going if self._removes(one.fate)]
-        if removed:
-            self._progress("removing", len(removed))
-            removed.sort(key=_after_manifests)
-            place.delete(removed)
-        for one in going:
-            tally.count(one.fate, one.entry)
-
-    def _removes(self, fate: Fate) -> bool:
-        return not self._call.dry_run and (fate is Fate.SCRATCH or self._call.remove_data)
-
-    def _pinned_us(self) -> int:
+    def pinned_us(self) -> int:
         """Files that were written until then may be those of a fork."""
         if not self._warehouse:
             return -1
         return ForkNotes(self._places.at(pool_of(self._warehouse))).pinned_us(self._lake_id)
-
-    # -- tables that no kept commit has --------------------------------------------------------------------
 
     def _alone(self) -> Iterator[str]:
         """Places that the lake gave to Lance tables, and that no kept commit names."""
@@ -207,69 +126,103 @@ class LanceSweep:
         # A warehouse that cannot be listed is told of by the tables that are in it.
         with suppress(Denied, Unavailable):
             for name in self._places.at(self._warehouse).folders():
-                if (table := _given_id(name)) is not None:
-                    location = own_place(self._warehouse, table)
-                    if location not in self._kept.tables and self._is_alone(location, table):
+                if table_of_place(name) is not None:
+                    location = normalise(f"{self._warehouse}/{name}")
+                    if location not in self.kept.tables and self.is_alone(location):
                         yield location
 
-    def _is_alone(self, location: str, table: UUID) -> bool:
+    def is_alone(self, location: str) -> bool:
+        """Whether a folder is that of a table which the lake had, and nobody has any more."""
+        table = table_of_place(location.rpartition("/")[2])
         place = self._places.at(location)
         with suppress(Damaged):  # a note that cannot be read is nobody's
-            if owner_of(place) != self._lake_id or self._kept.neighbours.is_near(location):
+            if owner_of(place) != self._lake_id or self.kept.neighbours.is_near(location):
                 return False
             noted = stays(place)
-            return noted is Stays.NO or (noted is Stays.INTENDED and not self._kept.was_had(table))
+            return noted is Stays.NO or (
+                noted is Stays.INTENDED and table is not None and not self.kept.was_had(table)
+            )
         return False
 
-    def _sweep_alone(self, location: str) -> SweptTable:
-        """Remove a table as a whole, if everything there is old enough."""
-        place, tally, problem = self._places.at(location), _Tally(), ""
-        key = Key(name := location.rpartition("/")[2])
-        try:
-            entries = [*islice(place.entries(), FILES_MAX + 1)]
-            is_young = len(entries) > FILES_MAX or any(one.modified_us >= self._before_us for one in entries)
-            self._kept.look()
-            if location not in self._kept.tables and self._is_alone(location, UUID(name)):
-                pinned_us = self._pinned_us()
-                for one in entries:
-                    is_needed = self._kept.names(f"{location}/{one.key}") or one.modified_us <= pinned_us
-                    fate = Fate.KEPT if is_needed else Fate.WAITING if is_young else Fate.DATA
-                    if one.key != OWNER:
-                        tally.count(fate, one)
-                if self._removes(Fate.DATA) and not is_young:
-                    self._remove_whole(place, tally)
-        except PenstockError as error:
-            problem = error.message
-        return self._answer(key, location, tally, problem)
 
-    def _remove_whole(self, place: Place, tally: _Tally) -> None:
-        place.delete(sorted(tally.going, key=_after_manifests))
-        if not tally.files[Fate.KEPT] + tally.others:
-            place.delete([OWNER])  # last: what an interrupted sweep leaves is still known to be the lake's
-            place.prune()
+class _TableFolder:
+    """The folder of a table that the lake has, as the engine sweeps it."""
 
-    def _answer(self, key: Key, location: str, tally: _Tally, problem: str) -> SweptTable:
-        return SweptTable(
-            key=key,
-            location=location,
-            data_files=tally.files[Fate.DATA],
-            data_bytes=tally.bytes[Fate.DATA],
-            scratch_files=tally.files[Fate.SCRATCH],
-            scratch_bytes=tally.bytes[Fate.SCRATCH],
-            waiting=tally.files[Fate.WAITING],
-            kept=tally.files[Fate.KEPT],
-            names=tuple(tally.going[:NAMES_MAX]),
-            problem=problem,
-            data_removed=self._removes(Fate.DATA),
-            dry_run=self._call.dry_run,
+    def __init__(self, sweep: LanceSweep, table: KnownTable, place: Place) -> None:
+        self._sweep, self._table, self._place = sweep, table, place
+        self._foreign = _Foreign(sweep.kept, table, place)
+        self._needs = Needs(table, sweep.kept.names, self._foreign.keys, sweep.before_us)
+        self._pinned_us, self._is_swept = FOREVER_US, False
+
+    def begin(self) -> None:
+        self._foreign.look()
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:
+        for entry in listing(self._place, ""):
+            fate = judge(entry, self._needs)
+            if fate is not Fate.KEPT or is_data(entry.key):
+                yield Judged(entry, fate)
+
+    def look_again(self) -> None:
+        self._sweep.kept.look()
+        self._foreign.look()
+        self._is_swept = self._sweep.is_swept(self._table, self._place)
+        self._pinned_us = self._sweep.pinned_us()
+
+    def judge_again(self, candidate: Judged) -> Fate:
+        if not self._is_swept or candidate.entry.modified_us <= self._pinned_us:
+            return Fate.KEPT
+        return judge(candidate.entry, self._needs)
+
+    def remove(self, files: Sequence[Judged]) -> None:
+        self._place.delete(sorted((one.entry.key for one in files), key=_after_manifests))
+
+    def finish(self, tally: Tally) -> None:  # noqa: ARG002
+        pins = Pins(self._sweep.kept, self._table, self._place)
+        pins.sweep(self._sweep.pinned_us(), self._sweep.before_us)
+        self._place.tidy(self._sweep.before_us)
+
+
+class _LoneFolder:
+    """The folder of a table that no retained commit has: it goes as a whole, once all of it is old."""
+
+    def __init__(self, sweep: LanceSweep, engine: SweepEngine, place: Place, location: str) -> None:
+        self._sweep, self._engine, self._place, self._location = sweep, engine, place, location
+        self._pinned_us, self._is_alone, self._others = FOREVER_US, False, 0
+
+    def begin(self) -> None:
+        """Retained commits were looked at when the folder was found."""
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:
+        entries = [*islice(listing(self._place, ""), FILES_MAX + 1)]
+        is_young = len(entries) > FILES_MAX or any(
+            one.modified_us >= self._sweep.before_us for one in entries
         )
+        for entry in sorted(entries, key=lambda one: (_after_manifests(one.key), one.key)):
+            if entry.key != OWNER:
+                yield Judged(entry, Fate.WAITING if is_young else Fate.DATA)
 
+    def look_again(self) -> None:
+        self._sweep.kept.look()
+        is_known = self._location in self._sweep.kept.tables
+        self._is_alone = not is_known and self._sweep.is_alone(self._location)
+        self._pinned_us = self._sweep.pinned_us()
 
-class _Doomed(NamedTuple):
-    """A file that nothing named, and what it is."""
+    def judge_again(self, candidate: Judged) -> Fate:
+        is_named = self._sweep.kept.names(f"{self._location}/{candidate.entry.key}")
+        is_kept = not self._is_alone or is_named or candidate.entry.modified_us <= self._pinned_us
+        return Fate.KEPT if is_kept else candidate.fate
 
-    fate: Fate
-    entry: Entry
+    def remove(self, files: Sequence[Judged]) -> None:
+        self._place.delete([one.entry.key for one in files])
+
+    def finish(self, tally: Tally) -> None:
+        """The note of the owner goes last: what an interrupted sweep leaves is still the lake's."""
+        stays = tally.files[Fate.KEPT] or tally.files[Fate.WAITING]
+        self.look_again()
+        if self._engine.removes(Fate.DATA) and self._is_alone and not stays:
+            self._place.delete([OWNER])
+            self._place.prune()
 
 
 class _Foreign:
@@ -317,34 +270,6 @@ class _Foreign:
         names = {quote(found.branch, safe=""), found.branch}
         files = [f"{found.chain}{REFS_OF_BRANCHES}{name}.json" for name in sorted(names)]
         return any(size is not None for size in self._place.sizes(files))
-
-
-class _Tally:
-    """How many files there are of each fate, how large they are, and the names of data files that go."""
-
-    def __init__(self) -> None:
-        self.files: Counter[Fate] = Counter()
-        self.bytes: Counter[Fate] = Counter()
-        self.others = 0
-        """Files that stay and are no data."""
-        self.going: list[str] = []
-
-    def count(self, fate: Fate, entry: Entry) -> None:
-        if fate is Fate.KEPT and not is_data(entry.key):
-            self.others += 1
-            return
-        self.files[fate] += 1
-        self.bytes[fate] += entry.size
-        if fate is Fate.DATA:
-            self.going.append(entry.key)
-
-
-def _given_id(name: str) -> UUID | None:
-    """The id of the table to which a lake gives a folder of that name, if it would."""
-    with suppress(ValueError):
-        found = UUID(name)
-        return found if str(found) == name else None
-    return None
 
 
 def _after_manifests(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
 from lance_namespace import (
     DeclareTableRequest,
@@ -35,7 +36,7 @@ from penstock.lake.lance.calls import (
 )
 from penstock.lake.lance.errors import operation
 from penstock.lake.lance.namespaces import TRIES_MAX, NamespaceOperations, page, word
-from penstock.lake.lance.paths import checked_token, namespace_key, table_key
+from penstock.lake.lance.paths import checked_token, is_whole, namespace_key, table_key
 from penstock.lake.views import Snapshot
 from penstock.model.content import AnyContent, LanceTable
 from penstock.model.keys import Key
@@ -93,22 +94,21 @@ class TableOperations(NamespaceOperations):
         about = self.about(key)
         branch, number = self._chosen(key, request)
         answer: dict[str, Any] = {
+            "table": key[-1],
+            "namespace": list(key[:-1]),
             "location": about.folder,
+            "table_uri": uri_of(about.folder),
             "properties": about.properties,
             "managed_versioning": True,
         }
-        if request.with_table_uri:
-            answer["table_uri"] = uri_of(about.folder)
         if request.check_declared or request.load_detailed_metadata:
             answer["is_only_declared"] = about.version is None
         if number is not None or branch:
             answer["version"] = self.version(key, branch, number).version
         elif about.version is not None:
             answer["version"] = about.version
-        if request.load_detailed_metadata:
-            answer |= {"table": key[-1], "namespace": list(key[:-1])}
-            if about.version is not None:
-                answer |= self.detailed(key, branch, answer.get("version"))
+        if request.load_detailed_metadata and about.version is not None:
+            answer |= self.detailed(key, branch, answer.get("version"))
         return DescribeTableResponse.model_validate(answer)
 
     def detailed(self, key: Key, branch: str, version: int | None) -> dict[str, Any]:  # noqa: ARG002
@@ -145,23 +145,51 @@ class TableOperations(NamespaceOperations):
 
     @operation(DeclareTableRequest)
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        return declared(self._done(declaring(request), request.context))
+        return declared(self._done(self.declaring(request), request.context))
+
+    def declaring(self, request: DeclareTableRequest) -> DeclareLance:
+        """A request to declare a table, as the lake is asked."""
+        properties, is_private = _properties(request.properties)
+        location = None if request.location is None else self.whole_location(request.location)
+        return DeclareLance(
+            key=table_key(request.id), location=location, is_private=is_private, properties=properties
+        )
 
     @operation(RegisterTableRequest)
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
         mode = word(request.mode, "create", ("create", "overwrite"), "mode")
         properties, is_private = _properties(request.properties)
-        done = self._done(
-            RegisterLance(
-                key=table_key(request.id),
-                location=_checked_location(request.location),
-                replaces=mode == "overwrite",
-                is_private=is_private,
-                properties=properties,
-            ),
-            request.context,
+        key = table_key(request.id)
+        one = RegisterLance(
+            key=key,
+            location=self.whole_location(request.location),
+            replaces=mode == "overwrite",
+            is_private=is_private,
+            properties=properties,
         )
-        return RegisterTableResponse(location=done.folder, properties=done.properties)
+        try:
+            done = self._done(one, request.context)
+        except TableNotFound as problem:
+            if mode == "create" and (there := self.snapshot().get(key)) is not None:
+                raise TableExists(f"there is a {there.type} at '{key}' already") from problem
+            raise
+        location = done.folder if is_whole(request.location) else request.location
+        return RegisterTableResponse(location=location, properties=done.properties)
+
+    def whole_location(self, location: str) -> str:
+        """The whole path or URL of a place. Below the lake's warehouse it may be named as Lance names places
+        below its root: by what follows the warehouse."""
+        if is_whole(location):
+            return location.rstrip("/")
+        if ".." in unquote(location).split("/"):
+            raise InvalidRequest(f"Path traversal is not allowed: {location!r} leaves the lake's warehouse")
+        if not location.strip("/ "):
+            raise InvalidRequest("the location is empty")
+        if not self.lake.warehouse:
+            raise InvalidRequest(
+                f"the lake has no warehouse that {location!r} could be below; name a whole path or URL"
+            )
+        return f"{self.lake.warehouse.rstrip('/')}/{location.strip('/')}"
 
     def _done(self, one: LanceOperation, context: dict[str, str] | None) -> LanceDone:
         return self.change([one], context).done[0]
@@ -214,15 +242,6 @@ class TableOperations(NamespaceOperations):
         raise CommitConflict([], f"'{key}' was changed by others all the time; try again")
 
 
-def declaring(request: DeclareTableRequest) -> DeclareLance:
-    """A request to declare a table, as the lake is asked."""
-    properties, is_private = _properties(request.properties)
-    location = None if request.location is None else _checked_location(request.location)
-    return DeclareLance(
-        key=table_key(request.id), location=location, is_private=is_private, properties=properties
-    )
-
-
 def declared(done: LanceDone) -> DeclareTableResponse:
     return DeclareTableResponse(
         location=done.folder, properties=dict(done.properties), managed_versioning=True
@@ -247,12 +266,6 @@ def _properties(said: dict[str, str] | None) -> tuple[dict[str, str], bool]:
     if value not in ("true", "false"):
         raise InvalidRequest(f"{PRIVATE} is true or false, and not {value!r}")
     return properties, value == "true"
-
-
-def _checked_location(location: str) -> str:
-    if "://" not in location and not location.startswith("/"):
-        raise InvalidRequest(f"{location!r} is no whole path or URL of a folder")
-    return location.rstrip("/")
 
 
 def _is_listed(content: AnyContent, include_declared: bool | None) -> bool:

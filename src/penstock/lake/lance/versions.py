@@ -35,7 +35,7 @@ from penstock.formats.lance.wire import Malformed
 from penstock.lake.lance.answers import LanceAbout, LanceVersion
 from penstock.lake.lance.calls import CreateLanceVersion, DeleteLanceVersions
 from penstock.lake.lance.errors import in_lance, operation
-from penstock.lake.lance.paths import checked_limit, checked_token, from_root, table_key, whole
+from penstock.lake.lance.paths import checked_token, from_root, page_size, table_key, whole
 from penstock.lake.lance.requests import of_operation
 from penstock.lake.lance.tables import TableOperations
 from penstock.lake.views import Snapshot
@@ -156,7 +156,7 @@ class VersionOperations(TableOperations):
     @operation(ListTableVersionsRequest)
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
         """Newest first, whether that is asked for or not."""
-        limit, token = checked_limit(request.limit), checked_token(request.page_token)
+        limit, token = page_size(request.limit), checked_token(request.page_token)
         self.note_read(table_key(request.id))
         most = (self.lake.page_max or PAGE_MAX) - 1  # one more is asked for, to know whether it is
         wanted = most if limit is None else min(limit, most)
@@ -170,7 +170,7 @@ class VersionOperations(TableOperations):
         listed = found[:wanted]
         return ListTableVersionsResponse(
             versions=[shown_version(one) for one in listed],
-            page_token=str(listed[-1].version) if is_more else None,
+            page_token=str(listed[-1].version) if is_more and listed else None,
         )
 
     @operation(BatchCreateTableVersionsRequest, in_batch=True)

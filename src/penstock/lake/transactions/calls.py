@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.lake.call import Call, Said
+from penstock.lake.call import Call, Retry, Said
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.model.reads import Read
 from penstock.model.transactions import Isolation, Policy
@@ -22,7 +22,9 @@ class BeginTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions"
     answer = TransactionInfo
+    retry = Retry.SAFE
     makes_lake = True
+    counted = ()
 
     id: str
     """32 hexadecimal digits, made up by who begins it."""
@@ -60,6 +62,9 @@ class RenewTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions/{id}/renew"
     answer = TransactionInfo
+    retry = Retry.SAFE
+    makes_lake = False
+    counted = ()
 
     id: str
     lease_s: float | None = None
@@ -77,6 +82,9 @@ class NoteReads(Call[TransactionInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions/{id}/reads"
     answer = TransactionInfo
+    retry = Retry.SAFE
+    makes_lake = False
+    counted = ()
 
     id: str
     reads: tuple[Read, ...]
@@ -91,6 +99,8 @@ class CommitTransaction(Call[TransactionLanded], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions/{id}/commit"
     answer = TransactionLanded
+    retry = Retry.SAFE
+    makes_lake = False
 
     id: str
     said: Said = Said()
@@ -106,6 +116,8 @@ class AbortTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions/{id}/abort"
     answer = TransactionInfo
+    retry = Retry.SAFE
+    makes_lake = False
 
     id: str
     why: str = ""
@@ -137,6 +149,8 @@ class IsShared(Call[bool], frozen=True, kw_only=True):
     """
 
     answer = bool
+    retry = Retry.READ
+    makes_lake = False
 
     commit: str
     """The whole id."""

@@ -20,10 +20,12 @@ from penstock.errors import (
     OutcomeUnknown,
     PenstockError,
     RequestError,
+    StorageFull,
     TransactionOver,
     TryAgainError,
 )
 from penstock.kernel.checks import NO_REASON, said_no, verdict
+from penstock.kernel.retry import reason_of
 from penstock.lake.call import said as commit_said
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import (
@@ -253,8 +255,9 @@ class Transaction:
 
         ``MergeConflict`` if what it changed, or has read, was changed on its target too; that aborts it.
         ``TransactionOver`` if it was aborted before, or is being committed with checks that this process has
-        not: the message says what to do. ``OutcomeUnknown`` if the lake does not answer for long: then the
-        same call, from any process, finishes it and tells.
+        not: the message says what to do. ``StorageFull`` if the lake has no room for it: it stays open, and
+        can land once there is. ``OutcomeUnknown`` if the lake does not answer for long: then the same call,
+        from any process, finishes it and tells.
         """
         if message is not None:
             _text("the message", message)
@@ -266,6 +269,11 @@ class Transaction:
         while True:
             try:
                 landed = self._lake.do(call)
+            except StorageFull as problem:  # to wait makes no room
+                if not self._is_still_open():
+                    raise self._unknown(problem) from problem
+                self._is_sent = False
+                raise
             except (TryAgainError, OutcomeUnknown) as problem:
                 if time.monotonic() + wait_s > deadline_s:
                     raise self._unknown(problem) from problem
@@ -311,13 +319,19 @@ class Transaction:
             if self.info.state is not TransactionState.OPEN:
                 self._stop()
 
+    def _is_still_open(self) -> bool:
+        """Whether it is certain that its commit was not begun."""
+        with suppress(PenstockError):
+            return self.info.state is TransactionState.OPEN
+        return False
+
     def _stop(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.stop()
 
     def _unknown(self, problem: PenstockError) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"it is not known yet whether transaction {self.id} has landed: {problem.message}\n"
+            f"it is not known yet whether transaction {self.id} has landed: {reason_of(problem)}\n"
             f"  'penstock tx commit {self.id}' finishes it and tells, as often as it is run.",
             key=self.id,
             transaction=self.id,

@@ -3,6 +3,7 @@
 - ``gate``: from the headers of a request to its caller, by a token or without one.
 - ``caller``: what the grants of a caller allow.
 - ``guarded``: a catalogue that answers a caller only what they may ask; every call has a rule there.
+- ``keys``: idempotency keys, of which each token has its own.
 - ``rights``: what the rules share: revisions that are read, keys that are left out.
 - ``reading``, ``writing``, ``delta``: the rules themselves.
 - ``locations``: where contents may say that tables are.
@@ -11,5 +12,6 @@
 from penstock.server.access.caller import Caller
 from penstock.server.access.gate import Gate, OpenGate, TokenGate
 from penstock.server.access.guarded import Guarded
+from penstock.server.access.keys import UnmarkedKeys
 
-__all__ = ["Caller", "Gate", "Guarded", "OpenGate", "TokenGate"]
+__all__ = ["Caller", "Gate", "Guarded", "OpenGate", "TokenGate", "UnmarkedKeys"]

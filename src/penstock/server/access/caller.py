@@ -16,7 +16,16 @@ from penstock.model.keys import ELEMENTS_MAX, Key
 from penstock.model.tokens import EVERYTHING, Grant, Role
 from penstock.model.transactions import names_transaction
 
-_VERBS: Final = {Role.READ: "read", Role.WRITE: "change", Role.ADMIN: "administer"}
+_VERBS: Final = {
+    Role.READ: "read",
+    Role.WRITE: "change",
+    Role.RESTORE: "restore",
+    Role.ERASE: "erase rows of",
+    Role.MAINTAIN: "maintain",
+    Role.BACKUP: "back up",
+    Role.MOVE: "move",
+    Role.ADMIN: "administer",
+}
 
 GRANTS_TOLD: Final = 5
 """How many grants an error names."""
@@ -128,9 +137,18 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         if not keys.covers(key):
             raise self.denied(f"{_VERBS[role]} '{key}' there", key=str(key))
 
+    def require_lake(self, role: Role) -> None:
+        """``Denied`` if the caller has not a role for the whole lake."""
+        if not self.keys_everywhere(role).are_all:
+            raise self.denied(f"{_VERBS[role]} the lake: that needs the grant '{role}'")
+
+    def require_table(self, role: Role, key: Key) -> None:
+        """``Denied`` if the caller has not a role for a table on all references."""
+        if not self.keys_everywhere(role).covers(key):
+            raise self.denied(f"{_VERBS[role]} '{key}': that needs the grant '{role}'", key=str(key))
+
     def require_admin(self) -> None:
-        if not self.is_admin:
-            raise self.denied("administer the lake: that needs the grant 'admin'")
+        self.require_lake(Role.ADMIN)
 
     def denied(self, what: str, **details: str) -> Denied:
         had = ", ".join(str(grant) for grant in self.grants[:GRANTS_TOLD])

@@ -39,6 +39,7 @@ from penstock.model.tokens import Role
 from penstock.server.access.caller import Keys
 from penstock.server.access.locations import check_locations
 from penstock.server.access.rights import Rights
+from penstock.server.access.writing import signed
 
 L = TypeVar("L", CheckpointTable, CompactLog)
 
@@ -56,12 +57,12 @@ def get_table_versions(rights: Rights, call: GetTableVersions) -> TableVersions:
 
 def publish_table(rights: Rights, call: PublishTable) -> PublishedTable:
     """Publishing decides nothing, but works for as long as there is something to publish."""
-    _require_keys(rights, call.branch, (call.key,))
+    _require_upkeep(rights, call.branch, call.key)
     return rights.do(call)
 
 
 def write_log(rights: Rights, call: L) -> WrittenFile:
-    _require_keys(rights, None, (call.key,))
+    _require_upkeep(rights, None, call.key)
     return rights.do(call)
 
 
@@ -82,8 +83,7 @@ def adopt_table(rights: Rights, call: AdoptTable) -> TableMade:
 
 def recover_table(rights: Rights, call: RecoverTable) -> RecoveredTable:
     rights.caller.require_admin()
-    who = rights.caller.name or call.who
-    return rights.do(msgspec.structs.replace(call, who=who))
+    return rights.do(signed(rights, call))
 
 
 def get_table_status(rights: Rights, call: GetTableStatus) -> tuple[TableStatus, ...]:
@@ -133,6 +133,12 @@ def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) ->
     keys = rights.caller.require(Role.WRITE, rights.named(branch))
     for key in changed:
         rights.caller.require_key(keys, Role.WRITE, key)
+
+
+def _require_upkeep(rights: Rights, branch: str | None, key: Key) -> None:
+    """``Denied`` if the caller may neither maintain a table nor change it."""
+    if not rights.caller.keys_everywhere(Role.MAINTAIN).covers(key):
+        _require_keys(rights, branch, (key,))
 
 
 def _require_namespaces(rights: Rights, call: CreateTable) -> None:

@@ -10,20 +10,25 @@ import hmac
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from math import inf
-from threading import Lock
-from typing import Final, Protocol
+from threading import Lock, Semaphore
+from typing import Final, NamedTuple, Protocol
 
 from penstock.errors import Unauthenticated
-from penstock.lake.calls import ListTokens
+from penstock.lake.calls import FindToken
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.tokens import parse_token, secret_hash
+from penstock.lake.tokens import Presented, parse_token, secret_hash
 from penstock.model.clock import Clock, now_us, utc
 from penstock.model.tokens import HASH_BYTES, Grant, Role, Token
 from penstock.server.access.caller import Caller
 
 TOKENS_KEPT_S: Final = 5.0
 """How long a token can still be used after it was revoked, at most."""
+UNKNOWN_KEPT_S: Final = 1.0
+"""How long a token is refused that was shown before it was made, at most."""
+KEPT_MAX: Final = 10_000
+"""How many tokens are remembered, those that there are and those that there are not."""
+STRANGERS_MAX: Final = 4
+"""Look-ups at the same time of tokens that were not known a moment ago."""
 
 API_KEY: Final = "x-api-key"
 
@@ -37,8 +42,15 @@ class Gate(Protocol):
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
         """The caller; ``Unauthenticated`` if it is nobody who is known. Headers have names in lower case."""
 
+    def recognise(self, headers: Mapping[str, str], /) -> str:  # noqa: ARG002
+        """Who sent a request, as far as that is known without asking anybody; else nothing.
 
-class OpenGate:
+        It says whose share of the server the request uses, and lets nobody in.
+        """
+        return ""
+
+
+class OpenGate(Gate):
     """Lets everybody in, with all rights: for a server that only its owner can reach."""
 
     def __init__(self, *, any_location: bool = False) -> None:
@@ -48,47 +60,108 @@ class OpenGate:
         return self._caller
 
 
-class TokenGate:
-    """Lets in who shows one of the lake's tokens, as ``Authorization: Bearer penstock_…`` or, as some
-    clients of Lance do, as ``x-api-key: penstock_…``.
+class TokenGate(Gate):
+    """Lets in who shows one of the lake's tokens, as ``Authorization: Bearer penstock_…`` or, as some clients
+    of Lance do, as ``x-api-key: penstock_…``.
 
-    Tokens are read again every few seconds, and when one is shown that is not among them: a new one can be
-    used at once, a revoked one ``TOKENS_KEPT_S`` longer. If the store does not answer, nobody gets in.
+    A token is looked up by its id, one row of the store, and looked up again every few seconds while it is
+    used: a new one can be used at once, a revoked one ``TOKENS_KEPT_S`` longer. Whoever shows tokens that
+    there are not is answered from memory for ``UNKNOWN_KEPT_S``, and waits for others who do, not for those
+    who are known. If the store does not answer, nobody gets in.
     """
 
     def __init__(
         self, catalogue: Catalogue, clock: Clock = now_us, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._catalogue, self._clock, self._monotonic = catalogue, clock, monotonic
+        self._known: dict[str, _Lookup] = {}
+        """Tokens that there are, or were lately, by id."""
+        self._unknown: dict[str, _Lookup] = {}
         self._lock = Lock()
-        self._known: tuple[dict[str, Token], float] = {}, -inf
-        """Tokens by id, and when reading them began."""
+        self._lookups: dict[str, _Turn] = {}
+        """Those that go on now, by id."""
+        self._strangers = Semaphore(STRANGERS_MAX)
 
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
         shown = parse_token(_token(headers))
         token = self._find(shown.id)
-        wanted = token.secret_hash if token is not None else NO_HASH
-        if not hmac.compare_digest(secret_hash(shown.secret), wanted) or token is None:
+        if not _is_secret_of(token, shown) or token is None:
             raise Unauthenticated("this token is not known here; it may have been revoked")
         if token.expires is not None and token.expires <= self._now():
             raise Unauthenticated(f"token '{token.name}' has expired, at {token.expires:%Y-%m-%d %H:%M} UTC")
         return Caller(name=token.name, grants=token.grants)
+
+    def recognise(self, headers: Mapping[str, str], /) -> str:
+        """The id of a token that was looked up before, also if that is some time ago."""
+        try:
+            shown = parse_token(_token(headers))
+        except Unauthenticated:
+            return ""
+        known = self._known.get(shown.id)
+        return shown.id if known is not None and _is_secret_of(known.token, shown) else ""
 
     def _now(self) -> datetime:
         return utc(self._clock())
 
     def _find(self, token_id: str) -> Token | None:
         asked_s = self._monotonic()
-        known, read_s = self._known
-        if asked_s - read_s < TOKENS_KEPT_S and token_id in known:
-            return known[token_id]
-        with self._lock:  # whoever waited for another's reading, which began later, need not read again
-            known, read_s = self._known
-            if read_s <= asked_s:
-                read_s = self._monotonic()
-                known = {token.id: token for token in self._catalogue.do(ListTokens())}
-                self._known = known, read_s
-        return known.get(token_id)
+        if (known := self._known.get(token_id)) and asked_s - known.began_s < TOKENS_KEPT_S:
+            return known.token
+        if (unknown := self._unknown.get(token_id)) and asked_s - unknown.began_s < UNKNOWN_KEPT_S:
+            return None
+        if known is not None:
+            return self._look_up(token_id, asked_s)
+        with self._strangers:
+            return self._look_up(token_id, asked_s)
+
+    def _look_up(self, token_id: str, asked_s: float) -> Token | None:
+        """Ask the store for a token, once for all who ask for it at the same time."""
+        with self._lock:
+            turn = self._lookups.setdefault(token_id, _Turn())
+            turn.users += 1
+        try:
+            with turn.lock:  # whoever waited for another's reading, which began later, need not read again
+                last = self._known.get(token_id) or self._unknown.get(token_id)
+                if last is None or last.began_s <= asked_s:
+                    began_s = self._monotonic()
+                    last = _Lookup(self._catalogue.do(FindToken(id=token_id)), began_s)
+                    self._remember(token_id, last)
+                return last.token
+        finally:
+            with self._lock:
+                turn.users -= 1
+                if not turn.users:
+                    self._lookups.pop(token_id, None)
+
+    def _remember(self, token_id: str, lookup: _Lookup) -> None:
+        there, other = (self._known, self._unknown) if lookup.token else (self._unknown, self._known)
+        with self._lock:
+            other.pop(token_id, None)
+            there.pop(token_id, None)
+            there[token_id] = lookup
+            if len(there) > KEPT_MAX:
+                del there[next(iter(there))]
+
+
+class _Lookup(NamedTuple):
+    """What a look at the store found, and when it began."""
+
+    token: Token | None
+    began_s: float
+
+
+class _Turn:
+    """The threads that want to look up one token at the same time."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
+
+
+def _is_secret_of(token: Token | None, shown: Presented) -> bool:
+    """Whether the secret is right; it takes as long if there is no such token."""
+    wanted = token.secret_hash if token is not None else NO_HASH
+    return hmac.compare_digest(secret_hash(shown.secret), wanted)
 
 
 def _token(headers: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake import calls, delta_calls
+from penstock.lake import calls, delta_calls, resync_calls
 from penstock.lake.asked import asked
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.catalogue import Catalogue
@@ -22,6 +22,7 @@ from penstock.model.tokens import Role
 from penstock.model.transactions import PREFIX, is_transaction
 from penstock.server.access import delta, files, lance, reading, transactions, writing
 from penstock.server.access.caller import Caller
+from penstock.server.access.keys import UnmarkedKeys, stored_key
 from penstock.server.access.rights import Rights
 from penstock.server.access.transactions import admitted, transactions_in
 
@@ -34,10 +35,12 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.ChangeRoots: writing.for_administrators,
     calls.KeepHistory: writing.for_administrators,
     calls.SetGrace: writing.for_administrators,
-    calls.Sweep: writing.for_administrators,
-    calls.SweepTables: writing.for_administrators,
-    files_care_calls.SweepFiles: writing.for_administrators,
-    calls.Fsck: writing.for_administrators,
+    calls.Sweep: writing.for_holders(Role.MAINTAIN),
+    calls.SweepTables: writing.for_holders_of_table(Role.MAINTAIN),
+    calls.EraseTable: writing.for_holders_of_table(Role.ERASE),
+    files_care_calls.SweepFiles: writing.for_holders(Role.MAINTAIN),
+    resync_calls.Resync: writing.for_holders_of_table(Role.MAINTAIN),
+    calls.Fsck: writing.for_holders(Role.MAINTAIN),
     calls.ListTokens: writing.for_administrators,
     calls.PutToken: writing.for_administrators,
     calls.RevokeToken: writing.for_administrators,
@@ -63,6 +66,7 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.Merge: writing.merge,
     calls.Transplant: writing.transplant,
     calls.Revert: writing.revert,
+    calls.Restore: writing.restore,
     calls.Rebase: writing.rebase,
     delta_calls.CommitTables: delta.commit_tables,
     delta_calls.GetTableVersions: delta.get_table_versions,
@@ -75,7 +79,7 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     delta_calls.FindTable: delta.find_table,
     delta_calls.CheckpointTable: delta.write_log,
     delta_calls.CompactLog: delta.write_log,
-    delta_calls.CleanLog: writing.for_administrators,
+    delta_calls.CleanLog: writing.for_holders_of_table(Role.MAINTAIN),
     files_calls.WriteFiles: files.write_files,
     files_calls.ListFiles: files.list_files,
     files_calls.GetFiles: files.get_files,
@@ -108,9 +112,16 @@ class Guarded:
     authors are for the request to name.
     """
 
-    def __init__(self, catalogue: Catalogue, caller: Caller, deadline_s: float = inf) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        caller: Caller,
+        deadline_s: float = inf,
+        unmarked: UnmarkedKeys | None = None,
+    ) -> None:
         """``deadline_s`` is when nobody waits any longer, as ``time.monotonic`` tells it."""
         self._catalogue, self._caller, self._deadline_s = catalogue, caller, deadline_s
+        self._unmarked = unmarked
         self.page_max = catalogue.page_max
 
     def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
@@ -119,7 +130,9 @@ class Guarded:
             raise self._caller.denied(f"ask for {type(call).__name__}")
         if isinstance(call, calls.Write):
             if call.idempotency_key is not None:  # rules may put it otherwise, but it stays the same request
-                call = msgspec.structs.replace(call, asked=asked(call))
+                this_one = asked(call)
+                key = stored_key(self._catalogue, self._caller, call, this_one, self._unmarked)
+                call = msgspec.structs.replace(call, asked=this_one, idempotency_key=key)
             if self._caller.name:
                 call = msgspec.structs.replace(call, who=self._caller.name)
         caller = admitted(self._catalogue, self._caller, transactions_in(call))

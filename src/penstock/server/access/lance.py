@@ -67,7 +67,8 @@ def list_lance_tags(rights: Rights, call: ListLanceTags) -> tuple[LanceTag, ...]
 
 def promote_lance(rights: Rights, call: PromoteLance) -> LanceAbout:
     """Promoting decides nothing, but works for as long as there is something to promote."""
-    _require_keys(rights, call.branch, (call.key,))
+    if not rights.caller.keys_everywhere(Role.MAINTAIN).covers(call.key):
+        _require_keys(rights, call.branch, (call.key,))
     return rights.do(call)
 
 

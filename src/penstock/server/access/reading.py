@@ -17,6 +17,7 @@ from penstock.model.names import parse_revision
 from penstock.model.references import Reference
 from penstock.model.tokens import Role
 from penstock.server.access.caller import Keys
+from penstock.server.access.keys import own_outcome
 from penstock.server.access.rights import Rights
 
 CHANGES_MAX: Final = calls.PAGE_MAX
@@ -105,10 +106,15 @@ def compare(rights: Rights, call: calls.Compare) -> Comparison:
 
 
 def get_outcome(rights: Rights, call: calls.GetOutcome) -> Landing | None:
-    if rights.caller.keys_everywhere(Role.READ).are_all:
+    """What came of somebody else's request concerns only who administers the lake."""
+    caller = rights.caller
+    keys = caller.keys_everywhere(Role.READ)
+    if not keys.are_all:
+        keys = caller.require(Role.READ, rights.named(call.branch))
+    if call.who not in (None, caller.name):
+        caller.require_admin()
         return rights.do(call)
-    keys = rights.caller.require(Role.READ, rights.named(call.branch))
-    found = rights.do(call)
+    found = own_outcome(rights.do, caller, call)
     if found is None or keys.are_all:
         return found
     return msgspec.structs.replace(found, commit=None)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.errors import CommitNotFound, TimedOut, TransactionNotFound, TransactionOver
+from penstock.kernel.pace import step
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import PAGE_MAX, Call, GetAbout, Resolve
 from penstock.lake.catalogue import Catalogue
@@ -134,6 +135,7 @@ class Rights:
         while True:
             page = self.do(msgspec.structs.replace(call, limit=asked))
             for item in page:
+                step()
                 if (seen := show(item)) is not None:
                     shown.append(seen)
                     if len(shown) == wanted:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,11 +19,12 @@ from penstock.model.merges import MergeResult
 from penstock.model.operations import Change, Put, Unchanged
 from penstock.model.references import Reference
 from penstock.model.tokens import Role
-from penstock.server.access.caller import Keys
+from penstock.server.access.caller import Caller, Keys
 from penstock.server.access.locations import check_locations, locations_of
 from penstock.server.access.rights import Rights
 
 R = TypeVar("R")
+C = TypeVar("C", bound=calls.Call[Any])
 B = TypeVar("B", bound=calls.Bring)
 E = TypeVar("E", AddExpectation, RemoveExpectation)
 
@@ -39,15 +40,46 @@ def about(rights: Rights, call: calls.GetAbout) -> About:
     return told if rights.caller.is_admin else msgspec.structs.replace(told, url="")
 
 
-def for_administrators(rights: Rights, call: calls.Call[R]) -> R:
-    rights.caller.require_admin()
-    return rights.do(call)
+def for_holders(role: Role) -> Callable[[Rights, Any], Any]:
+    """The rule of a call about the whole lake, for who has a role for all of it.
+
+    What the call leaves in the lake says who made it, if it has a field ``who``.
+    """
+
+    def rule(rights: Rights, call: Any) -> Any:
+        rights.caller.require_lake(role)
+        return rights.do(signed(rights, call))
+
+    return rule
+
+
+def for_holders_of_table(role: Role) -> Callable[[Rights, Any], Any]:
+    """The same for a call about one table, its field ``key``; about all of them if it has none there."""
+
+    def rule(rights: Rights, call: Any) -> Any:
+        if call.key is None:
+            rights.caller.require_lake(role)
+        else:
+            rights.caller.require_table(role, call.key)
+        return rights.do(signed(rights, call))
+
+    return rule
+
+
+for_administrators = for_holders(Role.ADMIN)
+
+
+def signed(rights: Rights, call: C) -> C:
+    """A call that says who makes it, where it can: the name of the caller's token, if there is one."""
+    if not rights.caller.name or not hasattr(call, "who"):
+        return call
+    return msgspec.structs.replace(call, who=rights.caller.name)
 
 
 def change_expectations(rights: Rights, call: E) -> tuple[Expectation, ...]:
     """What a branch expects stops everybody who writes there, and shows them rows of what it asks about."""
     rights.caller.require_admin()
-    return rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
+    return rights.do(signed(rights, call))
 
 
 # -- references --------------------------------------------------------------------------------------------
@@ -151,6 +183,41 @@ def revert(rights: Rights, call: calls.Revert) -> MergeResult:
     call = _onto(rights, call, call.on)
     commit = rights.read_whole(call.commit, via=_target(rights, call.on))
     return rights.do(msgspec.structs.replace(call, commit=commit))
+
+
+def restore(rights: Rights, call: calls.Restore) -> MergeResult:
+    """It takes the role for every key that it may change; and since it shows what these held, and lets the
+    branch hold what they were elsewhere, the right to read them here and there."""
+    caller, name = rights.caller, rights.named(call.branch)
+    keys = caller.require(Role.RESTORE, name)
+    _check_scope(caller, keys, Role.RESTORE, call)
+    _check_scope(caller, caller.require(Role.READ, name), Role.READ, call)
+    if call.to is not None:
+        to, there = rights.read(call.to, via=_target(rights, call.branch))
+        _check_scope(caller, there, Role.READ, call)
+        call = msgspec.structs.replace(call, to=to)
+    _check_namespaces_above(rights, call, name, keys)
+    return rights.do(msgspec.structs.replace(call, if_head=rights.compared(call.if_head, name)))
+
+
+def _check_scope(caller: Caller, keys: Keys, role: Role, call: calls.Restore) -> None:
+    """``Denied`` if a restore is about keys that the caller has not a role for."""
+    for key in call.keys:
+        caller.require_key(keys, role, key)
+    if call.namespace is not None and not keys.cover_below(call.namespace):
+        raise caller.denied(f"{role.value} all of '{call.namespace}' there", key=str(call.namespace))
+    if not call.keys and call.namespace is None and not keys.are_all:
+        raise caller.denied(f"{role.value} everything there: that needs a grant for all keys")
+
+
+def _check_namespaces_above(rights: Rights, call: calls.Restore, branch: str, keys: Keys) -> None:
+    """``Denied`` if namespaces above would come back for which the caller has no grant."""
+    named = (*call.keys, *((call.namespace,) if call.namespace is not None else ()))
+    above = {parent for key in named for parent in key.parents if not keys.covers(parent)}
+    if above:
+        there = rights.do(calls.GetContents(at=branch, key=tuple(sorted(above))))
+        for missing in sorted(above - {entry.key for entry in there}):
+            raise rights.caller.denied(f"restore namespace '{missing}' there", key=str(missing))
 
 
 def rebase(rights: Rights, call: calls.Rebase) -> MergeResult:

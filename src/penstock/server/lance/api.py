@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.server.lance.codec import CODEC, ROWS, Model
 from penstock.server.lance.errors import ErrorResponse, say
-from penstock.server.lance.handling import handler
+from penstock.server.lance.handling import LOOKS_INTO, handler
 from penstock.server.lance.operations import FILE, OPERATIONS, STREAM, Operation
 from penstock.server.routes import Api, Route
 from penstock.wire.requests import KEY_HEADER
@@ -44,10 +44,11 @@ def _route(operation: Operation, base: str) -> Route:
         ),
         answer=Model(operation.answer) if operation.answer is not None else _OTHER.get(operation.name),
         produces=FILE if operation.name == "query_table" else "application/json",
-        statuses=(406, 409),
+        statuses=(406, 409, 422) if operation.works_on_rows or operation.has_body else (406, 409),
         patterns={"ref": REF_PATTERN} if base else {},
         headers={KEY_HEADER: _ABOUT_KEY} if operation.takes_key else {},
         is_write=not operation.is_read,
+        works_on_rows=operation.works_on_rows or operation.name == LOOKS_INTO,
     )
 
 
@@ -74,5 +75,6 @@ LANCE: Final = Api(
     error=say,
     error_schema=ErrorResponse,
     strict_query=False,
+    imports=("lance_namespace", "penstock.lake.lance.namespace", "penstock.lake.lance.embedded"),
     routes=tuple(_route(operation, base) for base in BASES for operation in OPERATIONS),
 )

@@ -30,6 +30,7 @@ _OF_SERVER: Final[dict[type[PenstockError], tuple[int, int]]] = {
     errors.RouteNotFound: (404, UNSUPPORTED),
     errors.MethodNotAllowed: (405, UNSUPPORTED),
     errors.TooLarge: (413, INVALID),
+    errors.WorkTooLarge: (422, INVALID),
     errors.UnsupportedMediaType: (400, INVALID),
     errors.UnsupportedFeature: (406, UNSUPPORTED),
     errors.TransactionNotFound: (404, 10),

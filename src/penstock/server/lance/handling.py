@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from penstock.errors import InvalidRequest, UnsupportedFeature
+import msgspec
+
+from penstock.errors import (
+    InvalidRequest,
+    OutcomeUnknown,
+    TimedOut,
+    UnsupportedFeature,
+    WorkerLost,
+    WorkTooLarge,
+)
 from penstock.lake.lake import Lake
+from penstock.lake.task_calls import CallAnswers
+from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
 from penstock.server.access import Guarded
 from penstock.server.lance.codec import MISSING, model, plain
 from penstock.server.lance.errors import Refusal
-from penstock.server.lance.operations import FILE, Operation
+from penstock.server.lance.operations import BY_NAME, FILE, Operation
 from penstock.server.routes import Answer, Ask
 from penstock.wire import json
 from penstock.wire.requests import KEY_HEADER
@@ -27,34 +39,119 @@ HEADER: Final = "header."
 """How entries of a context begin that are headers."""
 
 
+LOOKS_INTO: Final = "describe_table"
+"""The operation that works on rows only where it is asked to look into the table."""
+ROW_WORK: Final = "penstock.server.lance.row_work:run"
+
+
+class LanceRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to one operation, without its body."""
+
+    operation: str
+    base: str
+    path: dict[str, str]
+    given: dict[str, Any]
+    """What the query says of the request."""
+    delimiter: str
+    key: str | None
+    """The header by which it is done once."""
+    who: str
+    page_max: int | None
+    body_max_bytes: int
+
+    @classmethod
+    def of(cls, operation: Operation, base: str, ask: Ask) -> LanceRequest:
+        return cls(
+            operation=operation.name,
+            base=base,
+            path=ask.path,
+            given=ask.query.given(),
+            delimiter=ask.query.delimiter,
+            key=ask.headers.get(KEY_HEADER.lower()),
+            who=ask.who,
+            page_max=ask.catalogue.page_max,
+            body_max_bytes=ask.limits.body_max_bytes,
+        )
+
+
 def handler(operation: Operation, base: str) -> Callable[[Ask], Any]:
     """What answers an operation below one of the bases."""
 
     def handle(ask: Ask) -> Any:
-        kind = model(operation.request)
-        from lance_namespace import LanceNamespaceError
-
-        from penstock.lake.lance.data_requests import read_request
-
-        values = _values(operation, ask)
-        version = values.get("version")
-        is_detached = operation.name in DETACHED and type(version) is int and version < 0
-        try:
-            # Lance numbers versions that are on no branch below zero, which its own model does not take.
-            request: Any = read_request(kind, {**values, "version": 0} if is_detached else values)
-            if is_detached:
-                request = {**request.model_dump(exclude_none=True), "version": version}
-            namespace = _namespace(ask, base)
-            namespace.delimiter = ask.query.delimiter
+        asked = LanceRequest.of(operation, base, ask)
+        if operation.works_on_rows or isinstance(ask.body, bytes):
+            return _work(operation, asked, ask, ask.body or b"")
+        request = lance_request(asked, ask.body or {})
+        if operation.name == LOOKS_INTO and request.load_detailed_metadata:
+            return _work(operation, asked, ask, msgspec.json.encode(ask.body or {}))
+        with in_words_of_lance():
+            namespace = lance_namespace(asked, Lake(ask.catalogue, ask.who))
             if operation.changes_table:
-                _require_right(ask, namespace, values["id"])
-            asked = (request, ask.body or b"") if operation.has_rows else (request,)
-            answer = getattr(namespace, operation.name)(*asked)
-        except LanceNamespaceError as error:
-            raise Refusal(error) from error
-        return _answer(operation, answer)
+                _require_right(ask, namespace, parts(asked.path["id"], asked.delimiter))
+            return answer_of(operation, getattr(namespace, operation.name)(request))
 
     return handle
+
+
+def _work(operation: Operation, asked: LanceRequest, ask: Ask, body: bytes) -> Answer:
+    """Have an operation done in a process apart from this one, which makes its commits."""
+    model(operation.request)
+    if operation.changes_table:
+        with in_words_of_lance():
+            namespace = lance_namespace(asked, Lake(ask.catalogue, ask.who))
+            _require_right(ask, namespace, parts(asked.path["id"], asked.delimiter))
+    answers = CallAnswers(ask.catalogue)
+    try:
+        output = ask.pool.run(
+            ROW_WORK,
+            msgspec.json.encode(asked),
+            body,
+            caller=ask.share,
+            answer=answers,
+            deadline_s=ask.deadline_s,
+            is_cancelled=ask.is_cancelled,
+        )
+    except (WorkTooLarge, WorkerLost, TimedOut) as problem:
+        if answers.has_written:
+            raise OutcomeUnknown(
+                f"the change was committed, and then its work was ended: {problem.message}; look at the "
+                "table before you repeat it"
+            ) from problem
+        raise
+    finally:
+        answers.tidy()
+    headers = json_decoder(tuple[tuple[str, str], ...]).decode(output.head)
+    is_rows = operation.name == "query_table"
+    content_type = FILE if is_rows else "application/json"
+    return Answer(body=output.body, file=output.file, headers=headers, content_type=content_type)
+
+
+@contextmanager
+def in_words_of_lance() -> Iterator[None]:
+    """What a namespace refuses, as this API says it."""
+    from lance_namespace import LanceNamespaceError
+
+    try:
+        yield
+    except LanceNamespaceError as error:
+        raise Refusal(error) from error
+
+
+def lance_request(asked: LanceRequest, body: dict[str, Any]) -> Any:
+    """A request as the operation's model."""
+    operation = BY_NAME[asked.operation]
+    kind = model(operation.request)
+    from penstock.lake.lance.data_requests import read_request
+
+    values = _values(operation, asked, body)
+    version = values.get("version")
+    is_detached = operation.name in DETACHED and type(version) is int and version < 0
+    with in_words_of_lance():
+        # Lance numbers versions that are on no branch below zero, which its own model does not take.
+        request: Any = read_request(kind, {**values, "version": 0} if is_detached else values)
+    if is_detached:
+        return {**request.model_dump(exclude_none=True), "version": version}
+    return request
 
 
 def parts(said: str, delimiter: str) -> list[str]:
@@ -67,42 +164,42 @@ def parts(said: str, delimiter: str) -> list[str]:
     return found
 
 
-def _values(operation: Operation, ask: Ask) -> dict[str, Any]:
+def _values(operation: Operation, asked: LanceRequest, body: dict[str, Any]) -> dict[str, Any]:
     """All that a request says, by the names that it has in the operation's model."""
-    body: dict[str, Any] = ask.body or {} if operation.has_body and not operation.has_rows else {}
     if operation.body_is:
         body = {operation.body_is: body}
-    values = {**body, **ask.query.given()}
-    for name, said in ask.path.items():
+    values = {**body, **asked.given}
+    for name, said in asked.path.items():
         if name == "ref":
             continue
-        meant: Any = parts(said, ask.query.delimiter) if name == "id" else said
+        meant: Any = parts(said, asked.delimiter) if name == "id" else said
         if body.get(name) is not None and body[name] != meant:
             raise InvalidRequest(
                 f"the body is about the {name} {body[name]!r}, and the address about {meant!r}", field=name
             )
         values[name] = meant
-    key = ask.headers.get(KEY_HEADER.lower())
-    if key is not None and operation.takes_key:
+    if asked.key is not None and operation.takes_key:
         context = values.get("context")
         values["context"] = {
             **(context if isinstance(context, dict) else {}),
-            "idempotency_key": unquote(key),
+            "idempotency_key": unquote(asked.key),
         }
     return values
 
 
-def _namespace(ask: Ask, base: str) -> PenstockNamespace:
+def lance_namespace(asked: LanceRequest, lake: Lake) -> PenstockNamespace:
     """The namespace at the branch, the transaction or the revision that the address names."""
     try:
         from penstock.lake.lance.namespace import PenstockNamespace
     except ImportError:
         raise UnsupportedFeature(MISSING, feature="lance") from None
-    lake = Lake(ask.catalogue, ask.who)
-    said = ask.path.get("ref")
-    if base == "tx":
-        return PenstockNamespace(lake, f"{PREFIX}{said}")
-    return PenstockNamespace(lake, said, is_read_only=base == "at")
+    said = asked.path.get("ref")
+    if asked.base == "tx":
+        namespace = PenstockNamespace(lake, f"{PREFIX}{said}")
+    else:
+        namespace = PenstockNamespace(lake, said, is_read_only=asked.base == "at")
+    namespace.delimiter = asked.delimiter
+    return namespace
 
 
 def _require_right(ask: Ask, namespace: PenstockNamespace, table: list[str]) -> None:
@@ -111,10 +208,8 @@ def _require_right(ask: Ask, namespace: PenstockNamespace, table: list[str]) -> 
         ask.catalogue.require_write(namespace.branch, Key(*table))
 
 
-def _answer(operation: Operation, answer: Any) -> Answer:
+def answer_of(operation: Operation, answer: Any) -> Answer:
     """What the namespace gave, as the API has it: some answers are no objects."""
-    if operation.name == "query_table":
-        return Answer(body=answer.data, content_type=FILE)
     said = plain(answer)
     if operation.name == "count_table_rows":
         said = said["count"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.server.lance import shapes
-from penstock.server.lance.codec import ROWS, Model
+from penstock.server.lance.codec import ROWS, Model, UnreadModel
 
 STREAM: Final = "application/vnd.apache.arrow.stream"
 FILE: Final = "application/vnd.apache.arrow.file"
@@ -37,6 +37,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """The field of the request that the whole body is."""
     has_rows: bool = False
     """Whether rows come with the request."""
+    works_on_rows: bool = False
+    """Whether Lance opens the table for it, which is done in a process apart from the server."""
     is_read: bool = False
     takes_key: bool = False
     """Whether it is done once however often it is sent under one key."""
@@ -49,7 +51,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     def body(self) -> Any:
         if self.has_rows:
             return ROWS
-        return Model(self.request) if self.has_body else None
+        if not self.has_body:
+            return None
+        return UnreadModel(self.request) if self.works_on_rows else Model(self.request)
 
 
 def _read(name: str, path: str, summary: str, request: str, answer: str | None, **more: Any) -> Operation:
@@ -61,6 +65,10 @@ def _read(name: str, path: str, summary: str, request: str, answer: str | None, 
 def _write(name: str, path: str, summary: str, request: str, **more: Any) -> Operation:
     answer = f"{request.removesuffix('Request')}Response"
     return Operation(name=name, path=path, summary=summary, request=request, **({"answer": answer} | more))
+
+
+def _on_rows(*operations: Operation) -> tuple[Operation, ...]:
+    return tuple(msgspec.structs.replace(one, works_on_rows=True) for one in operations)
 
 
 _VERSIONS: Final = (
@@ -152,14 +160,16 @@ _TABLES: Final = (
     ),
     _write("deregister_table", "/table/{id}/deregister", "Forget a table", "DeregisterTableRequest"),
     _write("rename_table", "/table/{id}/rename", "Give a table another id", "RenameTableRequest"),
-    _write("restore_table", "/table/{id}/restore", "An old version as a new one", "RestoreTableRequest"),
-    _read(
-        *("get_table_stats", "/table/{id}/stats", "How large a table is"),
-        *("GetTableStatsRequest", "GetTableStatsResponse"),
+    *_on_rows(
+        _write("restore_table", "/table/{id}/restore", "An old version as a new one", "RestoreTableRequest"),
+        _read(
+            *("get_table_stats", "/table/{id}/stats", "How large a table is"),
+            *("GetTableStatsRequest", "GetTableStatsResponse"),
+        ),
     ),
 )
 
-_ROWS: Final = (
+_ROWS: Final = _on_rows(
     _write(
         *("create_table", "/table/{id}/create", "Create a table with rows", "CreateTableRequest"),
         query=shapes.CreateQuery,
@@ -189,7 +199,7 @@ _ROWS: Final = (
     ),
 )
 
-_COLUMNS: Final = (
+_COLUMNS: Final = _on_rows(
     _write(
         *("alter_table_add_columns", "/table/{id}/add_columns", "Add columns"),
         "AlterTableAddColumnsRequest",
@@ -219,7 +229,7 @@ _COLUMNS: Final = (
     ),
 )
 
-_INDEXES: Final = (
+_INDEXES: Final = _on_rows(
     _write("create_table_index", "/table/{id}/create_index", "Create an index", "CreateTableIndexRequest"),
     _write(
         *("create_table_scalar_index", "/table/{id}/create_scalar_index", "Create a scalar index"),
@@ -300,3 +310,5 @@ OPERATIONS: Final = (
     *_VERSIONS, *_NAMESPACES, *_TABLES, *_ROWS, *_COLUMNS, *_INDEXES, *_REFERENCES, *_OTHERS
 )  # fmt: skip
 """All of them; what clients ask most often comes first."""
+
+BY_NAME: Final = {one.name: one for one in OPERATIONS}

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from penstock.errors import InvalidRequest
+from penstock.model.decoders import json_decoder
 
 DELIMITER: Final = "$"
 
@@ -71,7 +72,7 @@ class CreateQuery(Query, frozen=True, kw_only=True):
         found = super().given()
         for name in {"properties", "storage_options"} & found.keys():
             try:
-                found[name] = msgspec.json.decode(found[name], type=dict[str, str])
+                found[name] = json_decoder(dict[str, str]).decode(found[name])
             except msgspec.MsgspecError as problem:
                 raise InvalidRequest(f"'{name}' is no JSON object of texts: {problem}", field=name) from None
         return found

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.model import decoders
+from penstock.model.decoders import json_decoder
 
 T = TypeVar("T")
 
@@ -20,7 +22,7 @@ class NessieCodec:
 
     def decode(self, data: bytes, type: Any, /) -> Any:  # noqa: A002
         try:
-            return _decoder(type | None).decode(data)
+            return json_decoder(type | None).decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise InvalidRequest(f"the request's body cannot be read: {problem}") from None
 
@@ -28,7 +30,7 @@ class NessieCodec:
         given = {name: _read(value, _kinds(type).get(name)) for name, value in values.items()}
         given = {name: value for name, value in given.items() if value is not None}
         try:
-            return msgspec.convert(given, type, strict=False)
+            return decoders.convert(given, type, strict=False)
         except msgspec.ValidationError as problem:
             raise InvalidRequest(f"the request's parameters cannot be read: {problem}") from None
 
@@ -47,11 +49,6 @@ def required(body: T | None, parameter: str) -> T:
     if body is None:
         raise InvalidRequest(f"{parameter}: must not be null", field=parameter)
     return body
-
-
-@cache
-def _decoder(type: Any) -> msgspec.json.Decoder[Any]:  # noqa: A002
-    return msgspec.json.Decoder(type)
 
 
 @cache

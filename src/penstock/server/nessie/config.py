@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from penstock.errors import InvalidRequest
 from penstock.lake import calls
 from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.decoders import json_decoder
 from penstock.server.nessie.codec import required
 from penstock.server.nessie.shapes import Instant, Int, Shape, instant
 from penstock.server.routes import Ask
@@ -129,7 +130,7 @@ def _setting(type_name: str) -> str:
 
 
 def _read(text: str) -> RepositoryConfig:
-    return msgspec.json.decode(text, type=RepositoryConfig)
+    return json_decoder(RepositoryConfig).decode(text)
 
 
 def _without_nothing(config: RepositoryConfig) -> RepositoryConfig:

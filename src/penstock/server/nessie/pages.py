@@ -8,9 +8,12 @@ page as well, and never further than the answer needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
+from time import monotonic
 from typing import Any, Final, TypeAlias, TypeVar
 
 from penstock.errors import InvalidRequest
+from penstock.kernel.pace import step
 from penstock.model.keys import Key
 from penstock.server.limits import Limits
 from penstock.server.nessie.cel import filter_for
@@ -22,6 +25,8 @@ Keep: TypeAlias = Callable[[T], bool] | None
 
 SCAN_MAX: Final = 100_000
 """How many items a filter goes through for one page; if they do not suffice, the page is short."""
+PAGE_MAX_S: Final = 5.0
+"""How long items are looked at for one page; then the page is short, and its token leads on."""
 BATCH: Final = 500
 """How many items are read from the lake at once."""
 
@@ -34,13 +39,23 @@ def page_size(limits: Limits, wanted: int | None) -> int:
     return min(wanted, limits.page_max) if wanted is not None and wanted > 0 else limits.page_max
 
 
+def page_end_s(deadline_s: float) -> float:
+    """When a page is answered with what it has by then, for a request with a deadline."""
+    now_s = monotonic()
+    return now_s + min(PAGE_MAX_S, (deadline_s - now_s) / 2)
+
+
 def page(
-    items: Iterable[T], size: int, token: Callable[[T], str], keep: Keep[T] = None
+    items: Iterable[T], size: int, token: Callable[[T], str], keep: Keep[T] = None, end_s: float = inf
 ) -> tuple[tuple[T, ...], str | None]:
-    """The first items that are to be kept, and the token of the next one if there is one."""
+    """The first items that are to be kept, and the token of the next one if there is one.
+
+    A page whose time is over is short, or empty: its token leads to the first item that was not looked at.
+    """
     found: list[T] = []
     for scanned, item in enumerate(items):
-        if scanned >= SCAN_MAX:
+        step()
+        if scanned >= SCAN_MAX or (scanned and monotonic() > end_s):
             return tuple(found), token(item)
         if keep is not None and not keep(item):
             continue

@@ -20,7 +20,16 @@ from penstock.server.nessie.cel_items import KeyFacts, commit_item, difference_i
 from penstock.server.nessie.commits import parents_of, shown_meta
 from penstock.server.nessie.contents import shown, type_name
 from penstock.server.nessie.keys import name_key, read_key
-from penstock.server.nessie.pages import Keep, batches, filtered, key_token, page, page_size, read_key_token
+from penstock.server.nessie.pages import (
+    Keep,
+    batches,
+    filtered,
+    key_token,
+    page,
+    page_end_s,
+    page_size,
+    read_key_token,
+)
 from penstock.server.nessie.ranges import Range, in_range
 from penstock.server.nessie.references import Fetch
 from penstock.server.nessie.revisions import DETACHED, Place, parse_body, parse_path, resolve
@@ -120,7 +129,7 @@ def list_entries(ask: Ask) -> shapes.EntriesResponse:
         lambda keys: _read(ask.catalogue, place, keys),
         lambda prefix, after: _entries(ask.catalogue, place, prefix, after, size),
     )
-    found, token = page(entries, size, lambda held: key_token(held.key), keep)
+    found, token = page(entries, size, lambda held: key_token(held.key), keep, page_end_s(ask.deadline_s))
     return shapes.EntriesResponse(
         has_more=token is not None,
         token=token,
@@ -143,7 +152,7 @@ def get_diff(ask: Ask) -> shapes.DiffResponse:
         lambda keys: _compare(ask.catalogue, before, after, keys),
         lambda prefix, last: _differences(ask.catalogue, before, after, prefix, last, size),
     )
-    found, token = page(differences, size, lambda each: key_token(each.key), keep)
+    found, token = page(differences, size, lambda each: key_token(each.key), keep, page_end_s(ask.deadline_s))
     return shapes.DiffResponse(
         has_more=token is not None,
         token=token,
@@ -172,7 +181,7 @@ def get_history(ask: Ask) -> shapes.LogResponse:
     limits = msgspec.structs.replace(ask.limits, page_max=min(LOG_MAX, ask.limits.page_max))
     size = page_size(limits, query.max_records)
     commits = _up_to(_log(ask.catalogue, place, size), last)
-    found, token = page(commits, size, lambda commit: commit.id, keep)
+    found, token = page(commits, size, lambda commit: commit.id, keep, page_end_s(ask.deadline_s))
     return shapes.LogResponse(
         has_more=token is not None,
         token=token,

@@ -26,7 +26,7 @@ from penstock.model.references import Event, Kind, Reference
 from penstock.server.nessie import shapes
 from penstock.server.nessie.cel_items import Head, reference_item
 from penstock.server.nessie.commits import shown_meta
-from penstock.server.nessie.pages import Keep, batches, filtered, page, page_size, read_token
+from penstock.server.nessie.pages import Keep, batches, filtered, page, page_end_s, page_size, read_token
 from penstock.server.nessie.revisions import (
     NAME_RULE,
     Revision,
@@ -104,7 +104,8 @@ def list_references(ask: Ask) -> shapes.ReferencesResponse:
         lambda one: reference_item(_TYPE_NAMES[one.kind], one.name, one.id, head(one)),
     )
     size = page_size(ask.limits, query.max_records)
-    found, token = page(_references(ask.catalogue, query.page_token, size), size, _token, keep)
+    references = _references(ask.catalogue, query.page_token, size)
+    found, token = page(references, size, _token, keep, page_end_s(ask.deadline_s))
     shown = tuple(_with_metadata(reference, head(reference)) for reference in found)
     return shapes.ReferencesResponse(has_more=token is not None, token=token, references=shown)
 

@@ -10,6 +10,7 @@ import msgspec
 from penstock.errors import CommitConflict, InvalidRequest, ReferenceNotFound
 from penstock.lake import calls
 from penstock.model.content import AnyContent, Namespace
+from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put
 from penstock.model.references import Kind
@@ -152,7 +153,7 @@ def _commit(ask: Ask, place: Place, message: str, operation: Operation) -> Place
             )
         )
     except CommitConflict as conflict:
-        told = msgspec.json.decode(say(conflict, {}).body, type=shapes.NessieError)
+        told = json_decoder(shapes.NessieError).decode(say(conflict, {}).body)
         raise Refusal("REFERENCE_NOT_FOUND", told.message) from None
     return Place(reference=place.reference, commit=commit.id)
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 import msgspec
 
 from penstock.errors import HistoryExpired, OutcomeUnknown, PenstockError
+from penstock.formats.files.files import new_fence
 from penstock.lake.delta_jobs import is_refusal, remove_files
 from penstock.lake.files import beside as files_beside
 from penstock.lake.files import saving as files_saving
@@ -47,7 +47,7 @@ class Attempt:
     def __init__(self, lake: Lake, order: FilesJob, job: str) -> None:
         """Let it begin. ``InvalidRequest`` if the job is one that writes another table."""
         self.lake, self.order, self.job = lake, order, job
-        self.fence = uuid4()
+        self.fence = new_fence(order.branch or lake.default_branch, order.key)
         self._is_sent = False
         call = msgspec.structs.replace(files_saving.begin(order, job, self.fence.hex), who=lake.author)
         self._begun: JobBegun = lake.do(call)

@@ -16,6 +16,7 @@ import msgspec
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.lake.files.session_reads import READ, SessionRead, read_files
 from penstock.lake.files.sessions import STEPS, Begun, Deciding, SessionWrite, abort
+from penstock.model.decoders import json_decoder
 from penstock.spark import failures, jar
 from penstock.spark.files.attempts import JobsMeet, tell_of_others
 
@@ -30,8 +31,8 @@ LakeOfId = Callable[[str], "Lake | None"]
 STACK: Final = 1
 """The code that writes cannot be found from here: Spark is in between."""
 _LOG: Final = logging.getLogger("penstock.spark")
-_REQUEST: Final = msgspec.json.Decoder(SessionWrite)
-_READ: Final = msgspec.json.Decoder(SessionRead)
+_REQUEST: Final = json_decoder(SessionWrite)
+_READ: Final = json_decoder(SessionRead)
 
 
 class Driver:

@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.lake.files.saving import TaskFile
+from penstock.model.decoders import json_decoder
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job.parquet_settings import OF_DELTA, held_settings
@@ -116,7 +117,14 @@ def _run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
         writer = writer.partitionBy(*by)
     writer.parquet(spark_address(target.place.url))
     files = taken(df.sparkSession, job)
-    assert files is not None, "the session's commit protocol is not Penstock's"
+    if files is None:
+        setting = jar.COMMIT_PROTOCOL_SETTING
+        used = df.sparkSession.conf.get(setting, None) or "its own"
+        raise InvalidRequest(
+            f"Spark did not write by Penstock's commit protocol, but by {used}; nothing was committed\n"
+            f"  Set it back: spark.conf.set('{setting}', '{jar.COMMIT_PROTOCOL}').",
+            setting=setting,
+        )
     return files
 
 
@@ -159,4 +167,4 @@ def taken(spark: Any, job: UUID) -> list[WrittenFile] | None:
     return _FILES.decode(b"[" + lines + b"]")
 
 
-_FILES: Final = msgspec.json.Decoder(list[WrittenFile])
+_FILES: Final = json_decoder(list[WrittenFile])

@@ -71,7 +71,9 @@ def values_of(directory: str, fields: Sequence[Field]) -> Values:
     ``InvalidRequest`` names a column with a value that no log can hold, or a null where none may be.
     """
     steps = directory.split("/") if directory else []
-    assert len(steps) == len(fields), f"{directory} is not a partition by {[one.name for one in fields]}"
+    if len(steps) != len(fields):
+        names = ", ".join(one.name for one in fields) or "nothing"
+        raise InvalidRequest(f"the folder '{directory}' of a job's files is no partition by {names}")
     return {
         field.name: _value(field, step.partition("=")[2]) for field, step in zip(fields, steps, strict=True)
     }

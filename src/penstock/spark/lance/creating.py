@@ -13,7 +13,7 @@ from penstock.lake.calls import GetReference
 from penstock.lake.files.saving import check_new_key
 from penstock.lake.lance.answers import LanceAbout
 from penstock.lake.lance.calls import CommitLance, DeclareLance, GetLanceTable
-from penstock.lake.lance.jobs import attempt_id, attempt_number, attempts, attempts_name
+from penstock.lake.lance.jobs import attempts, attempts_name, next_attempt_id
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction
 from penstock.model.commits import Commit
@@ -129,10 +129,10 @@ def _next_id(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
     if not order.is_named:
         return uuid4().hex
     name = _name(lake, key, branch, order)
-    number = max(map(attempt_number, attempts(lake, name)), default=0) + 1
-    if number > _ATTEMPTS_MAX:
+    before = attempts(lake, name)
+    if len(before) >= _ATTEMPTS_MAX:
         raise JobOver(f"job {order.job} was tried {_ATTEMPTS_MAX} times; give it another id", job=order.job)
-    return attempt_id(name, number)
+    return next_attempt_id(name, before)
 
 
 def _name(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:

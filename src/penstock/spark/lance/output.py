@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.lake.delta_jobs import remove_files
+from penstock.model.decoders import json_decoder
 from penstock.spark import jar
 from penstock.spark.failures import MARK
 from penstock.spark.lance import tasks
@@ -77,7 +78,7 @@ def run(df: DataFrame, target: Target) -> Output:
     rows = df.select(*_columns(target.fit))
     with heard.removed_if_it_fails(target.place), refusals_told():
         found = mapped(rows, task, "message string").collect()
-        return _output(msgspec.json.decode(one.message, type=_Message) for one in found)
+        return _output(json_decoder(_Message).decode(one.message) for one in found)
 
 
 def remove(place: Place, files: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ what only a value tells (a vector of another length, a null where there may be n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -44,7 +45,9 @@ def arrow_of(schema: StructType) -> Any:
         raise _refused("no Lance table has columns of these types", problems)
     from pyspark.sql.pandas.types import to_arrow_type
 
-    return pa.schema([pa.field(one.name, to_arrow_type(one.dataType, timezone=ZONE)) for one in schema])
+    # Spark 4.1 takes no zone: its times are in UTC unless it is told otherwise.
+    zone: dict[str, Any] = {"timezone": ZONE} if "timezone" in signature(to_arrow_type).parameters else {}
+    return pa.schema([pa.field(one.name, to_arrow_type(one.dataType, **zone)) for one in schema])
 
 
 def new_schema(given: Any, vectors: Mapping[str, int]) -> Any:

@@ -206,7 +206,7 @@ def _put(place: Place, lines: Iterable[bytes]) -> str:
             place.put(name, data)
         except OutcomeUnknown as problem:
             if place.size(name) != len(data):
-                raise Unavailable(f"{problem.message}; nothing was read") from None
+                raise Unavailable(f"{problem.message}; nothing was read", part="storage") from None
     return folder
 
 

@@ -17,6 +17,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata, Remove
 from penstock.formats.delta.protocol.schema import parse_schema
+from penstock.model import decoders
 
 
 class Offset(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +61,7 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
 def offset_of(told: Any) -> Offset:
     """The offset in a checkpoint. ``InvalidRequest`` for that of another source."""
     try:
-        return msgspec.convert(told, Offset)
+        return decoders.convert(told, Offset)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(
             f"the checkpoint is not one of a stream from a Penstock table: {problem}"

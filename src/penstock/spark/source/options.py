@@ -15,7 +15,10 @@ from penstock.formats.delta.protocol.predicates import columns_of
 from penstock.formats.delta.protocol.schema import parse_schema
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
+from penstock.model import decoders
 from penstock.model.keys import Key
+from penstock.spark.settings import SESSION_LAKE
+from penstock.stores.urls import without_secrets
 
 LAKE_VARIABLE: Final = "PENSTOCK_LAKE"
 
@@ -25,7 +28,8 @@ _NO_TABLE: Final = (
     "on; for SQL use CREATE TEMPORARY VIEW … USING penstock OPTIONS (table '…'), or penstock.spark.view."
 )
 _NO_LAKE: Final = (
-    "no lake is named: say .option('lake', ADDRESS), or set PENSTOCK_LAKE where Spark's driver is started"
+    "no lake is named: say .option('lake', ADDRESS), make the session by penstock.spark.session(lake), or "
+    "set PENSTOCK_LAKE where Spark's driver is started"
 )
 _SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname"})
 """What Spark adds to the options of a source."""
@@ -73,7 +77,7 @@ def options_of(given: Mapping[str, str]) -> Options:
         field = known.get(name.replace("_", ""))
         if field is not None:
             found[field] = value
-        elif name not in _SPARKS_OWN:
+        elif name not in _SPARKS_OWN and name != SESSION_LAKE:
             names = ", ".join(sorted(known.values()))
             raise InvalidRequest(f"format('penstock') has no option '{name}'; there are {names}")
     if "branch" in found and found.setdefault("ref", found["branch"]) != found.pop("branch"):
@@ -81,7 +85,7 @@ def options_of(given: Mapping[str, str]) -> Options:
     table = found.pop("table", None) or told.get("path")
     if not table:
         raise InvalidRequest(_NO_TABLE)
-    return _typed(found | {"lake": _lake(found.get("lake")), "table": table})
+    return _typed(found | {"lake": _lake(found.get("lake"), told.get(SESSION_LAKE)), "table": table})
 
 
 def check_condition(where: str | None, metadata: Metadata) -> None:
@@ -108,13 +112,18 @@ def _typed(found: Mapping[str, str]) -> Options:
     plain = {name: value for name, value in found.items() if name != "table"}
     try:
         # Not strict: numbers and truth come as text.
-        return msgspec.convert({**plain, "table": table}, Options, strict=False)
+        return decoders.convert({**plain, "table": table}, Options, strict=False)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(f"an option of format('penstock') cannot be understood: {problem}") from None
 
 
-def _lake(told: str | None) -> str:
-    address = told or os.environ.get(LAKE_VARIABLE, "")
+def _lake(told: str | None, of_session: str | None) -> str:
+    """The lake that is named; else the session's, by the address in the environment if that is the same with
+    its secrets; else that in the environment."""
+    given = os.environ.get(LAKE_VARIABLE, "")
+    if of_session and "://" in given and without_secrets(given) == of_session:
+        of_session = given
+    address = told or of_session or given
     if not address:
         raise InvalidRequest(_NO_LAKE)
     if address.startswith("memory:"):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.schema import StructType
 from penstock.formats.delta.rows.arrow_types import arrow_type
@@ -39,7 +39,15 @@ def pinned(options: Options) -> Pinned:
     with options.open() as lake:
         found = lake.do(Resolve(revision=options.ref))
         if options.version is None and options.timestamp is None:
-            now = lake.do(GetTableVersions(key=options.table, at=found.commit, via=found.name, limit=0))
+            call = GetTableVersions(key=options.table, at=found.commit, via=found.name, limit=0)
+            try:
+                now = lake.do(call)
+            except NotManaged as problem:
+                raise NotManaged(
+                    f"{problem.message}\n  format('penstock') reads Delta tables; tables of every format are "
+                    f"read by penstock.spark.read(spark, '{options.table}').",
+                    key=str(options.table),
+                ) from problem
             version, (_, metadata) = now.latest_version, now.declared()
         else:
             table = Table(lake, options.table, found.commit, found.name)

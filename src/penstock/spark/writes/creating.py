@@ -15,9 +15,8 @@ from penstock.formats.delta.protocol.schema import write_schema
 from penstock.lake.answers import Landing
 from penstock.lake.delta import lines_of, sent
 from penstock.lake.delta_answers import Ratified, TableMade
-from penstock.lake.delta_calls import CreateTable, TableCommit
+from penstock.lake.delta_calls import CommitTables, CreateTable, TableCommit
 from penstock.lake.delta_jobs import Began, removed_if_refused
-from penstock.lake.delta_outcomes import ratified
 from penstock.lake.files.saving import check_new_key
 from penstock.model.keys import Key
 from penstock.spark.job.durable import make_root
@@ -95,7 +94,8 @@ def _check_has_warehouse(lake: Lake, key: Key) -> None:
 def _answer(lake: Lake, made: TableMade, branch: str, identity: UUID) -> Ratified:
     """What a creation came to, as any other write tells it."""
     landing = Landing(commits=(made.commit,), head=made.commit)
-    found = ratified(lake.do, [TableCommit(key=made.key, actions="")], landing, branch)
+    write = CommitTables(tables=(TableCommit(key=made.key, actions=""),), branch=branch)
+    found = write.recover(lake.do, landing)
     (table,) = found.tables
     return Ratified(
         commit=found.commit, tables=(msgspec.structs.replace(table, repeated=made.id != identity),)

@@ -25,6 +25,7 @@ from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.format import PrepareAgain, Table
+from penstock.model import decoders
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
 from penstock.storage.places import Places
@@ -74,10 +75,12 @@ class Commits:
     def info(self, table: Table, location: str, version: int, entry: Entry | None) -> CommitInfo | None:
         """The ``commitInfo`` of a version, if it begins with one. Raises as ``actions``."""
         kept = self._kept(table, location, version, entry)
-        try:
-            first = parse_action(kept.data.partition(b"\n")[0])
-        except MalformedAction as problem:
-            raise _unreadable(location, version, entry, problem) from None
+        if kept.first is None:
+            try:
+                kept.first = (parse_action(kept.data.partition(b"\n")[0]),)
+            except MalformedAction as problem:
+                raise _unreadable(location, version, entry, problem) from None
+        (first,) = kept.first
         return first if isinstance(first, CommitInfo) else None
 
     def terms(self, table: Table, location: str, version: int, entry: Entry | None) -> Terms | None:
@@ -200,13 +203,14 @@ class Commits:
 
 
 class _Kept:
-    """The bytes of a commit, and its actions once somebody has asked for them."""
+    """The bytes of a commit, and its actions, or the first of them, once somebody has asked for them."""
 
-    __slots__ = ("actions", "data")
+    __slots__ = ("actions", "data", "first")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.actions: tuple[Action, ...] | None = None
+        self.first: tuple[Action | None] | None = None
 
 
 _Key: TypeAlias = tuple[UUID | str, int, bytes, bytes]
@@ -255,7 +259,7 @@ def told_terms(info: CommitInfo | None) -> Terms | None:
         return BLIND
     if REPLACES in info.fields:
         try:
-            told = msgspec.convert(info.fields[REPLACES], Replaces)
+            told = decoders.convert(info.fields[REPLACES], Replaces)
         except msgspec.ValidationError:
             return None
         return Terms(Reads(whole_table=not told.blindly), told.partitions)

@@ -19,7 +19,7 @@ from penstock.formats.delta.lines.commits import REPLACES, Commits, Replaces
 from penstock.formats.delta.lines.line import FOLDER, Blobs, Entry, Held, Line, Terms, keep, uuid_of
 from penstock.formats.delta.protocol.actions import CommitInfo, write_action
 from penstock.formats.delta.protocol.transaction import Reads
-from penstock.kernel.format import PrepareAgain, Table
+from penstock.kernel.format import DRY_RUN, PrepareAgain, Table
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import digest, encode
 from penstock.storage.places import Place
@@ -68,13 +68,17 @@ def compose(
     version, time_ms = line.latest + 1, max(now_ms, line.timestamp_ms + 1)
     terms = bounded(terms)
     head = first_line(telling(info, terms), time_ms) + between
+    whole = lines
     if isinstance(lines, bytes) and len(head) + len(lines) > HELD_MAX_BYTES:
         lines = stage_body(table, commits, content.location, lines)
     if len(head) > HELD_MAX_BYTES:
         raise PrepareAgain
     if isinstance(lines, Body):
         name = digest("delta", version.to_bytes(8, "big"), head, lines.sha256)
-        return _composed(table, content, name, time_ms, Held(terms, head), lines)
+        composed = _composed(table, content, name, time_ms, Held(terms, head), lines)
+        if DRY_RUN in table.notes and isinstance(whole, bytes):  # no file has them
+            commits.remember(content.location, version, composed.entry, head + whole)
+        return composed
     data = head + lines
     name = hashlib.sha256(version.to_bytes(8, "big") + data).digest()
     composed = _composed(table, content, name, time_ms, Held(terms, data), None)
@@ -105,7 +109,7 @@ def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> B
         raise PrepareAgain
     sha256 = hashlib.sha256(lines).digest()
     body = Body(f"{BODIES}{sha256.hex()}.json", sha256, len(lines))
-    if not stage(commits.places.at(location), body.name, lines):
+    if DRY_RUN not in table.notes and not stage(commits.places.at(location), body.name, lines):
         raise InvalidContent(
             f"{body.name} of the table {location} does not hold what its name says\n"
             "  Move it away, and write again: that puts the right one there.",
@@ -130,12 +134,12 @@ def stage(place: Place, name: str, data: bytes) -> bool:
         why = f"{problem.message}; nothing was committed"
     (there,) = place.read([name])
     if why and there is None:
-        raise Unavailable(why)
+        raise Unavailable(why, part="storage")
     if there == data and name.startswith(FOLDER):
         try:
             place.put(name, data)
         except OutcomeUnknown as problem:
-            raise Unavailable(f"{problem.message}; nothing was committed") from None
+            raise Unavailable(f"{problem.message}; nothing was committed", part="storage") from None
     return there == data
 
 

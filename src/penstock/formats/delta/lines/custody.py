@@ -14,7 +14,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.composing import HELD_MAX_BYTES, line_id, stage_body
-from penstock.formats.delta.lines.intents import Adopt, Create, Release, Settle
+from penstock.formats.delta.lines.intents import Adopt, Create, Release, Resync, Settle
 from penstock.formats.delta.lines.line import (
     Blobs,
     Declared,
@@ -32,7 +32,7 @@ from penstock.formats.delta.lines.line import (
 from penstock.formats.delta.lines.proposal import refused
 from penstock.formats.delta.lines.ratifying import state_of
 from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of
-from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_commit
+from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_action, parse_commit
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.lint import Rules, State, check_bytes
 from penstock.formats.delta.protocol.names import CommitName
@@ -41,7 +41,7 @@ from penstock.kernel.format import Applied, Refused, Table
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import encode
 
-Custody: TypeAlias = Create | Adopt | Settle | Release
+Custody: TypeAlias = Create | Adopt | Settle | Release | Resync
 
 
 def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: OwnerIdentity) -> None:
@@ -50,6 +50,12 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
     ``InvalidRequest`` if a table that is to come would not name this lake as its owner.
     """
     if isinstance(intent, Settle):
+        return
+    if isinstance(intent, Resync):
+        _check_own(table, intent, owner)
+        if intent.replaced is not None:
+            _check_named(table, intent, owner)
+            _ratified(table, commits, _new(intent), intent.actions)
         return
     if isinstance(intent, Create | Adopt):
         _check_named(table, intent, owner)
@@ -67,6 +73,8 @@ def apply_custody(table: Table, commits: Commits, intent: Custody) -> Applied:
     """The table after such a change. The same one a second time changes nothing."""
     if isinstance(intent, Create | Adopt):
         return _begin(table, commits, intent)
+    if isinstance(intent, Resync):
+        return _resync(table, commits, intent)
     content = table.content
     if not isinstance(content, DeltaTable) or not content.state:
         if isinstance(intent, Settle):
@@ -77,7 +85,7 @@ def apply_custody(table: Table, commits: Commits, intent: Custody) -> Applied:
     return _release(table, commits, content, intent)
 
 
-def _check_named(table: Table, intent: Create | Adopt, owner: OwnerIdentity) -> None:
+def _check_named(table: Table, intent: Create | Adopt | Resync, owner: OwnerIdentity) -> None:
     actions = [line.action for line in parse_commit(intent.actions)]
     protocol, metadata = last(actions, Protocol), last(actions, Metadata)
     if protocol is None or metadata is None:
@@ -86,6 +94,15 @@ def _check_named(table: Table, intent: Create | Adopt, owner: OwnerIdentity) -> 
         )
     if not owner.owns(owner_of(protocol, metadata, str(table.key))):
         raise InvalidRequest(f"the first commit to '{table.key}' does not name this lake as its owner")
+
+
+def _check_own(table: Table, intent: Resync, owner: OwnerIdentity) -> None:
+    protocol, metadata = parse_action(intent.protocol), parse_action(intent.metadata)
+    if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
+        raise InvalidRequest(f"the log of '{table.key}' tells neither protocol nor metadata")
+    named = owner_of(protocol, metadata, str(table.key))
+    if named is None or not owner.owns(named) or named.table != (intent.replaced or intent.id):
+        raise InvalidRequest(f"the log of '{table.key}' does not name this lake and table as its owner")
 
 
 def _check_unused(commits: Commits, intent: Create) -> None:
@@ -136,6 +153,44 @@ def _settle(content: DeltaTable, intent: Settle) -> Applied:
         raise Refused("was released, and cannot be kept")
     owned = msgspec.structs.replace(line.published_to(line.latest), phase=Phase.OWNED)
     return Applied(with_line(content, owned))
+
+
+def _resync(table: Table, commits: Commits, intent: Resync) -> Applied:
+    if not table.is_default:
+        raise Refused("can be resynced on the default branch only")
+    content, known = table.content, -1
+    if content is not None:
+        was = intent.replaced or intent.id
+        if not isinstance(content, DeltaTable) or not content.state or content.id != was:
+            raise Refused("is another table now")
+        line = line_of(content)
+        known = line.latest
+        if line.phase is not Phase.OWNED:
+            raise Refused(f"cannot be resynced while it is {line.phase}")
+    if known != intent.known:
+        raise Refused(
+            "was changed while it was compared with its log",
+            expected=f"version {intent.known}",
+            found=f"version {known}",
+        )
+    declared, packed = keep(Declared(intent.protocol, intent.metadata))
+    line = Line(
+        phase=Phase.OWNED,
+        published=intent.version,
+        latest=intent.version,
+        timestamp_ms=intent.timestamp_ms,
+        declared=declared,
+    )
+    blobs: Blobs = {declared: packed}
+    if intent.replaced is not None:
+        next_one = _ratified(table, commits, _new(intent), intent.actions)
+        assert next_one.protocol is not None  # it was prepared
+        assert next_one.metadata is not None
+        after, packed = keep(Declared(next_one.protocol, next_one.metadata))
+        line, runs = line.followed_by(next_one.entry, after)
+        blobs = {after: packed, **next_one.blobs, **runs}
+    short = msgspec.structs.replace(intent, protocol=b"", metadata=b"", actions=b"")
+    return Applied(with_line(_new(intent), line), blobs, encode(short))
 
 
 def _release(table: Table, commits: Commits, content: DeltaTable, intent: Release) -> Applied:
@@ -210,7 +265,7 @@ def _lint(table: Table, data: bytes, before: State, rules: Rules) -> None:
         raise refused(table.key, problems)
 
 
-def _new(intent: Create | Adopt) -> DeltaTable:
+def _new(intent: Create | Adopt | Resync) -> DeltaTable:
     return DeltaTable(id=intent.id, location=intent.location)
 
 

@@ -9,22 +9,24 @@ import msgspec
 
 from penstock.errors import InvalidRequest, Throttled
 from penstock.formats.delta.errors import NotManaged
-from penstock.formats.delta.lines import merging
+from penstock.formats.delta.lines import change_summary, merging
 from penstock.formats.delta.lines.attempt import Attempt, attempt, is_ratified, ratify_attempt
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.custody import Custody, apply_custody, prepare_custody
-from penstock.formats.delta.lines.intents import NAME, Commit, Release, Settle, decode_intent
+from penstock.formats.delta.lines.intents import NAME, Commit, Create, Release, Settle, decode_intent
 from penstock.formats.delta.lines.line import Line, Phase, line_of, with_line
 from penstock.formats.delta.lines.proposal import Proposal
 from penstock.formats.delta.lines.ratifying import Checked, bring, check, known, ratify
 from penstock.formats.delta.lines.seen import check_seen
 from penstock.formats.delta.owner.ownership import Owner, OwnerIdentity, owner_of
+from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Since, Table
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent, DeltaTable
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.keys import Key
+from penstock.model.merges import ChangeSummary
 from penstock.model.operations import Change
 from penstock.storage.places import Places
 
@@ -36,6 +38,8 @@ class DeltaFormat(Format):
     """Managed Delta tables. Those that other programs own are contents like any other."""
 
     name = NAME
+    repeats_states = True
+    """So that a revert of the newest commit costs what that changed, as any other does."""
 
     def __init__(
         self,
@@ -45,10 +49,12 @@ class DeltaFormat(Format):
         publisher: Publisher,
         commits: Commits | None = None,
         unpublished_max: int = UNPUBLISHED_MAX,
+        log_check: LogCheck | None = None,
     ) -> None:
+        """Without a ``log_check`` nobody looks whether a log has what the lake does not know."""
         self.commits = commits or Commits(places)
         self._owner, self._clock, self._publisher = owner, clock, publisher
-        self._unpublished_max = unpublished_max
+        self._unpublished_max, self._log_check = unpublished_max, log_check
 
     def manages(self, content: AnyContent) -> bool:
         return isinstance(content, DeltaTable) and content.state != b""
@@ -60,8 +66,14 @@ class DeltaFormat(Format):
         now_ms = self._now_ms()
         if not isinstance(intent, Commit):
             self._check_custody(table, intent)
-            return prepare_custody(table, self.commits, intent, self._owner)
+            if isinstance(intent, Release) and isinstance(table.content, DeltaTable) and table.content.state:
+                self._require_in_sync(table, table.content)
+            prepare_custody(table, self.commits, intent, self._owner)
+            if isinstance(intent, Create) and table.content is None and self._log_check is not None:
+                self._log_check.note_new(intent.id)
+            return None
         content = self._writable(table)
+        self._require_in_sync(table, content)
         if intent.table not in (None, content.id):
             raise _replaced()
         noted = table.notes.get(("proposal", table.key))
@@ -94,8 +106,22 @@ class DeltaFormat(Format):
         owner = _owner_named(table, line)
         if not self._owner.owns(owner):
             raise NotManaged(
-                f"'{table.key}' names {owner} as its owner, so this lake only reads it", table=str(table.key)
+                f"'{table.key}' names {owner} as its owner, so this lake only reads it\n"
+                "  Write to it there. If this lake was restored from a backup, and is to take that lake's "
+                "place: penstock restore-backup BACKUP PLACE --own",
+                table=str(table.key),
             )
+
+    def _require_in_sync(self, table: Table, content: DeltaTable) -> None:
+        """``OutOfSync`` for a table whose log has what the lake does not know. See ``LogCheck``.
+
+        ``PrepareAgain`` where that is not known yet, and may not be looked up.
+        """
+        if self._log_check is None or content.id is None or self._log_check.is_checked(content.id):
+            return
+        if not table.may_read:
+            raise PrepareAgain
+        self._log_check.require_in_sync(table.key, content, is_default=table.is_default)
 
     def _check_custody(self, table: Table, intent: Custody) -> None:
         """The same, before a table is settled or released. One that is released names no owner any more."""
@@ -188,18 +214,32 @@ class DeltaFormat(Format):
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
         return merging.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
 
+    def restore_version(self, table: Table, version: int) -> Applied:
+        return merging.restore_version(table, self.commits, version, self._now_ms(), self._extend)
+
+    def summarize_change(
+        self, table: Table, before: AnyContent | None, after: AnyContent | None
+    ) -> ChangeSummary | None:
+        return change_summary.summarize_change(table, self.commits, _owned(before), _owned(after))
+
+    def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
+        assert isinstance(after, DeltaTable)
+        return change_summary.missing_files(table, self.commits, _owned(before), after)
+
     def revert(
         self,
         table: Table,
         was: AnyContent | None,
         wanted: AnyContent | None,
-        since: Since,  # noqa: ARG002
+        since: Since,
     ) -> Applied | None:
-        return merging.revert(table, self.commits, _own(was), _own(wanted), self._now_ms(), self._extend)
+        states = _own(was), _own(wanted)
+        return merging.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
 
     def _extend(self, table: Table, content: DeltaTable, line: Line) -> Line:
         """A line that a merge is about to extend, if that is this lake's to do."""
         self._check_owner(table, line)
+        self._require_in_sync(table, content)
         return self._shortened(table, content, line)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
@@ -213,6 +253,10 @@ class DeltaFormat(Format):
             if line.phase is Phase.RELEASED:
                 raise Refused("is being released, and goes by itself once its log is complete")
 
+    def is_before(self, content: AnyContent, first: int) -> bool:
+        # What is published before is read from the log, which begins there.
+        return isinstance(content, DeltaTable) and content.state != b"" and line_of(content).published < first
+
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, DeltaTable) or not isinstance(after, DeltaTable):
             return "would appear or vanish; merge the branch, or drop the table"
@@ -224,9 +268,7 @@ class DeltaFormat(Format):
         if becomes.tail is not None:
             return "has versions of another branch; merge that branch instead"
         if becomes.latest < was.latest:
-            return (
-                f"would fall back from version {was.latest} to {becomes.latest}; revert the commits instead"
-            )
+            return f"would fall back from version {was.latest} to {becomes.latest}"
         if not _goes_on(was, becomes):
             return f"would get another version {was.latest}; merge the branch instead"
         return None
@@ -285,6 +327,11 @@ def _own(content: AnyContent | None) -> DeltaTable | None:
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
     raise Refused("is not owned by the lake on both sides; keep the target's with the mode 'drop'")
+
+
+def _owned(content: AnyContent | None) -> DeltaTable | None:
+    """A table of this lake; nothing if it is something else."""
+    return content if isinstance(content, DeltaTable) and content.state else None
 
 
 def _short(intent: Commit) -> bytes:

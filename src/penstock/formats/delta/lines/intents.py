@@ -96,7 +96,31 @@ class Release(msgspec.Struct, frozen=True, array_like=True, tag="release", kw_on
     uuid: UUID
 
 
-Intent: TypeAlias = Commit | Create | Adopt | Settle | Release
+class Resync(msgspec.Struct, frozen=True, array_like=True, tag="resync", kw_only=True):
+    """Take over the versions that the table's own log has and the lake has not: the table goes on from them.
+
+    The log names the lake as the table's owner, and had them before, as a lake knows that is older than its
+    tables.
+    """
+
+    id: UUID
+    location: str
+    known: int
+    """The newest version that the lake has of it; -1 for a table that it does not have."""
+    version: int
+    """The newest version of the log."""
+    timestamp_ms: int
+    """Of that version."""
+    protocol: bytes
+    metadata: bytes
+    """What the table is by then, as lines of a log."""
+    replaced: UUID | None = None
+    """The table that it is in the lake, where the lake's own versions are others than the log's: it becomes
+    another one, with ``actions`` as its next version."""
+    actions: bytes = b""
+
+
+Intent: TypeAlias = Commit | Create | Adopt | Settle | Release | Resync
 
 decode_intent = decoder(Intent).decode
 

@@ -180,6 +180,20 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             if number > after:
                 yield number, entry
 
+    def until(self, version: int, read: Read) -> Line:
+        """The line as if it ended at one of its versions, to be read; what it declares is that of its end."""
+        published = min(self.published, version)
+        entries = tuple(entry for number, entry in self.since(published, read) if number <= version)
+        return msgspec.structs.replace(
+            self,
+            published=published,
+            latest=version,
+            timestamp_ms=entries[-1].timestamp_ms if entries else -1,
+            tail=self.tail if version > self.fork else None,
+            entries=entries,
+            runs=(),
+        )
+
     def at(self, version: int, read: Read) -> Entry | None:
         """The entry of a version; ``None`` if the line has none, as where it is published."""
         first = self.latest - len(self.entries) + 1

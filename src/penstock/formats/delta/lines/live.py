@@ -24,6 +24,8 @@ TABLES_MAX: Final = 8
 """How many tables, or lines of tables, have an index."""
 FILES_MAX: Final = 2_000_000
 """How many files all indexes have together, unless one table alone has more."""
+ASKED_MAX: Final = 1024
+"""Of how many lines it is known that somebody has asked about them."""
 VERSIONS_MAX: Final = 1000
 """How far back an index can answer."""
 
@@ -37,6 +39,9 @@ class LiveFiles:
     def __init__(self, snapshot: Callable[[DeltaTable, Read], Snapshot], versions: Versions) -> None:
         self._snapshot, self._versions = snapshot, versions
         self._indexes: OrderedDict[tuple[UUID | None, bytes], _Index] = OrderedDict()
+        self._asked: dict[tuple[UUID | None, bytes], None] = {}
+        """Lines that somebody has asked about: an index costs more than one look through the table, and pays
+        from the second one on."""
         self._lock = Lock()
 
     def of(self, content: DeltaTable, read: Read) -> Lookup:
@@ -45,6 +50,13 @@ class LiveFiles:
         key = (content.id, b"" if line.tail is None else line.entries[-1].line)
         with self._lock:
             index = self._indexes.get(key)
+            is_first = index is None and key not in self._asked
+            if is_first:
+                self._asked[key] = None
+                if len(self._asked) > ASKED_MAX:
+                    del self._asked[next(iter(self._asked))]
+        if is_first:
+            return self._snapshot(content, read).live
         if index is None or not self._moved_on(index, content, line, read):
             # A new one: whoever still asks the old one goes on with what that was.
             index = _Index(Tip.of(line), self._snapshot(content, read))

@@ -48,14 +48,17 @@ from penstock.formats.delta.lines.standing import (
     parted_at,
     replacements_since,
     steps,
+    undone_since,
 )
-from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, Protocol, write_action
+from penstock.formats.delta.lines.undo import redo, undo
+from penstock.formats.delta.owner.ownership import PROTECTED
+from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
 from penstock.formats.delta.protocol.conflicts import Conflict, rebase
 from penstock.formats.delta.protocol.features import supported
 from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
 from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
-from penstock.kernel.format import Applied, Refused, Table
+from penstock.kernel.format import Applied, Refused, Since, Table
 from penstock.model.content import DeltaTable
 
 _SHOWN: Final = 3
@@ -126,10 +129,39 @@ def restore(
     begin(table, target.location, target)
     difference = Standing(table, commits, target, stamp(table, now_ms)).until(wanted)
     is_now = known(table, line.declared)
+    difference = msgspec.structs.replace(
+        difference, metadata=_still_owned(difference.metadata, is_now.metadata)
+    )
     net = difference.net(is_now.protocol, is_now.metadata, with_batches=False)
-    net = msgspec.structs.replace(net, replacements=replacements_since(table, commits, line, wanted))
+    net = msgspec.structs.replace(
+        net,
+        replacements=replacements_since(table, commits, line, wanted),
+        undone=undone_since(table, commits, target, wanted),
+    )
     told = {"operation": RESTORE, "operationParameters": {"version": str(tip.version)}}
     return NextVersions(table, commits, target, line, now_ms, extend, told).all([net])
+
+
+def _still_owned(wanted: Metadata, now: Metadata) -> Metadata:
+    """Metadata of an earlier state, with the owner that the table has: it may have had another, or none."""
+    kept = {name: text for name, text in wanted.configuration.items() if name not in PROTECTED}
+    owner = {name: text for name, text in now.configuration.items() if name in PROTECTED}
+    return msgspec.structs.replace(wanted, configuration={**kept, **owner})
+
+
+def restore_version(table: Table, commits: Commits, version: int, now_ms: int, extend: Extend) -> Applied:
+    """The table at an earlier version of its line. Raises as ``restore``, and ``VersionNotFound``."""
+    target = _managed(table)
+    assert target is not None, "or it has no versions"
+    line = line_of(target)
+    if not 0 <= version <= line.latest:
+        raise VersionNotFound(
+            f"'{table.key}' has no version {version}; the newest one is {line.latest}",
+            table=str(table.key),
+            version=version,
+        )
+    wanted = with_line(target, line.until(version, table.read))
+    return restore(table, commits, wanted, now_ms, extend)
 
 
 def revert(
@@ -137,57 +169,101 @@ def revert(
     commits: Commits,
     was: DeltaTable | None,
     wanted: DeltaTable | None,
+    since: Since,
     now_ms: int,
     extend: Extend,
 ) -> Applied:
-    """The table as it was before a commit, if all that came after the commit has been undone. Raises as
-    ``merge``."""
-    target = _managed(table)
-    if target is not None and was is not None and _is_back_at(table, commits, target, was):
-        return restore(table, commits, wanted, now_ms, extend)
-    before, then, now = (
-        "not there" if one is None else f"version {line_of(one).latest}" for one in (wanted, was, target)
-    )
-    raise Refused(
-        f"has been changed since: it was {before}, became {then} and is {now} now; undo what came after, the"
-        " newest commit first; or undo all of it at once with the mode 'force'",
-        expected=then,
-        found=now,
-    )
+    """The table without what made ``was`` of ``wanted``, whatever came after it. Raises as ``merge``.
 
-
-def _is_back_at(table: Table, commits: Commits, target: DeltaTable, was: DeltaTable) -> bool:
-    """Whether a table was brought back, step by step, into a state that it had.
-
-    That its files are the same does not say so: an overwrite may have found and left none, and means that
-    nothing else is to be there.
+    A table that came then goes, and one that went comes back.
     """
-    line, tip = line_of(target), Tip.of(line_of(was))
-    if not tip.is_on(line, table.read):
-        return False
+    target = _managed(table)
+    if was is None:
+        return _undrop(table, commits, target, wanted, since, now_ms, extend)
+    if wanted is None:
+        return _uncreate(table, commits, target, was, since)
+    if target is None:
+        raise Refused(
+            "was dropped or renamed since; revert the commit that did so first, or leave it with the mode"
+            " 'drop'"
+        )
+    _check_phase(target)
+    if not target.id == was.id == wanted.id:
+        raise Refused(
+            f"is another table now ({target.location}){_told_by(since, target)}; drop or rename that one and"
+            " revert again, or leave it as it is with the mode 'drop'"
+        )
+    return undo(table, commits, target, was, wanted, since, now_ms, extend)
+
+
+def _undrop(
+    table: Table,
+    commits: Commits,
+    target: DeltaTable | None,
+    wanted: DeltaTable | None,
+    since: Since,
+    now_ms: int,
+    extend: Extend,
+) -> Applied:
+    """A table that was dropped, back as it was."""
+    if target is not None and (wanted is None or target.id == wanted.id):
+        return Applied(target)
+    if target is not None:
+        raise Refused(
+            f"was dropped by this commit, and another table was created here since ({target.location})"
+            f"{_told_by(since, target)}; drop or rename that one and revert again, or leave it as it is with"
+            " the mode 'drop'"
+        )
+    return restore(table, commits, wanted, now_ms, extend)
+
+
+def _uncreate(
+    table: Table, commits: Commits, target: DeltaTable | None, was: DeltaTable, since: Since
+) -> Applied:
+    """No table where the commit made one, if it is still as it was made."""
+    if target is None or _is_left_behind(table, target):
+        return Applied(None)
+    _check_phase(target)
+    if target.id == was.id and _is_as(table, commits, target, was):
+        return Applied(None)
+    told = [one.describe() for one in since.commits if not one.is_beside]
+    more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    by = f" ({', '.join(told[:_SHOWN])}{more})" if told else ""
+    raise Refused(
+        f"was created by this commit, and written to since{by}; revert those first, or drop the table with"
+        " all that is in it with the mode 'force', or leave it as it is with the mode 'drop'",
+        expected=f"version {line_of(was).latest}",
+        found=f"version {line_of(target).latest}",
+    )
+
+
+def _is_as(table: Table, commits: Commits, target: DeltaTable, was: DeltaTable) -> bool:
+    """Whether a table is in a state that it had before, because all that came since was undone."""
+    line, then = line_of(target), line_of(was)
+    if Tip.of(line) == Tip.of(then):
+        return True
     lost = ("delta lost", target.location, Tip.of(line))
-    version = line.latest
+    if lost in table.notes or not Tip.of(then).is_on(line, table.read):
+        return False
+    metadata = known(table, line.declared).metadata
+    if metadata != known(table, then.declared).metadata:
+        return False
     try:
-        while version > tip.version and lost not in table.notes:
-            (step,) = steps(table, commits, target, version - 1, version)
-            version = _restored_version(last(step.actions, CommitInfo))
-        if version != tip.version:
-            return False
-        # A forced merge is told as a restore too, of a version of another line.
-        since = steps(table, commits, target, tip.version, line.latest)
+        since = steps(table, commits, target, then.latest, line.latest)
     except VersionNotFound as problem:
         table.notes[lost] = problem.message
         return False
-    net = fold_all(since, known(table, line.declared).metadata.schema_string)
+    net = fold_all(since, metadata.schema_string)
     return not net.removes and net.terms.replaces is None and all(not one.data_change for one in net.adds)
 
 
-def _restored_version(info: CommitInfo | None) -> int:
-    """The version that a commit brought a table back to; -1 if it did something else."""
-    if info is None or info.operation != RESTORE:
-        return -1
-    version = (info.fields.get("operationParameters") or {}).get("version")
-    return int(version) if isinstance(version, str) and version.isdecimal() else -1
+def _told_by(since: Since, target: DeltaTable) -> str:
+    """The commit that brought another table to a key."""
+    for one in since.commits:
+        had = {None if content is None else content.id for content in one.before}
+        if one.after is not None and one.after.id == target.id and target.id not in had:
+            return f" by {one.describe()}"
+    return ""
 
 
 # --- one side has no table --------------------------------------------------------------------------------
@@ -288,7 +364,7 @@ class _Merging:
         target, source = line_of(self._target), line_of(self._source)
         read = self._table.read
         if Tip.of(source).is_on(target, read):
-            return Applied(self._target)
+            return self._again() if self._table.is_repeated else Applied(self._target)
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
         # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
         is_repeated = self._table.is_repeated
@@ -299,6 +375,13 @@ class _Merging:
         if may_take and not is_repeated and source.fork > target.fork:
             return self._on_top(self._source, self._target)
         return self._on_top(self._target, self._source)
+
+    def _again(self) -> Applied:
+        """A commit that is repeated where it is already: once more, if it was undone since."""
+        if self._base is None:
+            return Applied(self._target)
+        sides = self._target, self._base, self._source
+        return redo(self._table, self._commits, *sides, self._now_ms, self._extend, MERGED)
 
     def _on_top(self, stays: DeltaTable, comes: DeltaTable) -> Applied:
         """One side's line, and the net change of the other as its next version."""

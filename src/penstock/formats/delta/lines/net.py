@@ -46,6 +46,8 @@ class Step(NamedTuple):
     nobody may land it where files came that it would have removed."""
     replacements: tuple[Replacement, ...] = ()
     """The commits that replaced files of which it consists."""
+    undone: tuple[Replacement, ...] = ()
+    """Those that it undoes."""
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,8 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them that it adds."""
     replacements: tuple[Replacement, ...] = ()
     """The commits that replaced files of which it consists."""
+    undone: tuple[Replacement, ...] = ()
+    """Those of other commits that it undoes."""
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -128,7 +132,7 @@ def told_by(difference: Net, folded: Net) -> Net:
     If they replaced files it is strict: whether what came meanwhile should go too, a person has to say. Once
     that has landed, the replacements are there like any others.
     """
-    told = msgspec.structs.replace(difference, replacements=folded.replacements)
+    told = msgspec.structs.replace(difference, replacements=folded.replacements, undone=folded.undone)
     if folded.terms.replaces is None:
         return msgspec.structs.replace(told, terms=folded.terms, is_strict=folded.is_strict)
     return msgspec.structs.replace(told, is_strict=True)
@@ -155,6 +159,36 @@ class _Replacement(NamedTuple):
         return is_gone and all(key in added for key in self.victims)
 
 
+def _but_undone(steps: Sequence[Step]) -> list[Step]:
+    """Commits as if they had picked the files of those replacements that later ones of them undo."""
+    undone: set[bytes] = set()
+    lasting: set[bytes] = set()
+    found: list[Step] = []
+    for step in reversed(steps):
+        left = tuple(one for one in step.replacements if one.id not in undone)
+        gone = len(step.replacements) - len(left)
+        lasting |= {one.id for one in left}
+        undone |= {one.id for one in step.undone} - lasting  # or else it was done again since
+        if gone and step.terms.replaces is not None:
+            where = tuple(part for one in left for part in one.partitions)
+            replaces = None if not left else () if any(not one.partitions for one in left) else where
+            step = step._replace(terms=msgspec.structs.replace(step.terms, replaces=replaces))
+        found.append(step._replace(replacements=left))
+    return found[::-1]
+
+
+def _undone_of_others(steps: Sequence[Step]) -> tuple[Replacement, ...]:
+    """What commits undo and have not done themselves."""
+    own: set[bytes] = set()
+    found: dict[bytes, Replacement] = {}
+    for step in steps:
+        found |= {one.id: one for one in step.undone if one.id not in own}
+        for one in step.replacements:
+            own.add(one.id)
+            found.pop(one.id, None)
+    return tuple(found.values())
+
+
 class _Folding:
     """What the commits so far come to."""
 
@@ -176,7 +210,7 @@ class _Folding:
         """A file with new rows was rewritten, as if there had been none: what is left brings them."""
 
     def all(self, steps: Sequence[Step]) -> Net:
-        for step in steps:
+        for step in _but_undone(steps):
             self._take(step)
         return Net(
             state=tuple(self._state.values()),
@@ -190,6 +224,7 @@ class _Folding:
             after=steps[0].version - 1 if steps else -1,
             is_strict=not self._is_told,
             replacements=in_sum(self._named) if len(steps) > 1 else self._named,
+            undone=_undone_of_others(steps),
         )
 
     def _telling(self, action: FileActionT) -> FileActionT:
@@ -201,7 +236,8 @@ class _Folding:
             before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew, self._named
             files = [one for one in step.actions if isinstance(one, Add | Remove)]
             self._replacements.append(_Replacement(files, *before))
-        self._named += step.replacements
+        known = {one.id for one in self._named}
+        self._named += tuple(one for one in step.replacements if one.id not in known)
         region = self._replaced(step.terms.replaces)
         self._rest_on(step.terms)
         for action in step.actions:
@@ -219,7 +255,8 @@ class _Folding:
                     if (key := reconciliation_key(action)) is not None:
                         self._state[key] = action
         info = last(step.actions, CommitInfo)
-        if info is not None and info.operation == RESTORE:
+        # Where it does not say what it undoes, as earlier releases did not, its files have to tell.
+        if info is not None and info.operation == RESTORE and not step.undone and not step.replacements:
             while self._replacements and self._replacements[-1].is_undone(self._added):
                 self._undo(self._replacements.pop(), step.terms)
 

@@ -79,15 +79,15 @@ class NextVersions:
         was = None if line.latest < 0 else known(table, line.declared)
         actions = self._actions(net, was, standing)
         # A replacement that finds nothing to remove is a version nevertheless: it must not be done again.
-        if not actions and not net.replacements:
+        if not actions and not net.replacements and not net.undone:
             return
-        if is_too_long(net.replacements):
+        if is_too_long(net.replacements) or is_too_long(net.undone):
             raise Refused(
                 "was written anew too many times on the other side for one merge; bring fewer commits"
             )
         line = self._extend(table, self._content, line)
         time_ms = max(self._now_ms, line.timestamp_ms + 1)
-        info = naming(self._info(net, actions), net.replacements)
+        info = naming(self._info(net, actions), net.replacements, net.undone)
         before = State(
             version=line.latest,
             protocol=None if was is None else was.protocol,

@@ -3,7 +3,8 @@
 A replacement takes whatever files are there. Done a second time, where it was transplanted or merged before,
 it would take the rows that came since. Its files do not tell that it was there: they may have been compacted,
 or there were none. So each one has an id, from when it is ratified, and every commit that brings it elsewhere
-names the id in its ``commitInfo``. The owner alone does so: what a writer says there is left out.
+names the id in its ``commitInfo``; so does a commit that undoes it. The owner alone does so: what a writer
+says there is left out.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from penstock.formats.delta.lines.line import Terms
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.formats.delta.protocol.partition_conditions import condition_columns, condition_outcomes
 from penstock.formats.delta.protocol.transaction import Partitions, Region
+from penstock.model import decoders
 
 REPLACEMENTS: Final = "penstockReplacements"
 """In a ``commitInfo``, the replacements that are part of the commit, in their order."""
+UNDONE: Final = "penstockUndone"
+"""In a ``commitInfo``, the replacements that the commit undoes: from then on they replace nothing."""
 NAMED_MAX_BYTES: Final = 64 * 1024
-"""How long that may be: it is in the first line of a commit, which has to fit into an object."""
-OWNERS: Final = frozenset({REPLACES, REPLACEMENTS})
+"""How long each of them may be: it is in the first line of a commit, which has to fit into an object."""
+OWNERS: Final = frozenset({REPLACES, REPLACEMENTS, UNDONE})
 """What the owner says in a ``commitInfo``, and nobody else."""
 
 
@@ -63,22 +67,36 @@ def new_replacements(terms: Terms) -> tuple[Replacement, ...]:
     return () if terms.replaces is None else (Replacement(uuid4().bytes, terms.replaces),)
 
 
-def naming(info: CommitInfo, replacements: Sequence[Replacement]) -> CommitInfo:
-    """A ``commitInfo`` that names these replacements and no others; the very same if it should name none."""
-    if not replacements and not OWNERS & info.fields.keys():
+def naming(
+    info: CommitInfo, replacements: Sequence[Replacement], undone: Sequence[Replacement] = ()
+) -> CommitInfo:
+    """A ``commitInfo`` that names these replacements and no others, and those that are undone; the very same
+    if it should name none."""
+    if not replacements and not undone and not OWNERS & info.fields.keys():
         return info
     fields = {name: value for name, value in info.fields.items() if name not in OWNERS}
     if replacements:
         fields[REPLACEMENTS] = msgspec.to_builtins(tuple(replacements))
+    if undone:
+        fields[UNDONE] = msgspec.to_builtins(tuple(undone))
     return CommitInfo(fields)
 
 
 def named_in(info: CommitInfo | None) -> tuple[Replacement, ...]:
     """The replacements that a ``commitInfo`` names; none if that cannot be understood."""
+    return _named_as(REPLACEMENTS, info)
+
+
+def undone_in(info: CommitInfo | None) -> tuple[Replacement, ...]:
+    """The replacements that a commit undoes, likewise."""
+    return _named_as(UNDONE, info)
+
+
+def _named_as(field: str, info: CommitInfo | None) -> tuple[Replacement, ...]:
     if info is None:
         return ()
     try:
-        return msgspec.convert(info.fields.get(REPLACEMENTS, ()), tuple[Replacement, ...])
+        return decoders.convert(info.fields.get(field, ()), tuple[Replacement, ...])
     except msgspec.ValidationError:
         return ()
 

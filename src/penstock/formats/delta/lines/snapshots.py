@@ -9,8 +9,6 @@ from threading import Lock
 from typing import Final
 from uuid import UUID
 
-import msgspec
-
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.lines.line import Line, Read, Tip, line_of
 from penstock.formats.delta.log.files import Overlaid, PlaceFiles
@@ -94,8 +92,4 @@ def _cut(content: DeltaTable, line: Line, version: int, read: Read) -> Line:
             table=content.location,
             version=version,
         )
-    if version <= line.published:
-        return msgspec.structs.replace(line, published=version, latest=version, entries=(), runs=())
-    entry = line.at(version, read)
-    assert entry is not None
-    return msgspec.structs.replace(line, latest=version, timestamp_ms=entry.timestamp_ms)
+    return line.until(version, read)

@@ -16,7 +16,7 @@ from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.difference import Difference
 from penstock.formats.delta.lines.line import Entry, Line, Read, Terms, Tip, line_of
 from penstock.formats.delta.lines.net import Step
-from penstock.formats.delta.lines.replacements import Replacement, in_sum, named_in
+from penstock.formats.delta.lines.replacements import Replacement, in_sum, named_in, undone_in
 from penstock.formats.delta.lines.replacing import Replaced
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Metadata, Remove
@@ -57,6 +57,26 @@ def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last:
     ]
 
 
+def steps_but_appends(
+    table: Table, commits: Commits, content: DeltaTable, after: int, last: int
+) -> list[Step]:
+    """The same without the commits that say of themselves that they only appended, and read nothing. Of these
+    no more than the first line is looked at: where many came, they are most of them."""
+    location = content.location
+    appends: set[tuple[int, bytes]] = table.notes.setdefault(("delta appends", location), set())
+    found: list[Step] = []
+    for version, entry in versions(line_of(content), after, last, table.read):
+        named = version, b"" if entry is None else entry.uuid + entry.line
+        if named in appends:
+            continue
+        info = commits.info(table, location, version, entry)
+        if info is not None and info.is_blind_append:
+            appends.add(named)
+        else:
+            found.append(_noted_step(table, commits, location, version, entry))
+    return found
+
+
 def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[int, Entry | None]]:
     """The versions of a line after one and up to another, with their entries; published ones have none."""
     for version in range(after + 1, min(line.published, last) + 1):
@@ -77,7 +97,8 @@ def _noted_step(table: Table, commits: Commits, location: str, version: int, ent
     terms = commits.terms(table, location, version, entry)
     removes = any(isinstance(action, Remove) for action in actions)
     is_told = terms is not None or not removes
-    step = Step(version, actions, terms or Terms(), is_told, named_in(last(actions, CommitInfo)))
+    info = last(actions, CommitInfo)
+    step = Step(version, actions, terms or Terms(), is_told, named_in(info), undone_in(info))
     table.notes[key] = step
     return step
 
@@ -129,6 +150,34 @@ def replacements_since(
         return ()
 
     return noted(table, ("delta replacements", wanted.location, Tip.of(there), parted), read)
+
+
+def undone_since(
+    table: Table, commits: Commits, content: DeltaTable, wanted: DeltaTable
+) -> tuple[Replacement, ...]:
+    """The replacements that a table rests on and a wanted state does not have: they go with its return."""
+    line = line_of(content)
+    parted = parted_at(line, line_of(wanted), table.read)
+
+    lost = ("delta undone", content.location, parted)
+    if lost in table.notes:
+        return ()
+    try:
+        since = steps_but_appends(table, commits, content, parted, line.latest)
+    except VersionNotFound:  # a state can be taken also where nobody knows what came since
+        table.notes[lost] = True
+        return ()
+    return in_sum([*in_force(since).values()])
+
+
+def in_force(steps: Sequence[Step]) -> dict[bytes, Replacement]:
+    """The replacements by commits that were not undone by later ones, by their ids."""
+    found: dict[bytes, Replacement] = {}
+    for step in steps:
+        for one in step.undone:
+            found.pop(one.id, None)
+        found |= {one.id: one for one in step.replacements}
+    return found
 
 
 def begin(table: Table, location: str, content: DeltaTable | None) -> None:
@@ -204,7 +253,7 @@ class Standing:
             ),
         )
         for actions in self._since(self._tip.version):
-            found = self._wanted(wanted, difference.unknown(actions))
+            found = self.files_in(wanted, difference.unknown(actions))
             difference = difference.after(actions, found, self._now_ms)
         return difference
 
@@ -228,15 +277,15 @@ class Standing:
             known |= {path: (found[path],) if path in found else None for path in missing}
         return {path: known[path] for path in paths}
 
-    def _wanted(self, wanted: DeltaTable, keys: Collection[FileKey]) -> dict[FileKey, Add]:
+    def files_in(self, wanted: DeltaTable, keys: Collection[FileKey]) -> dict[FileKey, Add]:
         """Of some files, those that are part of a wanted version."""
         note = ("delta wanted", wanted.location, Tip.of(line_of(wanted)))
         known: dict[FileKey, Add | None] = self._table.notes.setdefault(note, {})
         if missing := {key for key in keys if key not in known}:
             if not self._table.may_read:
                 raise PrepareAgain
-            files = self._commits.snapshot(wanted, self._table.read).files()
-            known |= dict.fromkeys(missing) | {add.key: add for add in files if add.key in missing}
+            found = self._commits.snapshot(wanted, self._table.read).find(missing)
+            known |= dict.fromkeys(missing) | found
         return {key: add for key in keys if (add := known[key]) is not None}
 
     def _key(self, what: str) -> tuple[object, ...]:

@@ -34,6 +34,7 @@ from penstock.formats.delta.protocol.actions import (
     parse_commit,
 )
 from penstock.formats.delta.protocol.actions import Protocol as ProtocolAction
+from penstock.model import decoders
 
 BATCH_ROWS: Final = 4096
 """So few that their values stay near the processor: more take longer, each."""
@@ -66,12 +67,15 @@ class CheckpointFile(Protocol):
         """Its actions that are not about files."""
         ...
 
-    def files(self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER) -> Iterator[FileActionT]:
-        """Its actions of one kind about files, without those that do not count any more."""
+    def files(
+        self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER, among: Set[str] | None = None
+    ) -> Iterator[FileActionT]:
+        """Its actions of one kind about files, without those that do not count any more; only those at some
+        decoded paths, if given."""
         ...
 
-    def file_keys(self, newer: Newer = NOTHING_NEWER) -> Iterator[FileKey]:
-        """The keys of the files that it adds, read without all else that is known of them."""
+    def file_keys(self, newer: Newer = NOTHING_NEWER, among: Set[str] | None = None) -> Iterator[FileKey]:
+        """The keys of the files that it adds, likewise, read without all else that is known of them."""
         ...
 
 
@@ -90,13 +94,15 @@ class _JsonFile:
     def state(self) -> Iterator[Action]:
         return (one for one in self._actions() if isinstance(one, STATE))
 
-    def files(self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER) -> Iterator[FileActionT]:
+    def files(
+        self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER, among: Set[str] | None = None
+    ) -> Iterator[FileActionT]:
         for one in self._actions():
-            if isinstance(one, kind) and not newer.has(one.key):
+            if isinstance(one, kind) and not newer.has(one.key) and (among is None or one.key.path in among):
                 yield one
 
-    def file_keys(self, newer: Newer = NOTHING_NEWER) -> Iterator[FileKey]:
-        return (one.key for one in self.files(Add, newer))
+    def file_keys(self, newer: Newer = NOTHING_NEWER, among: Set[str] | None = None) -> Iterator[FileKey]:
+        return (one.key for one in self.files(Add, newer, among))
 
     def _actions(self) -> Iterator[Action]:
         try:
@@ -128,10 +134,12 @@ class _ParquetFile:
             for name, kind in kinds.items():
                 with self._reading():
                     rows = batch.column(name).drop_null().to_pylist(maps_as_pydicts="strict")
-                    found: list[Action] = [msgspec.convert(_without_nulls(row), kind) for row in rows]
+                    found: list[Action] = [decoders.convert(_without_nulls(row), kind) for row in rows]
                 yield from found
 
-    def files(self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER) -> Iterator[FileActionT]:
+    def files(
+        self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER, among: Set[str] | None = None
+    ) -> Iterator[FileActionT]:
         names = [one.name for one in msgspec.structs.fields(kind)]
         make: Callable[..., FileActionT] = (
             _add if kind is Add else lambda *values: kind(**dict(zip(names, values, strict=True)))
@@ -144,18 +152,20 @@ class _ParquetFile:
                 columns = [compress(column, counting) for column in columns]
             return map(make, *columns)
 
-        return chain.from_iterable(map(made, self._rows(kind, self._fields(kind))))
+        return chain.from_iterable(map(made, self._rows(kind, self._fields(kind), among)))
 
-    def file_keys(self, newer: Newer = NOTHING_NEWER) -> Iterator[FileKey]:
+    def file_keys(self, newer: Newer = NOTHING_NEWER, among: Set[str] | None = None) -> Iterator[FileKey]:
         fields = {name: column for name, column in self._fields(Add).items() if name in _KEY_FIELDS}
 
         def made(rows: _Rows) -> Iterator[FileKey]:
             counting = rows.counting(newer)
             return rows.keys() if counting is None else compress(rows.keys(), counting)
 
-        return chain.from_iterable(map(made, self._rows(Add, fields)))
+        return chain.from_iterable(map(made, self._rows(Add, fields, among)))
 
-    def _rows(self, kind: type[Action], fields: dict[str, str]) -> Iterator[_Rows]:
+    def _rows(
+        self, kind: type[Action], fields: dict[str, str], among: Set[str] | None = None
+    ) -> Iterator[_Rows]:
         """Batches of the actions of a kind, of each the fields that are given with their columns."""
         if not fields:
             return
@@ -170,6 +180,12 @@ class _ParquetFile:
                 for field in required:
                     if rows.field(fields[field]).null_count:
                         raise ValueError(f"{name}.{fields[field]} is null")
+                if among is not None:
+                    paths = _decoded(rows.field(fields["path"]).to_pylist())
+                    wanted = [place for place, path in enumerate(paths) if path in among]
+                    if not wanted:
+                        continue
+                    rows = rows.take(self._arrow.array(wanted))
                 read = _Rows({field: _values(field, rows.field(column)) for field, column in fields.items()})
             yield read
 
@@ -270,7 +286,7 @@ def _values(field: str, column: Any) -> Sequence[Any] | repeat[None]:
         return _maps(column)
     values: list[Any] = column.to_pylist()
     if field == "deletion_vector":
-        return [None if one is None else msgspec.convert(one, DeletionVector) for one in values]
+        return [None if one is None else decoders.convert(one, DeletionVector) for one in values]
     if field == "stats" and kind.startswith("struct<"):
         return [None if one is None else _STATS.encode(_without_nulls(one)).decode() for one in values]
     return values

@@ -20,6 +20,7 @@ from penstock.formats.delta.protocol.schema import StructType
 from penstock.formats.delta.rows.arrow_types import DECIMAL, arrow_type, pa
 from penstock.formats.delta.rows.mapping import mapping_of
 from penstock.formats.delta.rows.stats import indexed_leaves
+from penstock.model.decoders import json_decoder
 
 AS_JSON: Final = "delta.checkpoint.writeStatsAsJson"
 AS_STRUCT: Final = "delta.checkpoint.writeStatsAsStruct"
@@ -30,7 +31,7 @@ Tree: TypeAlias = "dict[str, str | Tree]"
 _BOUNDED: Final = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"}
 )
-_STATS: Final = msgspec.json.Decoder(float_hook=str)
+_STATS: Final = json_decoder(Any, float_hook=str)
 
 
 class ParsedColumns:
@@ -123,7 +124,8 @@ def _indexed(snapshot: Snapshot) -> Tree:
             name = mapping.physical(field)
             if isinstance(field.type, StructType):
                 below = inner.setdefault(name, {})
-                assert isinstance(below, dict)
+                if not isinstance(below, dict):
+                    raise InvalidLog(f"two columns are both called {name!r} in the files of a table")
                 inner, struct = below, field.type
             else:
                 inner[name] = field.type if isinstance(field.type, str) else ""

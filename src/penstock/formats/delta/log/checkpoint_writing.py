@@ -64,8 +64,11 @@ class Written(msgspec.Struct, frozen=True):
     """Of the files that the table consists of."""
 
 
-def write_checkpoint(place: Place, snapshot: Snapshot, now_ms: int) -> Written | None:
+def write_checkpoint(place: Place, snapshot: Snapshot, now_ms: int, *, anew: bool = False) -> Written | None:
     """Write a version of the table at a place as a checkpoint; ``None`` if there is one already.
+
+    With ``anew`` it is written whether there is one or not, and names no file that was removed: for a table
+    whose earlier versions are erased.
 
     ``InvalidRequest`` if the version is not published: readers of the log must not see it yet.
     """
@@ -77,9 +80,9 @@ def write_checkpoint(place: Place, snapshot: Snapshot, now_ms: int) -> Written |
             table=place.url,
             version=version,
         )
-    if has_checkpoint(place, version):
+    if has_checkpoint(place, version) and not anew:
         return None
-    made = _Making(place, snapshot, now_ms)
+    made = _Making(place, snapshot, now_ms, anew=anew)
     name = made.v2() if has_v2_policy(snapshot) else made.classic()
     if name is None:
         return None
@@ -120,8 +123,8 @@ def write_hint(place: Place, last: LastCheckpoint) -> None:
 class _Making:
     """Counts what goes into a checkpoint while it is written, batch by batch."""
 
-    def __init__(self, place: Place, snapshot: Snapshot, now_ms: int) -> None:
-        self._place, self._snapshot, self._now_ms = place, snapshot, now_ms
+    def __init__(self, place: Place, snapshot: Snapshot, now_ms: int, *, anew: bool) -> None:
+        self._place, self._snapshot, self._now_ms, self._anew = place, snapshot, now_ms, anew
         self._parsed = ParsedColumns(snapshot)
         self.totals = FileTotals()
         self.actions = 0
@@ -131,6 +134,9 @@ class _Making:
         """All in one file; its name, ``None`` if somebody else was faster."""
         name = str(ClassicName(self._snapshot.version))
         data = self._parquet((*STATE, *FILES), chain(self._state(), self._files()))
+        if self._anew:
+            self._place.put(name, data)
+            return name
         return name if self._place.create(name, data) else None
 
     def v2(self) -> str | None:
@@ -159,6 +165,8 @@ class _Making:
         for file in self._snapshot.files():
             self.totals.count(file.size)
             yield file
+        if self._anew:
+            return
         kept_ms = duration_ms(self._snapshot.properties, TOMBSTONE_RETENTION)
         yield from (one for one in self._snapshot.tombstones() if not self._is_over(one, kept_ms))
 

@@ -72,14 +72,14 @@ def plan_cleanup(
     """
     listed = place.list(LOG)
     checkpoint = _cut(place.url, listed, properties, min(published, keep_from), now_ms)
-    older = [] if checkpoint is None else [*_older(listed, checkpoint.version)]
+    older = [] if checkpoint is None else [*older_files(listed, checkpoint.version)]
     if checkpoint is not None and older:
         # What stands in for all that goes is read as a whole first: there is no other copy.
         count_files(load_snapshot(PlaceFiles(place), checkpoint.version))
     old_us = (now_ms - grace_ms) * 1000
     found = [*older, *_superseded(listed, published, old_us)]
     gone = {entry.key for entry in found}
-    found += _unnamed_sidecars(place, [entry for entry in listed if entry.key not in gone], old_us)
+    found += unnamed_sidecars(place, [entry for entry in listed if entry.key not in gone], old_us)
     return Cleanup(
         first=checkpoint.version if checkpoint is not None and older else None,
         names=tuple(entry.key for entry in found),
@@ -127,7 +127,7 @@ def _protected_before(properties: Mapping[str, str]) -> float:
     return int(text) if text.isdecimal() else inf
 
 
-def _older(listed: Sequence[Entry], first: int) -> Iterator[Entry]:
+def older_files(listed: Sequence[Entry], first: int) -> Iterator[Entry]:
     """All of the log that is not needed to read a version, at which there is a checkpoint, and later ones."""
     for entry in listed:
         match parse_name(entry.key):
@@ -153,7 +153,7 @@ def is_superseded(name: str, published: int) -> bool:
     return isinstance(found, StagedName) and found.version <= published
 
 
-def _unnamed_sidecars(place: Place, kept: Sequence[Entry], old_us: int) -> Sequence[Entry]:
+def unnamed_sidecars(place: Place, kept: Sequence[Entry], old_us: int) -> Sequence[Entry]:
     """Sidecars that no checkpoint names which stays. If one of these cannot be read, it may name any."""
     sidecars = [entry for entry in kept if entry.key.startswith(SIDECARS) and entry.modified_us < old_us]
     if not sidecars:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator
-from enum import Enum, auto
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -22,6 +21,7 @@ from penstock.formats.delta.log.scratch import is_scratch
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.storage.buckets import Entry
+from penstock.storage.fates import Fate, Judged
 
 PREFIX_LENGTH: Final = 2
 """How many letters a random prefix has, unless a table says otherwise."""
@@ -40,26 +40,6 @@ _ATTEMPT: Final = re.compile(
 """What attempts leave in the folder of a job that Spark's own committer looks after."""
 _SUM: Final = re.compile(r"(?P<folder>(?:.*/)?)\.(?P<name>[^/]+)\.crc", re.DOTALL)
 """The checksum that Hadoop keeps beside a file on a disk."""
-
-
-class Fate(Enum):
-    """What becomes of a file."""
-
-    KEPT = auto()
-    """A data file that is needed."""
-    WAITING = auto()
-    """A data file that nobody names yet, too young to be judged."""
-    DATA = auto()
-    """A data file that may go."""
-    SCRATCH = auto()
-    """Any other file that may go."""
-
-
-class Judged(NamedTuple):
-    """A file whose fate is known."""
-
-    entry: Entry
-    fate: Fate
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,13 +87,11 @@ def judge(entries: Iterable[Entry], needs: Needs) -> Iterator[Judged]:
             yield Judged(entry, Fate.DATA)
 
 
-def still(judged: Iterable[Judged], needs: Needs) -> Iterator[Judged]:
-    """Those of some files that are to go which still may, by what is needed now."""
-    for one in judged:
-        found = _SUM.fullmatch(one.entry.key)
-        name = one.entry.key if found is None else found["folder"] + found["name"]
-        if name not in needs.named and name not in needs.beside:
-            yield one
+def is_needed(file: Judged, needs: Needs) -> bool:
+    """Whether a file that was to go is needed, by what is known now; a checksum is with its file."""
+    found = _SUM.fullmatch(file.entry.key)
+    name = file.entry.key if found is None else found["folder"] + found["name"]
+    return name in needs.named or name in needs.beside
 
 
 class _InnerTables:
@@ -139,7 +117,7 @@ class _InnerTables:
 
     def held(self, one: Judged) -> Iterator[Judged]:
         """A file that was judged; later, if it is to go and a log may yet come."""
-        until = _end_of_logs(one.entry.key) if one.fate in (Fate.DATA, Fate.SCRATCH) else ""
+        until = _end_of_logs(one.entry.key) if one.fate.is_to_go else ""
         if until:
             self._until = max(self._until, until)
             self._waiting.append(one)

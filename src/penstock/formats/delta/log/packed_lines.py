@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from penstock.formats.delta.protocol.actions import ACTION_NAMES, Add, Remove
+from penstock.model.decoders import json_decoder
 
 PACK_BYTES: Final = 1024 * 1024
 """How many bytes of lines are packed together."""
@@ -55,6 +56,6 @@ class _RemoveLine(msgspec.Struct, gc=False):
 
 
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
-    Add: msgspec.json.Decoder(_AddLine),
-    Remove: msgspec.json.Decoder(_RemoveLine),
+    Add: json_decoder(_AddLine),
+    Remove: json_decoder(_RemoveLine),
 }

@@ -25,6 +25,7 @@ from penstock.formats.delta.protocol.names import (
     before_version,
     parse_name,
 )
+from penstock.model.decoders import json_decoder
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -95,7 +96,7 @@ class _Hint(msgspec.Struct):
     version: int
 
 
-_HINT: Final = msgspec.json.Decoder(_Hint)
+_HINT: Final = json_decoder(_Hint)
 
 
 def read_hint(files: TableFiles) -> int | None:

@@ -7,7 +7,7 @@ each time its files are asked for. So a table with a million files never stands 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -174,8 +174,18 @@ class Snapshot:
         found = {key.path: key.vector for one in self._newer(Add) if (key := one.key).path in paths}
         wanted = set(paths) - found.keys()
         if wanted:
-            there = self._base.file_keys(NOTHING_NEWER)
-            found.update(key for key in there if key.path in wanted and not self._has_seen(key))
+            there = self._base.file_keys(NOTHING_NEWER, wanted)
+            found.update(key for key in there if not self._has_seen(key))
+        return found
+
+    def find(self, keys: Collection[FileKey]) -> dict[FileKey, Add]:
+        """Of some files, those that the table has, with all that is known of them. One pass, likewise."""
+        wanted = set(keys)
+        found = {one.key: one for one in self._newer(Add) if one.key in wanted}
+        paths = {key.path for key in wanted - found.keys()}
+        if paths:
+            there = self._base.files(Add, NOTHING_NEWER, paths)
+            found |= {key: one for one in there if (key := one.key) in wanted and not self._has_seen(key)}
         return found
 
     def tombstones(self) -> Iterator[Remove]:
@@ -308,15 +318,17 @@ class _Base:
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def files(self, kind: type[FileActionT], newer: Newer) -> Iterator[FileActionT]:
-        """Its actions of one kind about files that count."""
+    def files(
+        self, kind: type[FileActionT], newer: Newer, among: Set[str] | None = None
+    ) -> Iterator[FileActionT]:
+        """Its actions of one kind about files that count; only those at some decoded paths, if given."""
         parts = self._open((*self._names, *self._sidecars))
-        return chain.from_iterable(part.files(kind, newer) for part in parts)
+        return chain.from_iterable(part.files(kind, newer, among) for part in parts)
 
-    def file_keys(self, newer: Newer) -> Iterator[FileKey]:
-        """The keys of the files that it adds and that count."""
+    def file_keys(self, newer: Newer, among: Set[str] | None = None) -> Iterator[FileKey]:
+        """The keys of the files that it adds and that count, likewise."""
         parts = self._open((*self._names, *self._sidecars))
-        return chain.from_iterable(part.file_keys(newer) for part in parts)
+        return chain.from_iterable(part.file_keys(newer, among) for part in parts)
 
     def _open(self, names: tuple[str, ...]) -> Iterator[CheckpointFile]:
         """One file after the other, so that no two large ones are in memory together."""

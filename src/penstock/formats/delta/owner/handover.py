@@ -275,7 +275,9 @@ class Handover(Settling):
         try:
             place.create(name, b"")
         except OutcomeUnknown as problem:
-            raise Unavailable(f"{place.url} cannot be written just now: {problem.message}") from None
+            raise Unavailable(
+                f"{place.url} cannot be written just now: {problem.message}", part="storage"
+            ) from None
         with suppress(PenstockError):  # an empty file beside the log harms nobody
             place.delete([name])
 

@@ -23,6 +23,7 @@ from penstock.formats.delta.owner.status import Overview, Status
 from penstock.formats.delta.owner.tables import Asked, Tables, line_at
 from penstock.formats.delta.owner.winners import Winners
 from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.batch import Outcome
 from penstock.kernel.kernel import Kernel
@@ -91,12 +92,14 @@ class DeltaOwner:
         commits: Commits,
         identity: OwnerIdentity,
         check_location: CheckLocation | None = None,
+        log_check: LogCheck | None = None,
     ) -> None:
         publisher.publish_for(identity)
         self.tables = Tables(kernel)
+        log_check = log_check or LogCheck(places, publisher, self.tables.find_last)
         self.handover = Handover(self.tables, places, publisher, commits, identity)
         self._recovery = Recovery(self.tables, places, self.handover, identity)
-        self._overview = Overview(self.tables, places, publisher, self.handover, identity)
+        self._overview = Overview(self.tables, places, publisher, self.handover, identity, log_check)
         self._kernel, self._publisher, self._commits = kernel, publisher, commits
         self._check_location: CheckLocation = check_location or (lambda location: location)
 

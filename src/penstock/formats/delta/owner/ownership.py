@@ -43,6 +43,7 @@ from penstock.formats.delta.protocol.features import (
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
 from penstock.formats.delta.protocol.lint_metadata import unserved_columns
 from penstock.formats.delta.protocol.properties import is_on
+from penstock.model.decoders import json_decoder
 from penstock.storage.locations import without_secrets
 
 OWNER_CONF: Final = "delta.managedCommitOwnerConf"
@@ -58,6 +59,10 @@ ENABLED: Final = "enabled"
 """or only their use, by a table that had the feature already."""
 FEATURE_PROPERTY: Final = "delta.feature."
 """A property that asks for a feature when a table is created; it does not stay in the metadata."""
+
+
+RESYNC: Final = "RESYNC TABLE"
+"""The operation of a commit by which a log that the lake did not know becomes that of another table of it."""
 
 
 class OwnerIdentity(msgspec.Struct, frozen=True):
@@ -135,7 +140,7 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
     if name is None:
         return None
     try:
-        return Owner(name, {} if conf is None else msgspec.json.decode(conf, type=dict[str, str]))
+        return Owner(name, {} if conf is None else json_decoder(dict[str, str]).decode(conf))
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         raise InvalidTable(
             f"{table} is invalid: the property '{OWNER_CONF}' is no JSON map of text: {problem}", table=table
@@ -269,7 +274,14 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
     """The in-commit timestamp of the version; of a table without such, the time of its file."""
 
 
-def conversion(before: Before, identity: OwnerIdentity, table_id: UUID, uuid: UUID, now_ms: int) -> bytes:
+def conversion(
+    before: Before,
+    identity: OwnerIdentity,
+    table_id: UUID,
+    uuid: UUID,
+    now_ms: int,
+    operation: str = "ADOPT TABLE",
+) -> bytes:
     """The commit after which a table is the lake's, whole: for the version after ``before``.
 
     Versions of the protocol that stood for features are replaced by the list of them. A table that had no
@@ -284,7 +296,7 @@ def conversion(before: Before, identity: OwnerIdentity, table_id: UUID, uuid: UU
         configuration[ENABLED_TIMESTAMP] = str(time)
     metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
     protocol, metadata = agree(_managed(before.protocol), metadata)
-    return _conversion("ADOPT TABLE", before, protocol, metadata, uuid, now_ms, time)
+    return _conversion(operation, before, protocol, metadata, uuid, now_ms, time)
 
 
 def _added(before: Before) -> str:

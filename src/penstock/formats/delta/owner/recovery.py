@@ -103,9 +103,8 @@ class Recovery:
         if found is not None:
             raise InvalidRequest(
                 f"{location} is not lost: this lake has it, as '{found}'\n"
-                "  If the lake came back from a backup that is older than the table's log, drop it first: "
-                f"penstock delete {found}. What was written to it since then is still in the lake's history: "
-                "append that afterwards.",
+                "  If the lake came back from a backup that is older than the table's log, "
+                f"'penstock resync {found}' takes the log's versions over.",
                 location=location,
                 key=str(found),
             )

@@ -16,6 +16,7 @@ from penstock.formats.delta.owner.handover import Handover
 from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of_line
 from penstock.formats.delta.owner.tables import Tables, line_at
 from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.publishing.log_check import LogCheck, log_out_of_sync
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT
@@ -53,9 +54,10 @@ class Overview:
         publisher: Publisher,
         handover: Handover,
         identity: OwnerIdentity,
+        log_check: LogCheck,
     ) -> None:
         self._tables, self._places, self._publisher = tables, places, publisher
-        self._handover, self._identity = handover, identity
+        self._handover, self._identity, self._log_check = handover, identity, log_check
 
     def catch_up(self, is_wanted: Callable[[], bool] = lambda: True) -> int:
         """Finish what earlier processes began, and have published what they did not; say of how many tables.
@@ -137,6 +139,10 @@ class Overview:
         try:
             published = line.latest - 1  # what comes of the promise, the log has yet to tell
             if line.phase is not Phase.ADOPTING:
+                self._publisher.check_owned(content)
+                state = self._log_check.compare(identity, content.location, content)
+                if not state.is_in_sync:
+                    raise log_out_of_sync(key, content.location, state)
                 published = self._publisher.look(content)
         except PenstockError as problem:
             published = max(line.published, self._publisher.published(identity))

@@ -18,7 +18,7 @@ from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, whe
 from penstock.kernel.state import prefix_end
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, decode_content
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.objects import Blob, Holder
 from penstock.model.operations import Operation
@@ -113,6 +113,11 @@ class Tables:
         """The table with an id as it is, or as it was when it was dropped; ``None`` if it never was there."""
         found = last_content(self._look(commit), identity)
         return found if isinstance(found, DeltaTable) and found.state else None
+
+    def find_last(self, identity: UUID) -> DeltaTable | None:
+        """The same at the newest commit of the default branch."""
+        head = self.head()
+        return None if head == NO_COMMIT else self.last(head, identity)
 
     def is_known(self, identity: UUID) -> bool:
         """Whether any branch or tag has a table with an id, or had one and dropped it."""

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from penstock.formats.delta.errors import MalformedAction
+from penstock.model.decoders import json_decoder
 
 DEPTH_MAX: Final = 60
 """How deep types may hold others; readers that use Arrow follow them for 64 levels."""
@@ -118,5 +119,5 @@ def _inside(kind: Type) -> Iterator[Field]:
             yield from _inside(kind.value_type)
 
 
-_DECODER: Final = msgspec.json.Decoder(StructType)
+_DECODER: Final = json_decoder(StructType)
 _ENCODER: Final = msgspec.json.Encoder()

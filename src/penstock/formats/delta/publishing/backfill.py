@@ -58,10 +58,13 @@ class Looked(NamedTuple):
     """Versions up to this one are in it as they were ratified, or were and are cleaned up."""
     problem: ForeignCommit | None = None
     """The first file after that which is not what was ratified."""
+    beyond: int = -1
+    """The newest version of the log that is newer than all that the line has; -1 if there is none."""
 
 
 def look(place: Place, content: DeltaTable, read: Read, check: Check) -> Looked:
-    """How far a table's log is published, by looking at it. Versions that the line does not have are ignored.
+    """How far a table's log is published, by looking at it. Of versions that the line does not have, only
+    ``beyond`` tells.
 
     ``check`` is asked where no version tells that the log is the table's. Raises what that does, and
     ``InvalidLog`` if bytes that are needed to compare are gone.
@@ -71,21 +74,26 @@ def look(place: Place, content: DeltaTable, read: Read, check: Check) -> Looked:
     if not listed.commits:
         # A line that somebody held on to for so long that the log begins behind it has nothing to publish.
         if listed.is_past and not _has(place, line.published):
-            return Looked(line.fork)
+            return Looked(line.fork, beyond=listed.newest)
         if line.published >= 0 or not listed.is_empty:
             check(place, content)
-        return Looked(line.published)
+        return Looked(line.published, beyond=listed.newest)
     entries = [one for one in line.since(line.published, read) if one[0] in listed.commits]
     end = _end_of_run(listed.commits)
     sizes_fit = all(listed.commits[version] == entry.size for version, entry in entries)
     if sizes_fit and _first_other(place, content, entries[-1:], read) is None:
-        return Looked(end)
+        return Looked(end, beyond=listed.newest)
     other = _first_other(place, content, entries, read)
     if other is None:
-        return Looked(end)
+        return Looked(end, beyond=listed.newest)
     # The first file of a log tells that those before it were right only if it is right itself.
     is_first = other == entries[0][0]
-    return Looked(line.published if is_first else min(end, other - 1), foreign(content, other))
+    return Looked(line.published if is_first else min(end, other - 1), foreign(content, other), listed.newest)
+
+
+def newest_after(place: Place, version: int) -> int:
+    """The newest version of a log that is newer than a given one; -1 if there is none. One request."""
+    return _list(place, version, version).newest
 
 
 def backfill(
@@ -114,7 +122,7 @@ def backfill(
             written = place.create_all(items) if guard is None else _put_all(place, items, guard)
         except OutcomeUnknown as unknown:
             if fruitless + 1 >= FRUITLESS_MAX:
-                raise Unavailable(str(unknown), location=place.url) from None
+                raise Unavailable(str(unknown), location=place.url, part="storage") from None
         found = _count_same(place, content, batch[written:]) if written < len(items) else 0
         fruitless = 0 if written + found else fruitless + 1
         if fruitless >= FRUITLESS_MAX:
@@ -224,24 +232,26 @@ class _Listed(NamedTuple):
     """Whether the log goes on after the last version that was asked for, and has a checkpoint there."""
     is_empty: bool
     """Whether there is nothing at all."""
+    newest: int
+    """The newest commit after the last version that was asked for; -1 if there is none."""
 
 
 def _list(place: Place, after: int, last: int) -> _Listed:
     """What a log has of versions after one, up to another."""
     start = str(CommitName(after)) if after >= 0 else START_OF_VERSIONS
     commits: dict[int, int] = {}
-    goes_on = has_checkpoint = False
+    newest, has_checkpoint = -1, False
     is_empty = True
     for entry in place.list(LOG, start, END_OF_VERSIONS):
         is_empty = False
         match parse_name(entry.key):
             case CommitName(version) if version <= last:
                 commits[version] = entry.size
-            case CommitName():
-                goes_on = True
+            case CommitName(version):
+                newest = max(newest, version)
             case ClassicName(version) | PartName(version) | UuidName(version) if version >= last:
                 has_checkpoint = has_checkpoint or entry.size > 0
-    return _Listed(commits, goes_on and has_checkpoint, is_empty)
+    return _Listed(commits, newest >= 0 and has_checkpoint, is_empty, newest)
 
 
 def _has(place: Place, version: int) -> bool:
@@ -261,9 +271,8 @@ def foreign(content: DeltaTable, version: int) -> ForeignCommit:
     return ForeignCommit(
         f"{content.location}/{name} is not the commit that was ratified as version {version} of the table: "
         "something writes to its log without asking the lake, or the lake was restored from an older copy.\n"
-        "  Do not delete the file: its rows may be nowhere else. Stop that writer, copy the rows that only "
-        f"this file and later ones add (other engines read them as version {version} and later), move those "
-        "files out of the log, publish again, and append the rows. Nothing is overwritten until then.",
+        "  Leave the file where it is: its rows may be nowhere else. 'penstock resync' takes the log's "
+        "versions over, and says what becomes of those that only the lake has. Nothing is overwritten.",
         location=content.location,
         id=str(content.id),
         version=version,

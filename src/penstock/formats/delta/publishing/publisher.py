@@ -9,6 +9,7 @@ of a lake has the same tables, and they are not its own.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import takewhile
@@ -20,12 +21,13 @@ import msgspec
 from penstock.errors import AdministratorError, PenstockError, Unavailable
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.lines.line import Line, Phase, Read, line_of
-from penstock.formats.delta.owner.ownership import OwnerIdentity, owner_of_line
+from penstock.formats.delta.owner.ownership import RESYNC, OwnerIdentity, owner_of_line
+from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import Guard, backfill, bytes_of, look
+from penstock.formats.delta.publishing.backfill import Guard, Looked, backfill, bytes_of, look
 from penstock.formats.delta.publishing.backlog import UNKNOWN, Backlog, Job, Told
 from penstock.formats.delta.publishing.line_files import LineFiles
-from penstock.formats.delta.publishing.naming import check_named
+from penstock.formats.delta.publishing.naming import check_named, named_owner
 from penstock.formats.delta.publishing.reading import Fetch, Reading
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
@@ -39,6 +41,8 @@ from penstock.storage.places import Place, Places
 
 SEEN_MAX_S: Final = 60.0
 """What was seen of a log longer ago is looked up again before anything is written: it may be cleaned up."""
+IN_SYNC_MAX: Final = 10_000
+"""Of how many tables is remembered that their logs are what the lake knows."""
 OWNED_MAX: Final = 256
 """Of how many tables is remembered that what they declare names the lake."""
 MEASURE_S: Final = 1.0
@@ -87,11 +91,14 @@ class Publisher:
         fetch: Fetch | None = None,
     ) -> None:
         self.after_publish = after_publish
+        self.after_look: Callable[[Key, DeltaTable], None] | None = None
+        """Told of a table of the default branch whose log was looked at and goes beyond what was told."""
         self._places, self._read = places, Reading(read, fetch)
         self._meter, self._clock, self._leases = meter, clock, leases
         self._background = background
         self._identity: OwnerIdentity | None = None
         self._owned: set[ObjectId] = set()
+        self._in_sync: OrderedDict[UUID, None] = OrderedDict()
         self._measured_s = 0.0
         self._backlog = Backlog(self._work, self._done, background=background)
         self._changed = self._backlog.changed
@@ -153,6 +160,13 @@ class Publisher:
                 self._backlog.forget_idle(job)
             elif not job.is_stuck:
                 self._backlog.want(job)
+
+    def forget(self, table_id: UUID) -> None:
+        """Nothing is to be published of a table any more: it has become another one."""
+        with self._changed:
+            for job in [one for id_, one in self._backlog.jobs.items() if id_[0] == table_id]:
+                job.told = job.problem = None
+                self._backlog.forget_idle(job)
 
     def wait(self, table_id: UUID, version: int, timeout_s: float) -> bool:
         """Until a version is published, for at most so long; whether it is.
@@ -269,6 +283,8 @@ class Publisher:
                 done = told.line.latest
             else:
                 done = self._publish(job, told.content)
+                if self.after_look is not None and not self.is_in_sync(job.id[0]):
+                    self.after_look(told.key, told.content)
         except ManagedElsewhere:
             with self._changed:
                 if job.told is told:  # what came meanwhile may be the lake's again
@@ -295,19 +311,23 @@ class Publisher:
         place, fork = self._places.at(content.location), line_of(content).fork
         goal = fork if version is None else min(version, fork)
         done = max(job.published, line_of(content).published)
-        if done < goal and (job.published == UNKNOWN or elapsed_s() > job.seen_s + SEEN_MAX_S):
-            done = self._look(content, goal)
-        if done < goal:
-            with self._guard(place, content) as guard:
-                done = backfill(
-                    place,
-                    content,
-                    self._read,
-                    done,
-                    goal,
-                    lambda at, written: self._note_progress(job, at, written),
-                    guard,
-                )
+        try:
+            if done < goal and (job.published == UNKNOWN or elapsed_s() > job.seen_s + SEEN_MAX_S):
+                done = self._look(content, goal)
+            if done < goal:
+                with self._guard(place, content) as guard:
+                    done = backfill(
+                        place,
+                        content,
+                        self._read,
+                        done,
+                        goal,
+                        lambda at, written: self._note_progress(job, at, written),
+                        guard,
+                    )
+        except ForeignCommit:
+            self._note_foreign(_id(content))
+            raise
         return done
 
     def _look(self, content: DeltaTable, goal: int) -> int:
@@ -316,20 +336,63 @@ class Publisher:
         known = max(self.published(_id(content)), line.published)
         if known >= line.fork:
             return known
+        found = self.compare(content)
+        known = max(self.published(_id(content)), line.published)
+        if found.problem is not None and known < goal:
+            raise found.problem
+        return known
+
+    def compare(self, content: DeltaTable) -> Looked:
+        """What a log has of a line, and beyond it, by what is there now. Raises as storage does."""
         found = look(self._places.at(content.location), content, self._read, self._check_named)
         with self._changed:
             job = self._backlog.job((_id(content), b""))
             self._backlog.reached(job, found.published)
             self._backlog.forget_idle(job)
-            known = max(job.published, line.published)
-        if found.problem is not None and known < goal:
-            raise found.problem
-        return known
+            if found.problem is not None:
+                self._note_foreign(_id(content))
+            elif found.beyond < 0:
+                self.note_in_sync(_id(content))
+        return found
+
+    def is_in_sync(self, table_id: UUID) -> bool:
+        """Whether a log was seen to have what the lake ratified and no more; nothing has told otherwise."""
+        with self._changed:
+            return table_id in self._in_sync
+
+    def note_in_sync(self, table_id: UUID) -> None:
+        """Remember that it was seen."""
+        with self._changed:
+            self._in_sync[table_id] = None
+            self._in_sync.move_to_end(table_id)
+            if len(self._in_sync) > IN_SYNC_MAX:
+                self._in_sync.popitem(last=False)
+
+    def _note_foreign(self, table_id: UUID) -> None:
+        """Forget it: who commits next looks again, until the file is gone or its versions are taken over."""
+        with self._changed:
+            self._in_sync.pop(table_id, None)
 
     def _check_named(self, place: Place, content: DeltaTable) -> None:
         """What a log names, matters once it is known for whom it is published. A promise is not named yet."""
-        if self._identity is not None and line_of(content).phase is not Phase.ADOPTING:
+        if self._identity is None or line_of(content).phase is Phase.ADOPTING:
+            return
+        try:
             check_named(place, content)
+        except ForeignCommit:
+            if not self._is_resynced(place, content):
+                raise
+
+    def _is_resynced(self, place: Place, content: DeltaTable) -> bool:
+        """Whether the very version that comes next names a log anew: a resync made another table of it."""
+        line = line_of(content)
+        entry = line.at(line.published + 1, self._read)
+        owner = named_owner(place, line.published)
+        if entry is None or self._identity is None or not self._identity.owns(owner):
+            return False
+        (found,) = bytes_of(place, content, [(line.published + 1, entry)], self._read)
+        first = parse_action(found.data.partition(b"\n")[0])
+        return isinstance(first, CommitInfo) and first.operation == RESYNC
 
     def _done(self, job: Job, told: Told, before: int) -> None:
         """Tell what is published by now, if it is more than before."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -74,6 +74,12 @@ def batches(
     """
     plan = _Plan(snapshot, place, columns, where)
     return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(files(snapshot, where)))
+
+
+def batches_of(snapshot: Snapshot, place: Place, found: Iterable[Add]) -> Any:
+    """The rows of some files of a version that are not deleted. Raises as ``batches``."""
+    plan = _Plan(snapshot, place, None, None)
+    return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(iter(found)))
 
 
 class _Plan:

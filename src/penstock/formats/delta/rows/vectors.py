@@ -9,14 +9,24 @@ ones are copied as they are.
 from __future__ import annotations
 
 import zlib
-from base64 import b85decode
+from base64 import b85decode, b85encode
 from collections.abc import Callable
 from struct import error
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from penstock.formats.delta.protocol.actions import DeletionVector
-from penstock.formats.roaring import CONTAINER_BYTES, CONTAINER_ROWS, U32, U64, Reader, read_containers
+import msgspec
+
+from penstock.formats.delta.protocol.actions import Add, DeletionVector
+from penstock.formats.roaring import (
+    CONTAINER_BYTES,
+    CONTAINER_ROWS,
+    U32,
+    U64,
+    Reader,
+    pack_numbers,
+    read_containers,
+)
 
 ReadRange: TypeAlias = Callable[[str, int, int], bytes | None]
 """The bytes of a file from a place on, so many of them; ``None`` if there is no such file."""
@@ -31,6 +41,47 @@ _Z85: Final = str.maketrans(
     "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
 )
 """From the alphabet of Z85 to the one that Python reads."""
+_TO_Z85: Final = {new: old for old, new in _Z85.items()}
+
+
+class Rows(NamedTuple):
+    """Some rows of a file: a number with a bit for each, the first row in the lowest, and how many the file
+    has."""
+
+    bits: int
+    total: int
+
+
+def rows_of(file: Add, vector: DeletionVector | None, read: ReadRange, locate: Callable[[str], str]) -> Rows:
+    """The rows that a vector deletes of a file. ``ValueError`` as below, or if it is not told how many there
+    are."""
+    try:
+        count = msgspec.json.decode(file.stats or "{}").get("numRecords")
+    except (msgspec.MsgspecError, AttributeError):
+        count = None
+    if not isinstance(count, int):
+        raise ValueError(f"the statistics of {file.path} do not tell how many rows it has")
+    if vector is None:
+        return Rows(0, count)
+    return Rows(int.from_bytes(deleted_rows(vector, count, read, locate), "little"), count)
+
+
+def inline_vector(rows: Rows) -> DeletionVector | None:
+    """A vector that deletes some rows, as part of the action; ``None`` if it would delete none."""
+    if not rows.bits:
+        return None
+    bitmap = rows.bits.to_bytes(-(-rows.bits.bit_length() // 8), "little")
+    numbers = [
+        8 * place + bit for place, byte in enumerate(bitmap) if byte for bit in range(8) if byte >> bit & 1
+    ]
+    highs = sorted({number >> 32 for number in numbers})
+    data = U32.pack(MAGIC) + U64.pack(len(highs))
+    for high in highs:
+        data += U32.pack(high) + pack_numbers(one & 0xFFFFFFFF for one in numbers if one >> 32 == high)
+    text = b85encode(data, pad=True).decode().translate(_TO_Z85)
+    return DeletionVector(
+        storage_type="i", path_or_inline_dv=text, size_in_bytes=len(data), cardinality=len(numbers)
+    )
 
 
 def deleted_rows(

@@ -17,7 +17,7 @@ import java.util.zip.GZIPOutputStream;
  * A server that decides, for drivers without Python.
  *
  * <p>Every step may be asked again: an attempt of a job begins, commits and is aborted once, however often that is
- * asked for. So an answer that did not come is asked for again.
+ * asked for. So an answer that did not come, or that is not the lake's, is asked for again.
  */
 final class ServerDriver implements JobDriver {
   private static final String WRITES = "/api/penstock/v1/spark-writes/";
@@ -59,10 +59,11 @@ final class ServerDriver implements JobDriver {
     for (int left = TRIES - 1; ; left--) {
       try {
         HttpResponse<String> response = client.send(request, HttpResponse.BodyHandlers.ofString());
-        if (response.statusCode() == 200) {
+        boolean isDone = response.statusCode() == 200;
+        if (isDone && isAnswer(response.body())) {
           return response.body();
         }
-        if (left == 0 || !ASK_AGAIN.contains(response.statusCode())) {
+        if (left == 0 || !isDone && !ASK_AGAIN.contains(response.statusCode())) {
           throw new JobRefused(sentence(response));
         }
       } catch (IOException lost) {
@@ -88,6 +89,15 @@ final class ServerDriver implements JobDriver {
     return pause.multipliedBy(2);
   }
 
+  /** Whether it is an answer of the lake, and not a page of something in between, or half of an answer. */
+  private static boolean isAnswer(String body) {
+    try {
+      return JSON.readTree(body).isObject();
+    } catch (IOException notOurs) {
+      return false;
+    }
+  }
+
   private static String sentence(HttpResponse<String> response) {
     try {
       JsonNode message = JSON.readTree(response.body()).path("error").path("message");
@@ -96,6 +106,10 @@ final class ServerDriver implements JobDriver {
       }
     } catch (IOException notOurs) {
       // somebody between this process and the server has answered
+    }
+    if (response.statusCode() == 200) {
+      return "what answers at " + response.uri() + " is not the lake's server, or something in between has answered;"
+          + " what became of the job 'penstock jobs list' tells";
     }
     return "the lake's server answered with the status " + response.statusCode();
   }

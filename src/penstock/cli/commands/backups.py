@@ -1,0 +1,317 @@
+"""Backups of a lake: making, listing, proving and removing them, and a lake restored from one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call, require_place
+from penstock.cli.declaration import at_least, command, group
+from penstock.cli.progress import Bar
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import ago, counted, size
+from penstock.errors import Damaged
+from penstock.kernel.backup import BackedUp
+from penstock.kernel.backup_points import BackupPoint
+from penstock.kernel.description import RegisteredBackup
+from penstock.kernel.fsck import Checked
+from penstock.lake.backup import (
+    RestoredLake,
+    backup_lake,
+    expire_backups,
+    forget_backups,
+    list_backups,
+    registered_backups,
+    verify_backup,
+)
+from penstock.lake.backup import restore_backup as restore_lake
+from penstock.model.clock import utc
+
+keep_last_option = click.option(
+    "--keep-last", type=int, callback=at_least(1), metavar="COUNT", help="Keep so many of the newest backups."
+)
+keep_days_option = click.option(
+    "--keep-days", type=float, callback=at_least(0), metavar="DAYS", help="Keep backups for so long."
+)
+
+
+def _source(call: Call) -> str:
+    if call.is_behind_server:
+        raise click.UsageError(
+            "backups are made and listed by whoever can open the lake's store, not through a server: give "
+            "--lake the address that 'penstock serve' was given"
+        )
+    return call.target
+
+
+@command(
+    "backup",
+    prints="Backup",
+    examples="""
+$ penstock backup nightly.backup
+$ penstock backup nightly.backup --keep-last 7 --verify
+""",
+)
+@click.argument("target", metavar="TARGET")
+@click.option("--verify", is_flag=True, help="Prove the backup by a restore in memory.")
+@click.option(
+    "--no-register",
+    is_flag=True,
+    help="Leave the lake as it is, for one that can only be read: then it keeps no files for the backup.",
+)
+@keep_last_option
+@keep_days_option
+@pass_call
+def backup(
+    call: Call, target: str, verify: bool, no_register: bool, keep_last: int | None, keep_days: float | None
+) -> None:
+    """Make a backup of the lake, while it is in use, at TARGET.
+
+    TARGET is a directory, the URL of a database or a bucket, or one file: a path that ends in .backup. If it
+    holds backups of the lake already, only what changed since is copied, and each of them can be restored. A
+    backup has branches, tags, the whole history, logs, tokens by hash, expectations and settings, as they all
+    were at one moment. If it is interrupted, the same command completes it.
+
+    Files of tables are not copied. The lake notes the backup, and sweeps leave what it counts on until
+    'penstock backups forget' or 'expire'. With --keep-last or --keep-days, older backups at TARGET are
+    removed afterwards; one stays if either rule keeps it.
+    """
+    with Bar(call.json) as bar:
+        made = backup_lake(
+            _source(call),
+            target,
+            verify=verify,
+            register=not no_register,
+            keep_last=keep_last,
+            keep_days=keep_days,
+            author=call.who,
+            progress=bar,
+        )
+    call.answer(lambda: shapes.Backup.of(made), lambda screen: _made(screen, made))
+
+
+def _made(screen: Screen, made: BackedUp) -> Iterator[str]:
+    point = made.point
+    yield f"made backup {screen.paint(point.id, 'id')} at {screen.paint(made.target, 'strong')}"
+    added = f"{counted(point.objects, 'object')}, {size(point.size_bytes)}"
+    rows: list[Row] = [
+        ["has", counted(point.references, "reference")],
+        ["copied", added if point.is_whole else f"{added}: what changed since the last one"],
+    ]
+    yield from columns(screen, rows, indent="  ")
+    if made.is_verified:
+        yield screen.paint("checked: nothing is wrong", "good")
+    for one in made.completed:
+        yield f"completed backup {one}, which was interrupted"
+    for one in made.expired:
+        yield f"removed backup {one}"
+    if made.is_registered:
+        yield "The lake keeps the files of tables that it counts on; 'penstock backups' lists what is kept."
+    else:
+        yield "It is not registered: the lake keeps no files of tables for it, and sweeps may remove them."
+
+
+@group("backups", prints="Backups", examples="$ penstock backups\n$ penstock backups list nightly.backup")
+@click.pass_context
+def backups(ctx: click.Context) -> None:
+    """List, prove, expire and forget backups.
+
+    Without a subcommand, the backups that the lake knows of are listed, with their age and size, and whether
+    it keeps files of tables for them.
+    """
+    if ctx.invoked_subcommand is None:
+        _list_registered(ctx.ensure_object(Call))
+
+
+def _list_registered(call: Call) -> None:
+    found = registered_backups(_source(call))
+    call.answer(lambda: shapes.Backups.of_registered(found), lambda screen: _registered(screen, found))
+
+
+def _registered(screen: Screen, found: Sequence[RegisteredBackup]) -> Iterator[str]:
+    if not found:
+        yield "the lake knows of no backup"
+    rows: list[Row] = [
+        [
+            Cell(one.id, "id"),
+            ago(utc(one.created_us), screen.now),
+            size(one.size_bytes) if one.is_complete else "not complete",
+            f"keeps files of {counted(one.references, 'reference')}",
+            printable(one.target),
+        ]
+        for one in found
+    ]
+    yield from columns(screen, rows)
+
+
+@backups.command(
+    "list", prints="Backups", examples="$ penstock backups list\n$ penstock backups list nightly.backup"
+)
+@click.argument("target", required=False, metavar="[TARGET]")
+@pass_call
+def backups_list(call: Call, target: str | None) -> None:
+    """List the backups that TARGET holds; without it, those that the lake knows of."""
+    if target is None:
+        _list_registered(call)
+        return
+    found = list_backups(target)
+    call.answer(lambda: shapes.Backups.of_points(target, found), lambda screen: _points(screen, found))
+
+
+def _points(screen: Screen, found: Sequence[BackupPoint]) -> Iterator[str]:
+    if not found:
+        yield "there is no backup left"
+    rows: list[Row] = [
+        [
+            Cell(one.id, "id"),
+            ago(utc(one.created_us), screen.now),
+            f"{size(one.size_bytes)} added" if one.is_complete else "not complete",
+            f"of {printable(one.source)}",
+        ]
+        for one in found
+    ]
+    yield from columns(screen, rows)
+
+
+@backups.command("verify", prints="Fsck", examples="$ penstock backups verify nightly.backup")
+@click.argument("target", metavar="TARGET")
+@click.argument("backup_id", required=False, metavar="[ID]")
+@pass_call
+def backups_verify(call: Call, target: str, backup_id: str | None) -> None:
+    """Prove a backup at TARGET, the newest or the one with an ID, by a restore in memory.
+
+    Everything that it leads to is read and checked. Ends with exit status 1 if anything is wrong.
+    """
+    with Bar(call.json) as bar:
+        checked = verify_backup(target, backup_id, progress=bar)
+    call.answer(lambda: shapes.Fsck.of(checked), lambda screen: _verified(screen, checked))
+    if checked.damages:
+        click.get_current_context().exit(Damaged.exit_code)
+
+
+def _verified(screen: Screen, checked: Checked) -> Iterator[str]:
+    yield f"checked {counted(checked.references, 'reference')}, {counted(checked.commits, 'commit')}"
+    if not checked.damages:
+        yield screen.paint("nothing is wrong", "good")
+    yield from (f"  {one}" for one in checked.damages)
+
+
+@backups.command(
+    "expire", prints="RemovedBackups", examples="$ penstock backups expire nightly.backup --keep-last 3"
+)
+@click.argument("target", metavar="TARGET")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@keep_last_option
+@keep_days_option
+@pass_call
+def backups_expire(
+    call: Call, target: str, ids: tuple[str, ...], keep_last: int | None, keep_days: float | None
+) -> None:
+    """Remove backups from TARGET: those with an ID, or those that no rule keeps.
+
+    A rule always keeps the newest one. The lake forgets them. Without a lake (--lake), only TARGET changes.
+    """
+    if bool(ids) == (keep_last is not None or keep_days is not None):
+        raise click.UsageError("say which backups go: their IDs, or --keep-last and --keep-days")
+    source = _source(call) if call.has_target else None
+    with Bar(call.json) as bar:
+        gone = expire_backups(source, target, *ids, keep_last=keep_last, keep_days=keep_days, progress=bar)
+    call.answer(
+        lambda: shapes.RemovedBackups(ids=tuple(gone)),
+        lambda _: [f"removed backup {one}" for one in gone] or ["no backup was to be removed"],
+    )
+
+
+@backups.command("forget", prints="RemovedBackups", examples="$ penstock backups forget --all")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "everything", is_flag=True, help="Forget all backups that the lake knows of.")
+@pass_call
+def backups_forget(call: Call, ids: tuple[str, ...], everything: bool) -> None:
+    """Let the lake keep nothing more for the backups with these IDs, such as those that are lost.
+
+    Sweeps may remove files of tables then that only they count on. What is at their target stays there, and
+    can be restored as far as its files are there.
+    """
+    if bool(ids) == everything:
+        raise click.UsageError("say which backups: their IDs, or --all")
+    source = _source(call)
+    wanted = [one.id for one in registered_backups(source)] if everything else ids
+    gone = forget_backups(source, *wanted) if wanted else []
+    call.answer(
+        lambda: shapes.RemovedBackups(ids=tuple(gone)),
+        lambda _: [f"forgot backup {one}" for one in gone] or ["the lake knows of no backup"],
+    )
+
+
+@command(
+    "restore-backup",
+    prints="RestoredBackup",
+    examples="""
+$ penstock restore-backup nightly.backup restored
+""",
+)
+@click.argument("backup_place", metavar="BACKUP")
+@click.argument("target", metavar="PLACE")
+@click.option(
+    "--at", metavar="ID|TIME", help="Which backup: its id, or the newest before a time. [the newest]"
+)
+@click.option("--own", is_flag=True, help="Seal the lake that the backup is of, and take its place.")
+@click.option("--source", metavar="ADDRESS", help="Where that lake is. [where it was]")
+@click.option("--source-is-gone", is_flag=True, help="State that that lake is gone for good.")
+@click.option("--missing-ok", is_flag=True, help="Restore the lake though files of tables are gone.")
+@pass_call
+def restore_backup(
+    call: Call,
+    backup_place: str,
+    target: str,
+    at: str | None,
+    own: bool,
+    source: str | None,
+    source_is_gone: bool,
+    missing_ok: bool,
+) -> None:
+    """Make a lake of BACKUP at PLACE, which is a new directory or an empty database.
+
+    Commits keep their ids. Files of tables that are gone are named before anything is written. Two lakes must
+    not own one table: if the lake that the backup is of is gone, the new one takes its place, with its id,
+    its tokens and its tables. If it is there, or cannot be reached, the new one is a copy in which managed
+    tables can only be read. --own and --source-is-gone decide that, at once or later by the same command. If
+    it is interrupted, the same command goes on where it was.
+    """
+    if call.lake is not None:
+        raise click.UsageError("'restore-backup' takes BACKUP and PLACE, not --lake")
+    with Bar(call.json) as bar:
+        made = restore_lake(
+            backup_place,
+            require_place(target),
+            at=at,
+            own=own,
+            source=source,
+            source_is_gone=source_is_gone,
+            allow_missing=missing_ok,
+            author=call.who,
+            progress=bar,
+        )
+    call.answer(lambda: shapes.RestoredBackup.of(made), lambda screen: _restored(screen, made))
+
+
+def _restored(screen: Screen, made: RestoredLake) -> Iterator[str]:
+    copied = made.copied
+    yield f"restored backup {screen.paint(made.point.id, 'id')} to {screen.paint(copied.target, 'strong')}"
+    rows: list[Row] = [
+        ["has", counted(copied.references, "reference")],
+        ["", counted(copied.commits, "commit")],
+        ["", f"{counted(copied.objects, 'object')}, {size(copied.size_bytes)}"],
+    ]
+    yield from columns(screen, rows, indent="  ")
+    yield screen.paint("checked: nothing is wrong", "good")
+    yield from (f"  gone: {printable(one)}" for one in made.missing)
+    if made.owns_tables:
+        yield f"It takes the place of the lake that was at {made.point.source}, and owns its tables."
+    else:
+        yield f"Managed tables can only be read in it: they belong to the lake at {made.point.source}."
+        yield "  To have it take that lake's place, run the command again with --own, which seals that lake,"
+        yield "  or with --source-is-gone."

@@ -1,0 +1,110 @@
+"""Erasing: making deleted rows of a table unrecoverable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.declaration import at_least, command
+from penstock.cli.progress import Bar
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import counted, size
+from penstock.kernel.settings import Settings
+from penstock.lake.answers import ErasedTable
+
+
+@command(
+    "erase",
+    prints="Erased",
+    examples="""
+$ penstock erase web.orders --dry-run
+$ penstock erase web.orders --all-references
+""",
+)
+@click.argument("key", metavar="KEY")
+@click.option(
+    "--all-references",
+    is_flag=True,
+    help="Also at tags, and at branches without changes of their own: the table is unreadable there then.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would happen, and who holds rows.")
+@click.option(
+    "--nobody-writes",
+    is_flag=True,
+    help="State that nobody writes to the lake until this has ended: then nothing waits for a grace period.",
+)
+@click.option(
+    "--data-grace-days",
+    type=float,
+    callback=at_least(0),
+    metavar="DAYS",
+    help="How long files stay that no commit names, if it is longer than 'penstock grace' says.",
+)
+@pass_call
+def erase(
+    call: Call,
+    key: str,
+    all_references: bool,
+    dry_run: bool,
+    nobody_writes: bool,
+    data_grace_days: float | None,
+) -> None:
+    """Make rows that were deleted from a table unrecoverable, and end its history before now.
+
+    Delete the rows first, by any engine; of a table of files, delete files. Then this rewrites files that
+    still hold deleted rows, and removes what only earlier versions need: data files, change data, log
+    entries, checkpoints, objects of the lake's database and its free pages. The history of all other tables
+    stays.
+
+    Files that a writer may be about to commit stay for the grace period (see 'penstock grace'). Then it says
+    until when; run it again after that. It can be repeated at any time, also after a crash. Ends with exit
+    status 3 and changes nothing while branches, tags, transactions or forks still hold rows, which it lists.
+    """
+    given: dict[str, Any] = {}
+    if nobody_writes:
+        given = {"nobody_writes": True, "grace_s": 0, "data_grace_days": 0}
+    if data_grace_days is not None:
+        given["data_grace_days"] = data_grace_days
+    if given and call.is_behind_server:
+        option = "nobody-writes" if nobody_writes else "data-grace-days"
+        raise click.UsageError(f"--{option} is not for a lake behind a server, which keeps its own settings")
+    settings = msgspec.structs.replace(Settings(), **given) if given else None
+    lake = call.open(create=False, settings=settings)
+    with Bar(call.json) as progress:
+        erased = lake.erase(key, all_references=all_references, dry_run=dry_run, progress=progress)
+    call.answer(lambda: shapes.Erased.of(erased), lambda screen: _erased(screen, erased))
+
+
+def _erased(screen: Screen, erased: ErasedTable) -> Iterator[str]:
+    key = printable(str(erased.key))
+    did = "would remove" if erased.dry_run else "removed"
+    rows: list[Row] = []
+    if erased.rewritten_files:
+        done = "would rewrite" if erased.dry_run else "rewrote"
+        rows.append([Cell(done, "strong"), counted(erased.rewritten_files, "data file"), ""])
+    rows += [
+        [Cell(did, "strong"), counted(erased.data_files, "data file"), size(erased.data_bytes)],
+        [Cell(did, "strong"), counted(erased.log_files, "file of the log", "files of the log"), ""],
+    ]
+    if not erased.dry_run:
+        rows.append(
+            [Cell(did, "strong"), counted(erased.objects, "object of the lake", "objects of the lake"), ""]
+        )
+    yield from columns(screen, rows)
+    if erased.left:
+        yield "still holding rows, or to be known:"
+        yield from (f"  {printable(line)}" for line in "\n".join(erased.left).splitlines())
+    if erased.dry_run:
+        return
+    if erased.finished:
+        since = f"{erased.begun:%Y-%m-%d %H:%M} UTC"
+        yield screen.paint(f"{key} is erased: nothing is left of its history from before {since}", "good")
+    else:
+        until = "" if erased.until is None else f" after {erased.until:%Y-%m-%d %H:%M} UTC"
+        yield screen.paint(f"not finished: run this again{until}", "bad")

@@ -1,0 +1,187 @@
+"""Restore: setting tables to what they were at an earlier commit, time or version."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final, NamedTuple
+
+import click
+
+from penstock.cli.bringing import Bringing
+from penstock.cli.call import Call, pass_call
+from penstock.cli.commands.merges import dry_run_option
+from penstock.cli.completions import complete_branch, complete_key, complete_revision
+from penstock.cli.declaration import command, if_head_option, key_option, message_option
+from penstock.cli.rendering.history import short
+from penstock.cli.rendering.screen import Screen
+from penstock.cli.via import if_readable, pinned, reference_in
+from penstock.errors import InvalidName, ReferenceNotFound
+from penstock.lake.lake import Lake
+from penstock.model.keys import Key
+from penstock.model.merges import MergedKey, MergeResult
+from penstock.model.names import parse_time_us, revision_at
+
+_VERSION: Final = re.compile(r"v?(\d{1,7})")
+"""A version of a table: a number too short to be a commit's id."""
+_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}.*")
+LEFT_MAX: Final = 3
+"""How many tables are named that could be left as they are."""
+
+
+class Point(NamedTuple):
+    """What ``--to`` names: a revision, or a version of the one table."""
+
+    revision: str | None
+    version: int | None = None
+
+    def __str__(self) -> str:
+        return f"version {self.version}" if self.revision is None else self.revision
+
+
+@command(
+    "restore",
+    prints="Merge",
+    examples="""
+$ penstock restore sales.orders --to main~1 --dry-run
+$ penstock restore --namespace sales --to main~1
+$ penstock restore --all --to main~2 --dry-run
+""",
+)
+@click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=complete_key)
+@click.option(
+    "--to",
+    required=True,
+    metavar="WHEN",
+    shell_complete=complete_revision,
+    help="A branch, tag or commit such as main~3, a time such as 2026-11-14T06:00:00Z, or of one Delta or "
+    "Lance table a version such as 41.",
+)
+@click.option(
+    "--namespace",
+    metavar="NAMESPACE",
+    shell_complete=complete_key,
+    help="A namespace and all that is below it.",
+)
+@click.option("--all", "everything", is_flag=True, help="Every table and namespace.")
+@click.option(
+    "--leave",
+    multiple=True,
+    metavar="KEY",
+    shell_complete=complete_key,
+    help="With --namespace or --all: leave this as it is, and all that is below it. Repeatable.",
+)
+@click.option(
+    "--branch", metavar="BRANCH", shell_complete=complete_branch, help="Where. [the default branch]"
+)
+@dry_run_option
+@message_option
+@if_head_option("the branch")
+@key_option
+@pass_call
+def restore(
+    call: Call,
+    keys: tuple[str, ...],
+    to: str,
+    namespace: str | None,
+    everything: bool,
+    leave: tuple[str, ...],
+    branch: str | None,
+    dry_run: bool,
+    message: str | None,
+    if_head: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Set tables to what they were, by one new commit. Nothing is removed from history.
+
+    KEY names tables; one that was dropped since comes back. With --namespace and --all, tables that were
+    created since are dropped: --dry-run shows which, and what changes in each table. The restore wins over
+    what others have written meanwhile, unless --if-head says where the branch must be.
+    """
+    if sum((bool(keys), namespace is not None, everything)) != 1:
+        raise click.UsageError("Give one or more KEYs, or --namespace, or --all.")
+    lake = call.open()
+    name = lake.branch(branch).name
+    point = _point(lake, to, name, is_one_table=len(keys) == 1)
+    revision = point.revision
+    if revision is not None and idempotency_key is None:
+        # Resolved once, so that it names the same commit however often it is sent.
+        revision = pinned(lake.resolve(revision), reference_in(revision))
+
+    def bring(preview: bool) -> MergeResult:
+        return lake.restore(
+            keys,
+            to=revision,
+            version=point.version,
+            namespace=namespace,
+            all=everything,
+            leave=leave,
+            branch=name,
+            message=message,
+            author=call.who,
+            if_head=if_head,
+            dry_run=preview,
+            idempotency_key=idempotency_key,
+        )
+
+    def done(screen: Screen, result: MergeResult) -> str:
+        if not result.applied:
+            return screen.paint(f"{name} is as it was at {point} already", "dim")
+        return f"restored to {point} as {screen.paint(short(result.head), 'id')}"
+
+    def ways_out(result: MergeResult) -> list[str]:
+        blocked = [shlex.quote(str(one.key)) for one in result.keys if one.conflicts]
+        if keys or not blocked:
+            return []
+        options = " ".join(f"--leave {key}" for key in blocked[:LEFT_MAX])
+        return [f"To restore the others: {options}{' …' if len(blocked) > LEFT_MAX else ''}."]
+
+    restoring = Bringing(
+        call,
+        lake,
+        str(point),
+        name,
+        bring,
+        heading=f"restore {_described(keys, namespace)} on {name} to {point}",
+        revision=name,
+        outcome=_outcome,
+    )
+    restoring.run(dry_run, count=lambda _: None, done=done, ways_out=ways_out)
+
+
+def _point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> Point:
+    """What a text names. A reference of that name comes first, then a version, then a time of the branch."""
+    found = _VERSION.fullmatch(text)
+    if found and (text.isdecimal() or not if_readable(lambda: _is_reference(lake, text))):
+        if not is_one_table:
+            raise click.BadParameter(
+                f"{text!r} is a version of a table: it is for one KEY", param_hint="--to"
+            )
+        return Point(None, int(found[1]))
+    if _TIME.fullmatch(text):
+        try:
+            parse_time_us(text)
+        except InvalidName as problem:
+            raise click.BadParameter(problem.message, param_hint="--to") from None
+        return Point(revision_at(branch, text))
+    return Point(text)
+
+
+def _is_reference(lake: Lake, name: str) -> bool:
+    try:
+        return bool(lake.resolve(name))
+    except ReferenceNotFound:
+        return False
+
+
+def _described(keys: tuple[str, ...], namespace: str | None) -> str:
+    if keys:
+        return ", ".join(map(str, map(Key.parse, keys)))
+    return "everything" if namespace is None else f"namespace {Key.parse(namespace)}"
+
+
+def _outcome(one: MergedKey) -> str:
+    """What becomes of a key."""
+    return {"created": "comes back", "dropped": "dropped: created since", "unchanged": "as it was"}.get(
+        one.action, "restored"
+    )

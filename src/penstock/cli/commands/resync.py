@@ -1,0 +1,92 @@
+"""Resync: taking over the versions that tables have and the lake does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from penstock.cli import shapes
+from penstock.cli.call import Call, pass_call
+from penstock.cli.completions import complete_key
+from penstock.cli.declaration import command
+from penstock.cli.progress import Progress
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import counted
+from penstock.errors import OutOfSync
+from penstock.lake.resync_calls import Resynced, ResyncedTable
+
+
+@command(
+    "resync",
+    prints="Resynced",
+    examples="""
+$ penstock resync web.orders --dry-run
+$ penstock resync web.orders
+""",
+)
+@click.argument("keys", metavar="[KEY]...", nargs=-1, shell_complete=complete_key)
+@click.option("--all", "every", is_flag=True, help="All tables, also those that the lake never had.")
+@click.option(
+    "--leave-own",
+    is_flag=True,
+    help="Leave versions behind that only the lake has and that cannot be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@pass_call
+def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_run: bool) -> None:
+    """Take over the versions that the logs and folders of tables have and the lake does not know.
+
+    For a lake that is older than its tables, as after a restore of its database from a backup: commits to
+    such a table are refused until then. Delta and Lance tables keep their keys, ids and history, and go on
+    from their newest versions. --all also takes the tables of the warehouse that were created since.
+
+    If the lake has versions of its own that are others than the table's, their rows are added on top where
+    they were only added; otherwise --leave-own says that they may be left at the commit that has them.
+    """
+    if bool(keys) == every:
+        raise click.UsageError("say which tables to resync, or --all")
+    lake = call.open(create=False)
+    with Progress(call.json) as progress:
+        each = [None] if every else list(keys)
+        found = [lake.resync(key, leave_own=leave_own, dry_run=dry_run, progress=progress) for key in each]
+    done = Resynced(
+        tables=tuple(table for one in found for table in one.tables),
+        in_sync=sum(one.in_sync for one in found),
+        dry_run=dry_run,
+    )
+    call.answer(
+        lambda: shapes.Resynced(
+            dry_run=dry_run, in_sync=done.in_sync, tables=tuple(map(shapes.ResyncedTable.of, done.tables))
+        ),
+        lambda screen: _text(screen, done),
+    )
+    if any(one.problem for one in done.tables):
+        click.get_current_context().exit(OutOfSync.exit_code)
+
+
+def _text(screen: Screen, done: Resynced) -> Iterator[str]:
+    word = "would resync" if done.dry_run else "resynced"
+    for one in done.tables:
+        name = screen.paint(printable(str(one.key)), "strong")
+        if one.problem:
+            yield f"{screen.paint('not resynced', 'bad')} {name}: {one.problem}"
+            continue
+        since = "which the lake did not have, at" if one.known < 0 else f"from version {one.known} to"
+        yield f"{word} {name}, {since} version {one.version}"
+        yield from _own(one)
+        if one.doubtful:
+            count = counted(len(one.doubtful), "file")
+            yield f"  {count} of later commits, of which it cannot be known whether they were ratified:"
+            yield from (f"    {printable(file)}" for file in one.doubtful)
+    yield f"{counted(done.in_sync, 'table')} in sync"
+
+
+def _own(one: ResyncedTable) -> Iterator[str]:
+    if not one.own:
+        return
+    own = f"versions {one.own[0]} to {one.own[-1]} that only the lake had"
+    if one.repeated:
+        yield f"  the rows of {own} are added on top; they are also at commit {one.commit}"
+    else:
+        yield f"  {own} are left at commit {one.commit}: write again what they did"

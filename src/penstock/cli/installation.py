@@ -1,0 +1,196 @@
+"""The installation: which libraries are there, and whether Penstock was tested with their versions."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import Final, NamedTuple, TypeAlias
+
+from penstock.cli.shapes import Check
+from penstock.errors import InvalidRequest
+
+PACKAGE: Final = "penstock"
+TESTED: Final = "constraints.txt"
+"""In the package: the versions that its tests ran with, as pip reads them."""
+CORE: Final = ""
+"""Stands for the libraries that Penstock needs without any extra."""
+
+_REQUIREMENT: Final = re.compile(r"([\w.-]+)(?:\[[\w,.-]+\])?\s*([^;]*)(?:;\s*extra == ['\"]([\w-]+)['\"])?")
+_BOUND: Final = re.compile(r"(>=|<)([\d.]+)")
+_TESTED: Final = re.compile(r"^([\w.-]+)==([^\s;]+)", re.MULTILINE)
+
+Versions: TypeAlias = Mapping[str, str]
+"""The version of each library that is installed, by its name."""
+
+
+class Requirement(NamedTuple):
+    """A library that Penstock, or one of its extras, needs."""
+
+    name: str
+    bounds: tuple[tuple[str, str], ...]
+    """Each an operator, ``>=`` or ``<``, and a version."""
+    extra: str
+
+    def allows(self, version: str) -> bool:
+        found = release(version)
+        return all(
+            found >= release(bound) if sign == ">=" else found < release(bound) for sign, bound in self.bounds
+        )
+
+    @property
+    def range(self) -> str:
+        return ", ".join(f"{sign} {bound}" for sign, bound in self.bounds)
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The numbers of a version that decide which is newer, without zeros at the end."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = [int(number) for number in found[0].split(".")] if found else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def parse_requirement(text: str) -> Requirement:
+    """A line of the package's metadata; ``ValueError`` if it holds more than Penstock's own lines do."""
+    found = _REQUIREMENT.fullmatch(text.strip())
+    bounds = [_BOUND.fullmatch(part.strip()) for part in found[2].split(",")] if found else [None]
+    if found is None or None in bounds:
+        raise ValueError(f"not a requirement that can be checked: {text}")
+    return Requirement(found[1], tuple((one[1], one[2]) for one in bounds if one), found[3] or CORE)
+
+
+@cache
+def requirements() -> Mapping[str, Sequence[Requirement]]:
+    """What Penstock needs, by extra, as the installed package says."""
+    needed: dict[str, list[Requirement]] = {CORE: []}
+    for text in metadata.requires(PACKAGE) or ():
+        requirement = parse_requirement(text)
+        needed.setdefault(requirement.extra, []).append(requirement)
+    return needed
+
+
+@cache
+def tested_versions() -> Versions:
+    """The newest version of each library that Penstock's tests ran with."""
+    tested: dict[str, str] = {}
+    for name, version in _TESTED.findall(files(PACKAGE).joinpath(TESTED).read_text("utf-8")):
+        tested[name] = max(version, tested.get(name, version), key=release)
+    return tested
+
+
+def installed_versions() -> Versions:
+    """The versions of the libraries that Penstock can use, of those that are installed."""
+    found: dict[str, str] = {}
+    for needed in requirements().values():
+        for requirement in needed:
+            try:
+                found[requirement.name] = metadata.version(requirement.name)
+            except metadata.PackageNotFoundError:
+                continue
+    return found
+
+
+def check_installation() -> Iterator[Check]:
+    """One check for Penstock itself, for each extra that is installed, for Spark and for Java."""
+    versions = installed_versions()
+    yield check_program()
+    yield check_libraries(versions)
+    absent = []
+    for extra in requirements():
+        if extra == CORE:
+            continue
+        if is_begun(extra, versions):
+            yield check_extra(extra, versions)
+        else:
+            absent.append(extra)
+    if absent:
+        yield build_check("extras", "ok", f"not installed: {', '.join(absent)}")
+    if find_spec("pyspark") is not None:
+        yield check_spark()
+        yield check_java()
+
+
+def check_program() -> Check:
+    said = f"Penstock {metadata.version(PACKAGE)}, Python {platform.python_version()}, {sys.prefix}"
+    return build_check("versions", "ok", said)
+
+
+def check_libraries(versions: Versions) -> Check:
+    """The libraries without which no command works."""
+    state, finding = describe(requirements()[CORE], versions)
+    remedy = f"pip install '{PACKAGE}'" if state != "ok" else ""
+    return build_check("libraries", "failed" if remedy else "ok", finding, remedy)
+
+
+def is_begun(extra: str, versions: Versions) -> bool:
+    """Whether an extra is installed, or a part of it that no other extra has."""
+    users = Counter(one.name for needed in requirements().values() for one in needed)
+    needed = requirements()[extra]
+    return all(one.name in versions for one in needed) or any(
+        one.name in versions and users[one.name] == 1 for one in needed
+    )
+
+
+def check_extra(extra: str, versions: Versions) -> Check:
+    """Whether all libraries of an extra are there, in versions that it can use."""
+    state, finding = describe(requirements()[extra], versions)
+    return build_check(f"extra {extra}", state, finding, install_command(extra) if state != "ok" else "")
+
+
+def describe(needed: Sequence[Requirement], versions: Versions) -> tuple[str, str]:
+    """The state of libraries, and their versions; what is wrong with one is said beside it."""
+    said, is_sound = [], True
+    for requirement in needed:
+        version = versions.get(requirement.name)
+        if version is None:
+            said.append(f"{requirement.name} is missing")
+            is_sound = False
+        elif not requirement.allows(version):
+            said.append(f"{requirement.name} {version} does not work: needs {requirement.range}")
+            is_sound = False
+        elif release(version) > release(tested := tested_versions().get(requirement.name, version)):
+            said.append(f"{requirement.name} {version} (newer than the tested {tested})")
+        else:
+            said.append(f"{requirement.name} {version}")
+    return ("ok" if is_sound else "warning"), ", ".join(said)
+
+
+def check_spark() -> Check:
+    from penstock.spark import jar
+
+    said = f"PySpark {metadata.version('pyspark')}"
+    if jar.path() is None:
+        lack = jar.lack_of_package()
+        return build_check(
+            "Spark",
+            "warning",
+            f"{said}, and Penstock was built without its jar for it ({lack.reason})",
+            f"writes take longer; {lack.remedy}",
+        )
+    return build_check("Spark", "ok", f"{said}, and Penstock's jar for it")
+
+
+def check_java() -> Check:
+    from penstock.spark.java import find_java
+
+    try:
+        java = find_java()
+    except InvalidRequest as error:
+        return build_check("Java", "warning", error.message)
+    return build_check("Java", "ok", f"Java {java.version} of {java.origin}, {java.executable}")
+
+
+def install_command(extra: str) -> str:
+    return f"pip install '{PACKAGE}[{extra}]'"
+
+
+def build_check(name: str, state: str, finding: str, advice: str = "") -> Check:
+    return Check(name=name, state=state, finding=finding, advice=advice)

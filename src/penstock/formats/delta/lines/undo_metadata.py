@@ -1,0 +1,126 @@
+"""Undoing a change of a Delta table's metadata, where the metadata and the files may have changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from penstock.formats.delta.protocol.actions import Add, Metadata
+from penstock.formats.delta.protocol.added_columns import can_hold, only_adds
+from penstock.formats.delta.protocol.deeds import some
+from penstock.formats.delta.protocol.schema import StructType, parse_schema, write_schema
+
+_COLUMN_IDS: Final = "delta.columnMapping.maxColumnId"
+"""Ids of columns are never given again, so it never falls."""
+_BINDS_FILES: Final = ("delta.constraints.", "delta.columnMapping.mode")
+"""How properties begin that ask something of the rows that are there."""
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """What metadata becomes without a change."""
+
+    metadata: Metadata
+    changed_since: list[str]
+    """What the change had changed and others have changed since, each in words."""
+    used: dict[str, list[str]]
+    """What files that came since need, in words, with their paths."""
+
+
+def undo_metadata(
+    before: Metadata, after: Metadata, now: Metadata, files_since: Callable[[], Sequence[Add]]
+) -> Undone:
+    """The metadata ``now`` without what made ``after`` of ``before``.
+
+    Of each property and field what it was before, if it is still as the change left it.
+    """
+    changed: list[str] = []
+    used: dict[str, list[str]] = {}
+    configuration = dict(now.configuration)
+    for name in sorted(before.configuration.keys() | after.configuration.keys()):
+        was, became, is_now = (one.configuration.get(name) for one in (before, after, now))
+        if was == became or is_now == was or name == _COLUMN_IDS:
+            continue
+        if is_now != became:
+            changed.append(f"the property '{name}'")
+        elif name.startswith(_BINDS_FILES) and (since := files_since()):
+            used[f"the property '{name}' cannot be undone while files are there that came since"] = _paths(
+                since
+            )
+        elif was is None:
+            del configuration[name]
+        else:
+            configuration[name] = was
+    fields: dict[str, Any] = {"configuration": configuration}
+    for field in ("name", "description", "partition_columns", "format"):
+        was, became, is_now = (getattr(one, field) for one in (before, after, now))
+        if was == became or is_now == was:
+            continue
+        if is_now != became:
+            changed.append(f"the table's {field.replace('_', ' ')}")
+        elif field == "partition_columns" and (since := files_since()):
+            used["files came since that are partitioned so"] = _paths(since)
+        else:
+            fields[field] = was
+    schema_string = _undo_schema(before.schema_string, after.schema_string, now.schema_string)
+    if schema_string is None:
+        changed.append("a column that it changed")
+    elif schema_string != now.schema_string:
+        fields["schema_string"] = schema_string
+        names = _lost(schema_string, now.schema_string)
+        if files := _using(schema_string, now.schema_string, names, files_since):
+            told = some([f"'{name}'" for name in names]) or "others"
+            used[f"rows came since that may use the columns {told}"] = files
+    return Undone(msgspec.structs.replace(now, **fields), changed, used)
+
+
+def _undo_schema(before: str, after: str, now: str) -> str | None:
+    """A schema without a change; ``None`` if it was changed since in a way that does not go with that."""
+    if before == after or now == before:
+        return now
+    if now == after:
+        return before
+    if not only_adds(before, after):
+        return None
+    was, became, there = parse_schema(before), parse_schema(after), parse_schema(now)
+    kept = []
+    for field in there.fields:
+        known, added = was.field(field.name), became.field(field.name)
+        if known is None and added is not None:
+            if added != field:
+                return None
+            continue
+        if known != added:
+            return None  # parts of a column were added
+        kept.append(field)
+    return write_schema(StructType(tuple(kept)))
+
+
+def _lost(schema_string: str, now: str) -> list[str]:
+    left = parse_schema(schema_string)
+    return [one.name for one in parse_schema(now).fields if left.field(one.name) is None]
+
+
+def _using(
+    schema_string: str, now: str, lost: Sequence[str], files_since: Callable[[], Sequence[Add]]
+) -> list[str]:
+    """The files that came since and may have values which the schema would not show."""
+    left = StructType(tuple(one for one in parse_schema(now).fields if one.name not in lost))
+    if not can_hold(schema_string, write_schema(left)):
+        return _paths(files_since())
+    return [one.key.path for one in files_since() if not all(_is_null(one, name) for name in lost)]
+
+
+def _is_null(file: Add, name: str) -> bool:
+    """Whether a file's statistics tell that it has no value in a column."""
+    try:
+        stats = msgspec.json.decode(file.stats or "{}")
+        rows, nulls = stats.get("numRecords"), stats.get("nullCount", {}).get(name)
+    except (msgspec.MsgspecError, AttributeError):
+        return False
+    return isinstance(rows, int) and rows == nulls
+
+
+def _paths(files: Sequence[Add]) -> list[str]:
+    return [one.key.path for one in files]

@@ -1,0 +1,85 @@
+"""Whether a table's log is what the lake knows of it: looked at once, before a process commits to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from uuid import UUID
+
+from penstock.errors import OutOfSync
+from penstock.formats.delta.lines.line import Phase, line_of
+from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.publishing.backfill import newest_after
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.formats.sync import SyncState, compare_with_head, out_of_sync
+from penstock.model.content import DeltaTable
+from penstock.model.keys import Key
+from penstock.storage.places import Places
+
+logger = logging.getLogger("penstock")
+
+FindLast = Callable[[UUID], DeltaTable | None]
+"""A table as the default branch has it now, or had it when it was dropped; ``None`` if it never had it."""
+
+
+class LogCheck:
+    """Compares logs with what the lake knows. Used by many threads at once."""
+
+    def __init__(self, places: Places, publisher: Publisher, find_last: FindLast) -> None:
+        self._places, self._publisher, self._find_last = places, publisher, find_last
+
+    def is_checked(self, identity: UUID) -> bool:
+        """Whether a table was found to be in sync by this process, and nothing has told otherwise since."""
+        return self._publisher.is_in_sync(identity)
+
+    def note_new(self, identity: UUID) -> None:
+        """Remember that a table is in sync because it is about to be made, where no log is."""
+        self._publisher.note_in_sync(identity)
+
+    def require_in_sync(
+        self, key: Key, content: DeltaTable, *, is_default: bool, again: bool = False
+    ) -> None:
+        """``OutOfSync`` unless a table's log is what the lake knows. Looks once for a table that is, unless
+        it is to look ``again``.
+
+        ``content`` is the table as the branch has it that is about to be written to.
+        """
+        assert content.id is not None, "a managed table has an id"
+        if self.is_checked(content.id) and not again:
+            return
+        state = self.compare(content.id, content.location, content if is_default else None)
+        if not state.is_in_sync:
+            raise log_out_of_sync(key, content.location, state)
+        self._publisher.note_in_sync(content.id)
+
+    def warn(self, key: Key, content: DeltaTable) -> None:
+        """Log that a table is out of sync, if it is. Raises as storage does."""
+        try:
+            self.require_in_sync(key, content, is_default=True)
+        except OutOfSync as problem:
+            logger.warning("%s", problem)
+
+    def compare(self, identity: UUID, location: str, known: DeltaTable | None = None) -> SyncState:
+        """What a log has that the lake has not, by what is there now.
+
+        ``known`` is the table as the default branch has it, as far as the caller knows.
+        """
+        return compare_with_head(partial(self._look, location), partial(self._find_last, identity), known)
+
+    def _look(self, location: str, content: DeltaTable | None) -> SyncState:
+        if content is None:
+            return SyncState(-1, newest_after(self._places.at(location), -1))
+        line = line_of(content)
+        if line.phase is not Phase.OWNED:
+            return SyncState(line.fork)  # whose it is, its log has yet to tell, or has told
+        if line.published >= line.fork:
+            return SyncState(line.fork, newest_after(self._places.at(location), line.fork))
+        found = self._publisher.compare(content)
+        other = -1 if found.problem is None else int(found.problem.details["version"])
+        return SyncState(line.fork, found.beyond, other)
+
+
+def log_out_of_sync(key: Key, location: str, state: SyncState) -> OutOfSync:
+    """The error for a log that has what the lake does not know, which names the file that is another one."""
+    return out_of_sync(key, location, state, str(CommitName(state.other)) if state.other >= 0 else "")

@@ -1,0 +1,49 @@
+"""What lies between two states of a table of files: which paths come, go or get other files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.formats.files.files import state_of
+from penstock.formats.files.trees import differing
+from penstock.kernel.objects import Objects
+from penstock.model.content import FilesTable
+from penstock.model.merges import ChangeSummary
+from penstock.model.objects import EMPTY_ROOT
+
+if TYPE_CHECKING:
+    from penstock.storage.places import Place
+
+
+def summarize_change(objects: Objects, before: FilesTable | None, after: FilesTable | None) -> ChangeSummary:
+    """What a change does to a table. How many rows its files have is not known."""
+    added = removed = changed = bytes_added = bytes_removed = 0
+    for _, was, becomes in differing(objects, _root(before), _root(after)):
+        added += was is None
+        removed += becomes is None
+        changed += was is not None and becomes is not None
+        bytes_added += 0 if becomes is None else becomes.size
+        bytes_removed += 0 if was is None else was.size
+    return ChangeSummary(
+        files_added=added,
+        files_removed=removed,
+        files_changed=changed,
+        bytes_added=bytes_added,
+        bytes_removed=bytes_removed,
+    )
+
+
+def missing_files(
+    objects: Objects, pool: Place, before: FilesTable | None, after: FilesTable
+) -> Sequence[str]:
+    """Of the files that one state has and another has not, the paths of those that the pool has no more."""
+    addresses: dict[str, str] = {}
+    for path, _, becomes in differing(objects, _root(before), _root(after)):
+        if becomes is not None:
+            addresses[becomes.at(path)] = path
+    return [addresses[one] for one in pool.missing(list(addresses))]
+
+
+def _root(content: FilesTable | None) -> bytes:
+    return EMPTY_ROOT if content is None else state_of(content).root

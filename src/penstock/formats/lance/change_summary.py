@@ -1,0 +1,131 @@
+"""What lies between two states of a Lance table: which data files come and go, and what that is in rows.
+
+Fragments tell it, as the manifests of both newest versions have them. A fragment is known by its data files:
+one with the same files and other deleted rows has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from penstock.errors import Damaged
+from penstock.formats.lance.fragments import Fragment, Side, fragments_of
+from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.rehoming import FILES, Immovable
+from penstock.formats.lance.sides import Numbered, TableSide
+from penstock.formats.lance.state import folder_at
+from penstock.formats.lance.wire import Malformed, Message
+from penstock.kernel.objects import Objects
+from penstock.model.content import LanceTable
+from penstock.model.merges import ChangeSummary
+from penstock.storage.places import Places
+
+_FILE_BYTES: Final = 6
+"""The field of a data file that says how large it is; older versions of Lance do not write it."""
+
+_ByFiles: TypeAlias = dict[tuple[str, ...], Fragment]
+
+
+class FragmentChanges(NamedTuple):
+    """The fragments that only one of two states has, by their data files, and those with other rows."""
+
+    added: _ByFiles
+    removed: _ByFiles
+    changed: tuple[tuple[Fragment, Fragment], ...]
+    """Before and after."""
+
+
+def fragment_changes(
+    objects: Objects, manifests: Manifests, before: LanceTable | None, after: LanceTable | None
+) -> FragmentChanges:
+    """What leads from one state to another. ``Immovable`` or ``Damaged`` if that cannot be read."""
+    was, becomes = (_fragments(objects, manifests, one) for one in (before, after))
+    changed = [
+        (was[files], fragment)
+        for files, fragment in becomes.items()
+        if files in was and was[files].deletions != fragment.deletions
+    ]
+    return FragmentChanges(
+        {files: one for files, one in becomes.items() if files not in was},
+        {files: one for files, one in was.items() if files not in becomes},
+        tuple(changed),
+    )
+
+
+def _newest(objects: Objects, content: LanceTable | None) -> Numbered | None:
+    return None if content is None else TableSide.of(content, objects).newest()
+
+
+def _fragments(objects: Objects, manifests: Manifests, content: LanceTable | None) -> _ByFiles:
+    newest = _newest(objects, content)
+    if content is None or newest is None:
+        return {}
+    manifest = manifests.manifest(content.location, MAIN, newest.number, newest.version)
+    side = Side(manifest, folder_at(content.location, newest.version.chain, MAIN))
+    try:
+        return {one.files: one for one in fragments_of(side)}
+    except Malformed as problem:
+        raise Immovable(str(problem)) from None
+
+
+def summarize_change(
+    objects: Objects, manifests: Manifests, before: LanceTable | None, after: LanceTable | None
+) -> ChangeSummary:
+    """What a change does to a table. What cannot be read is not known."""
+    numbers = [None if (one := _newest(objects, side)) is None else one.number for side in (before, after)]
+    versions = ChangeSummary(version_before=numbers[0], version_after=numbers[1])
+    try:
+        changes = fragment_changes(objects, manifests, before, after)
+    except (Damaged, Immovable):
+        return versions
+    come, gone = changes.added.values(), changes.removed.values()
+    rows_added, rows_removed = _rows(come), _rows(gone)
+    for was, becomes in changes.changed:
+        more = _deleted(was) - _deleted(becomes)
+        rows_added = None if rows_added is None else rows_added + max(0, more)
+        rows_removed = None if rows_removed is None else rows_removed + max(0, -more)
+    return msgspec.structs.replace(
+        versions,
+        files_added=sum(len(one.files) for one in come),
+        files_removed=sum(len(one.files) for one in gone),
+        files_changed=sum(len(one.files) for one, _ in changes.changed),
+        rows_added=rows_added,
+        rows_removed=rows_removed,
+        bytes_added=_bytes(come),
+        bytes_removed=_bytes(gone),
+    )
+
+
+def _deleted(fragment: Fragment) -> int:
+    return 0 if fragment.deletions is None else fragment.deletions.rows
+
+
+def _rows(fragments: Iterable[Fragment]) -> int | None:
+    try:
+        return sum(one.live_rows for one in fragments)
+    except Immovable:
+        return None
+
+
+def _bytes(fragments: Iterable[Fragment]) -> int | None:
+    sizes = [Message.read(file).number(_FILE_BYTES) for one in fragments for file in one.message.all(FILES)]
+    return None if any(not size for size in sizes) else sum(size or 0 for size in sizes)
+
+
+def missing_files(
+    objects: Objects, manifests: Manifests, places: Places, before: LanceTable | None, after: LanceTable
+) -> Sequence[str]:
+    """Of the files that one state has and another has not, those that are not in the table's folder."""
+    try:
+        changes = fragment_changes(objects, manifests, before, after)
+    except (Damaged, Immovable):
+        return ()  # what it names is not known, and whoever makes a version of it says so
+    root = f"{after.location.rstrip('/')}/"
+    fragments = [*changes.added.values(), *(one for _, one in changes.changed)]
+    named = dict.fromkeys(file for one in fragments for file in (*one.files, one.deletion_file) if file)
+    inside = [file.removeprefix(root) for file in named if file.startswith(root)]
+    return places.at(after.location).missing(inside)

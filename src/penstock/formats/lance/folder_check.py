@@ -1,0 +1,76 @@
+"""Whether a Lance table's folder has what the lake knows: looked at once, before a process commits to it."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from functools import partial
+from threading import Lock
+from typing import Final
+from uuid import UUID
+
+from penstock.errors import OutOfSync
+from penstock.formats.lance.names import MAIN, manifest_name
+from penstock.formats.lance.promoting import Promoter
+from penstock.formats.sync import SyncState, compare_with_head, out_of_sync
+from penstock.model.content import LanceTable
+from penstock.model.keys import Key
+
+logger = logging.getLogger("penstock")
+
+IN_SYNC_MAX: Final = 10_000
+"""Of how many tables is remembered that their folders are what the lake knows."""
+
+FindLast = Callable[[UUID], LanceTable | None]
+"""A table as the default branch has it now, or had it when it was dropped; ``None`` if it never had it."""
+
+
+class FolderCheck:
+    """Compares folders with what the lake knows. Used by many threads at once."""
+
+    def __init__(self, promoter: Promoter, find_last: FindLast) -> None:
+        self._promoter, self._find_last = promoter, find_last
+        self._in_sync: OrderedDict[UUID, None] = OrderedDict()
+        self._lock = Lock()
+
+    def require_in_sync(
+        self, key: Key, content: LanceTable, *, is_default: bool, written: Collection[str] = ()
+    ) -> None:
+        """``OutOfSync`` unless a table's folder is what the lake knows. Looks once for a table that is.
+
+        ``content`` is the table as the branch has it that is about to be written to, ``written`` are the
+        manifests that whoever asks has put somewhere.
+        """
+        assert content.id is not None, "a managed table has an id"
+        with self._lock:
+            is_known = content.id in self._in_sync
+        if is_known and not self._promoter.is_foreign(content.id):
+            return
+        state = self.compare(content.id, content.location, content if is_default else None)
+        if state.other < 0 and state.beyond == state.known + 1:
+            names = (manifest_name("", MAIN, state.beyond, is_v1=is_v1) for is_v1 in (False, True))
+            if any(name in written for name in names):
+                return  # it is about to be the next one
+        if not state.is_in_sync:
+            raise out_of_sync(key, content.location, state)
+        with self._lock:
+            self._in_sync[content.id] = None
+            self._in_sync.move_to_end(content.id)
+            if len(self._in_sync) > IN_SYNC_MAX:
+                self._in_sync.popitem(last=False)
+
+    def warn(self, key: Key, content: LanceTable) -> None:
+        """Log that a table is out of sync, if it is. Raises as storage does."""
+        try:
+            self.require_in_sync(key, content, is_default=True)
+        except OutOfSync as problem:
+            logger.warning("%s", problem)
+
+    def compare(self, identity: UUID, location: str, known: LanceTable | None = None) -> SyncState:
+        """What a folder has that the lake has not, by what is there now.
+
+        ``known`` is the table as the default branch has it, as far as the caller knows.
+        """
+        look = partial(self._promoter.compare, location)
+        return compare_with_head(look, partial(self._find_last, identity), known)

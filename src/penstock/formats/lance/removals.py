@@ -1,0 +1,284 @@
+"""Removals: which later version removed rows that a commit had added, and whether others replaced them.
+
+Rows that were deleted since are simply gone. Rows that were updated since are there as others, and what was
+done to them would be lost, or be there twice, if the commit was undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from penstock.formats.lance.fragments import Side, fragments_of
+from penstock.formats.lance.lineage import TRACED_MAX, Changes, Lineage, RowChange, arrived_trace
+from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.names import is_revert
+from penstock.formats.lance.rehoming import Immovable
+from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
+from penstock.formats.lance.sides import History, Numbered
+from penstock.formats.lance.state import Step, Version, VersionAt
+
+PLAIN_REMOVALS: Final = frozenset((Operation.DELETE,))
+"""What removes rows and puts nothing in their place."""
+_REPLACING: Final = frozenset(
+    (Operation.UPDATE, Operation.OVERWRITE, Operation.RESTORE, Operation.CLONE, Operation.OTHER)
+)
+_IN_PLACE: Final = frozenset((Operation.UPDATE, Operation.OTHER))
+"""What may write columns of rows anew, and leave the rows where they are."""
+
+
+class Removal(NamedTuple):
+    """Rows that are gone, and what removed them."""
+
+    rows: RowSet
+    version: Numbered | None
+    """``None`` if it is not known."""
+    is_replacing: bool
+    """Whether others are in their place, or may be."""
+    is_by_revert: bool = False
+    """Whether a revert did it."""
+
+
+class LaterChanges(Protocol):
+    """What was done to a table after a commit that is to be undone."""
+
+    @property
+    def has_replaced(self) -> bool:
+        """Whether rows were updated or replaced, or may have been."""
+
+    @property
+    def has_reverts(self) -> bool:
+        """Whether something was reverted, or may have been."""
+
+    @property
+    def is_one_line(self) -> bool:
+        """Whether each version continues the one before it, so that no number was given to two rows."""
+
+    def removals(self, rows: RowSet) -> list[Removal]:
+        """What removed rows that are not there now.
+
+        Rows are left out that were not there at any time since the commit.
+        """
+
+    def find_insert(self) -> Numbered | None:
+        """A version by which a merge insert has inserted rows, or may have, unless all of these are gone."""
+
+    def rewritten(self) -> RowSet | None:
+        """The rows whose columns were written anew where they are; ``None`` if that is not known."""
+
+
+class LaterVersions:
+    """What was done by versions that follow one another.
+
+    Few of their manifests are read: which version removed a row is found by bisection.
+    """
+
+    def __init__(
+        self,
+        versions: Sequence[Numbered],
+        lineage: Lineage,
+        side: Callable[[Numbered], Side],
+        *,
+        is_undone: bool,
+    ) -> None:
+        """``versions`` are the one that the commit made, and all that build on it.
+
+        ``is_undone`` tells that the first one is an earlier one: the table went back to what it was then.
+        """
+        self._versions, self._lineage, self._side = versions, lineage, side
+        self._is_undone = is_undone
+        self._starts = [place for place, one in enumerate(versions) if _may_bring_back(one)]
+
+    @property
+    def has_replaced(self) -> bool:
+        return any(not _REPLACING.isdisjoint(_operations(one)) for one in self._versions[1:])
+
+    @property
+    def has_reverts(self) -> bool:
+        return self._is_undone or any(map(_may_bring_back, self._versions[1:]))
+
+    @property
+    def is_one_line(self) -> bool:
+        return not any(one.version.copied and one.version.arrived is None for one in self._versions[1:])
+
+    def removals(self, rows: RowSet) -> list[Removal]:
+        return self._removals_since(0, rows)
+
+    def _removals_since(self, first: int, rows: RowSet) -> list[Removal]:
+        """What removed rows that were there at a place of the versions, or came back later."""
+        found: list[Removal] = []
+        end = len(self._versions) - 1
+        for start in (*(place for place in reversed(self._starts) if place > first), first):
+            if rows and (there := self._present(rows, start)):
+                found += self._bisect(there, start, end)
+                rows = other_rows(rows, there)
+            end = start
+        if rows and self._is_undone:
+            found.append(Removal(rows, None, is_replacing=False, is_by_revert=True))
+        return found
+
+    def _bisect(self, rows: RowSet, start: int, end: int) -> Iterator[Removal]:
+        """Rows are there at one place of the versions, and not at a later one."""
+        if end - start == 1:
+            yield from self._explain(rows, end)
+            return
+        middle = (start + end) // 2
+        there = self._present(rows, middle)
+        if there:
+            yield from self._bisect(there, middle, end)
+        if gone := other_rows(rows, there):
+            yield from self._bisect(gone, start, middle)
+
+    def _present(self, rows: RowSet, place: int) -> RowSet:
+        return rows_in(self._side(self._versions[place]), rows, self._lineage)
+
+    def _explain(self, rows: RowSet, place: int) -> Iterator[Removal]:
+        """How the version at a place has removed rows."""
+        one = self._versions[place]
+        arrived = one.version.arrived
+        if arrived is None:
+            is_replacing = one.version.operation not in PLAIN_REMOVALS
+            yield Removal(rows, one, is_replacing, is_revert(one.version.staged))
+            return
+        changes = self._lineage.changes(arrived_trace(arrived))
+        deleted = {} if changes is None else _deleted(rows, changes)
+        if deleted:
+            yield Removal(deleted, one, is_replacing=False)
+        if rest := other_rows(rows, deleted):
+            yield Removal(rest, one, is_replacing=True)
+
+    def find_insert(self) -> Numbered | None:
+        looked = 0
+        for place, (before, one) in enumerate(zip(self._versions, self._versions[1:], strict=False), 1):
+            arrived = one.version.arrived
+            if arrived is None:
+                if one.version.operation is not Operation.UPDATE or is_revert(one.version.staged):
+                    continue
+                looked += 1
+                if looked > TRACED_MAX:
+                    return one
+                change = self._lineage.change(_step(before, one))
+                inserted = change.added if _has_more_rows(change) else {}
+            elif (changes := self._lineage.changes(arrived_trace(arrived))) is not None:
+                inserted = _inserted(changes)
+            elif Operation.UPDATE in arrived.operations:
+                return one
+            else:
+                continue
+            if inserted and self._stands(inserted, place):
+                return one
+        return None
+
+    def _stands(self, rows: RowSet, since: int) -> bool:
+        """Whether any of some rows is still there, or was updated and is there as another one."""
+        return bool(self._present(rows, -1)) or _is_replaced(rows, self._removals_since(since, rows))
+
+    def rewritten(self) -> RowSet | None:
+        steps: list[Step] = []
+        traced: list[RowSet] = []
+        for before, one in zip(self._versions, self._versions[1:], strict=False):
+            arrived = one.version.arrived
+            if arrived is not None:
+                changes = self._lineage.changes(arrived_trace(arrived))
+                if changes is None:
+                    return None
+                traced += [change.rewritten for change in changes.updates.values()]
+            elif one.version.operation in _IN_PLACE or is_revert(one.version.staged):
+                steps.append(_step(before, one))
+        if len(steps) > TRACED_MAX:
+            return None
+        try:
+            return all_rows((*traced, *(self._lineage.change(step).rewritten for step in steps)))
+        except Immovable:
+            return None
+
+
+class MergedChanges:
+    """What was done on a side that the commit came to by a merge, as far as merges remember it."""
+
+    def __init__(self, lineage: Lineage, history: History, own: History, now: Side) -> None:
+        """``own`` is what the commit itself did: the history of the side has that, too."""
+        self._lineage, self._now = lineage, now
+        self._changes = lineage.changes(lineage.trace(history))
+        self._own = lineage.changes(lineage.trace(own))
+        self._newest = history.versions[0] if history.versions else None
+        self.has_replaced = not _REPLACING.isdisjoint(history.operations)
+        self.has_reverts = any(map(_may_bring_back, history.versions))
+        self.is_one_line = False
+
+    def removals(self, rows: RowSet) -> list[Removal]:
+        if self._changes is None:
+            return [Removal(rows, None, is_replacing=True)]
+        others = self._changes if self._own is None else self._changes.without(self._own)
+        found: list[Removal] = []
+        for step, change in (*others.updates.items(), *others.deletes.items()):
+            if removed := shared_rows(rows, change.removed):
+                after, is_replacing = _version_at(step[1]), step in others.updates
+                found.append(Removal(removed, after, is_replacing, is_revert(step[1].staged)))
+        return found
+
+    def find_insert(self) -> Numbered | None:
+        if self._changes is None:
+            return self._newest
+        others = self._changes if self._own is None else self._changes.without(self._own)
+        if not (inserted := _inserted(others)):
+            return None
+        is_there = rows_in(self._now, inserted, self._lineage)
+        return self._newest if is_there or _is_replaced(inserted, self.removals(inserted)) else None
+
+    def rewritten(self) -> RowSet | None:
+        if self._changes is None:
+            return None
+        others = self._changes if self._own is None else self._changes.without(self._own)
+        return all_rows(change.rewritten for change in others.updates.values())
+
+
+def rows_in(side: Side, rows: RowSet, lineage: Lineage) -> RowSet:
+    """Those of some rows that a version has."""
+    mine = (one for one in fragments_of(side) if not lineage.origins(one).isdisjoint(rows))
+    return shared_rows(rows, all_rows(map(lineage.rows, mine)))
+
+
+def _step(before: Numbered, after: Numbered) -> Step:
+    return before.version.at(before.number), after.version.at(after.number)
+
+
+def _inserted(changes: Changes) -> RowSet:
+    """What was written by merge inserts that have inserted rows, or may have."""
+    updates = changes.updates.items()
+    return all_rows(
+        change.added for step, change in updates if _has_more_rows(change) and not is_revert(step[1].staged)
+    )
+
+
+def _has_more_rows(change: RowChange) -> bool:
+    return count_rows(change.added) != count_rows(change.removed)
+
+
+def _is_replaced(rows: RowSet, removals: Sequence[Removal]) -> bool:
+    """Whether some rows that are gone may be there as others."""
+    if other_rows(rows, *(one.rows for one in removals)):
+        return True
+    return any(one.is_replacing and not one.is_by_revert for one in removals)
+
+
+def _version_at(one: VersionAt) -> Numbered:
+    return Numbered(one.number, Version(chain=one.chain, staged=one.staged, sha256=one.sha256))
+
+
+def _operations(one: Numbered) -> Sequence[Operation]:
+    arrived = one.version.arrived
+    return (one.version.operation,) if arrived is None else arrived.operations
+
+
+def _deleted(rows: RowSet, changes: Changes) -> RowSet:
+    """Of some rows those that were deleted, and not updated."""
+    deleted = shared_rows(rows, all_rows(one.removed for one in changes.deletes.values()))
+    return other_rows(deleted, *(one.removed for one in changes.updates.values()))
+
+
+def _may_bring_back(one: Numbered) -> bool:
+    """Whether a version may have rows that the one before it had not, and an earlier one had."""
+    version = one.version
+    is_restored = version.operation in (Operation.RESTORE, Operation.CLONE, Operation.OTHER)
+    return is_restored or version.arrived is not None or is_revert(version.staged)

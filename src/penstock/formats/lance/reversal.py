@@ -1,0 +1,539 @@
+"""Reversal: a version of a table without what one commit did to it, whatever came after.
+
+Three versions meet: the one *before* the commit, the one *after* it, and the one that is there *now*. What
+the commit added goes, as far as it is still there, and what it removed comes back: rows, columns, values that
+were written anew in place, settings and indexes, each by itself. Rows are compared by where they were first
+written (``rows``), so that it does not matter what was compacted since.
+
+Rows that come back do so in fragments of their own, with new numbers, though their data files stay where they
+are. No index covers these, also none that somebody begins to build at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from penstock.formats.lance.columns import (
+    ColumnsClash,
+    has_more_columns,
+    numbers_of,
+    revert_fields,
+    why_not_read,
+)
+from penstock.formats.lance.fragments import Fragment, Side, fragments_of
+from penstock.formats.lance.grafting import Grafted, Grafting, RowMoves
+from penstock.formats.lance.lineage import Lineage, arrived_trace
+from penstock.formats.lance.manifests import Flag, Manifest, Operation
+from penstock.formats.lance.rehoming import (
+    FILES,
+    FRAGMENT_ID,
+    INDEX_NAME,
+    check_movable,
+    index_id,
+    move_fragment,
+    move_index,
+)
+from penstock.formats.lance.removals import LaterChanges, Removal, rows_in
+from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
+from penstock.formats.lance.sides import History, Numbered
+from penstock.formats.lance.wire import Message, unpacked_numbers
+from penstock.formats.roaring import pack_numbers, read_numbers
+
+_FIELDS_OF_FILE: Final = 2
+_FIELDS_OF_INDEX: Final = 2
+_BITMAP_OF_INDEX: Final = 5
+_OWN_INDEXES: Final = "__lance_"
+"""How the names of indexes begin that Lance keeps for itself."""
+_WITHOUT_ROWS: Final = frozenset(
+    (
+        Operation.REWRITE,
+        Operation.RESERVE,
+        Operation.CREATE_INDEX,
+        Operation.MERGE,
+        Operation.PROJECT,
+        Operation.CONFIG,
+    )
+)
+_PLAIN: Final = frozenset((Operation.APPEND, Operation.DELETE))
+
+
+class Irreversible(Exception):
+    """What a commit did cannot be undone, for what came after it. The reason continues a sentence.
+
+    ``files`` are the data files of rows at which it cannot be, ``versions`` those that are in the way.
+    """
+
+    def __init__(self, why: str, files: Iterable[str] = (), versions: Iterable[Numbered | None] = ()) -> None:
+        super().__init__(why)
+        self.why, self.files = why, tuple(sorted(files))
+        self.versions = tuple({one.number: one for one in versions if one is not None}.values())
+
+
+class CommitRows(NamedTuple):
+    """What a commit did to rows, as far as its versions tell more than the states before and after it."""
+
+    replaced: RowSet | None
+    """Rows that it removed and put others in their place; ``None`` if that is not known, and may be any."""
+    replacing: RowSet | None
+    """Those that it put in their place; likewise."""
+    operations: frozenset[Operation]
+
+
+class States(NamedTuple):
+    """The three versions that meet."""
+
+    before: Side
+    after: Side
+    now: Side
+
+
+def commit_rows(lineage: Lineage, history: History) -> CommitRows:
+    """What a commit did to rows, by what its versions did. Raises as ``Lineage.change``."""
+    operations = frozenset(history.operations)
+    removed: list[RowSet] = []
+    added: list[RowSet] = []
+    for before, after, operation in history.own:
+        if operation in _PLAIN | _WITHOUT_ROWS:
+            continue
+        if before is None:
+            return CommitRows(None, None, operations)
+        change = lineage.change((before.version.at(before.number), after.version.at(after.number)))
+        # A merge insert may delete what its source does not have: there are fewer rows then, most often.
+        is_update = count_rows(change.removed) <= count_rows(change.added)
+        removed.append(change.removed if is_update else {})
+        added.append(change.added)
+    for arrived in history.arrived:
+        changes = lineage.changes(arrived_trace(arrived))
+        if changes is None:
+            return CommitRows(None, None, operations)
+        removed += [change.removed for change in changes.updates.values()]
+        added += [change.added for change in changes.updates.values()]
+    return CommitRows(all_rows(removed), all_rows(added), operations)
+
+
+def reverse(states: States, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> Grafted:
+    """The version that is there now without what the commit did. ``Irreversible``, ``Immovable`` if not."""
+    for side in states:
+        check_movable(side.manifest)
+    return _Reversal(states, lineage, commit, later).reversed()
+
+
+class _Reversal:
+    def __init__(self, states: States, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> None:
+        self._states, self._lineage, self._commit, self._later = states, lineage, commit, later
+        self._before, self._after, self._now = map(fragments_of, states)
+        known, made = ({one.key for one in fragments} for fragments in (self._before, self._after))
+        was = self._rows(one for one in self._before if one.key not in made)
+        done = self._rows(one for one in self._after if one.key not in known)
+        self._added, self._removed = other_rows(done, was), other_rows(was, done)
+        files = self._added.keys() | self._removed.keys()
+        self._holding = [one for one in self._now if not lineage.origins(one).isdisjoint(files)]
+        """Fragments that may have rows which the commit added or removed."""
+        there = self._rows(self._holding)
+        self._goes = shared_rows(self._added, there)
+        self._gone = other_rows(self._added, there)
+        self._comes = other_rows(self._removed, there)
+
+    def _rows(self, fragments: Iterable[Fragment]) -> RowSet:
+        return all_rows(map(self._lineage.rows, fragments))
+
+    def reversed(self) -> Grafted:
+        if self._added or self._removed:
+            self._check_rows()
+        manifest = self._with_fields(self._states.now.manifest)
+        has_other_fields = manifest is not self._states.now.manifest
+        self._check_columns(manifest, has_other_fields)
+        swaps = self._find_swaps(manifest)
+        grafting = Grafting(self._states.before, self._states.now, self._lineage, self._moves())
+        grafted = grafting.grafted()
+        if has_other_fields:
+            grafted = grafted._replace(manifest=grafted.manifest.with_fields(manifest.fields))
+        manifest = _with_files(grafted.manifest, swaps, grafting)
+        manifest, new, dropped = self._with_indexes(manifest, grafting)
+        manifest, has_other_maps = self._with_maps(manifest)
+        operation, what = _say_rows(grafted)
+        parts = [
+            bool(grafted.is_changed),
+            bool(has_other_fields or swaps),
+            bool(new or dropped),
+            has_other_maps,
+        ]
+        if sum(parts) > 1 or (swaps and not has_other_fields):
+            operation, what = Operation.RESTORE, Message.of((1, self._states.now.manifest.version))
+        elif has_other_fields:
+            # Columns that go take their data files along, as if somebody had dropped them.
+            operation, what = _say_columns(self._states.now.manifest, manifest)
+        elif new or dropped:
+            said = (*((1, one.pack()) for one in new), *((2, one.pack()) for one in dropped))
+            operation, what = Operation.CREATE_INDEX, Message.of(*said)
+        elif has_other_maps:
+            operation, what = Operation.CONFIG, _say_config(self._states.now.manifest, manifest)
+        return grafted._replace(manifest=manifest, operation=operation, what=what, is_changed=any(parts))
+
+    def _moves(self) -> RowMoves:
+        holding = {one.number for one in self._holding}
+        kept = [one for one in self._now if one.number not in holding]
+        return RowMoves(kept, self._before_rows(), self._holding, self._comes, self._goes)
+
+    def _before_rows(self) -> Sequence[Fragment]:
+        """Fragments from before the commit that have rows which come back."""
+        if not self._comes:
+            return ()
+        made = {one.key for one in self._after}
+        return [one for one in self._before if one.key not in made]
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    def _check_rows(self) -> None:
+        """``Irreversible`` if rows that the commit added or removed were updated since, or may have been."""
+        if (self._gone or self._comes) and not self._lineage.is_whole:
+            raise Irreversible(
+                "was compacted since, on another branch too, and which rows are where is not known any more",
+                chain(self._gone, self._comes),
+            )
+        self._check_gone()
+        replaced = (
+            [one for one in self._later.removals(self._comes) if one.is_replacing] if self._comes else []
+        )
+        if replaced:
+            raise _clash("which the commit had removed, and which came back since, {} updated", replaced)
+        self._check_parts()
+        self._check_inserts()
+        self._check_values()
+        self._check_row_ids()
+
+    def _check_gone(self) -> None:
+        removals = self._later.removals(self._gone) if self._gone else []
+        if unknown := other_rows(self._gone, *(one.rows for one in removals)):
+            raise _clash("that the commit added {} removed or rewritten", [Removal(unknown, None, True)])
+        is_undone = not self._goes and not self._comes
+        """All that the commit removed is there, and nothing that it added."""
+        replaced = [one for one in removals if one.is_replacing and not (is_undone and one.is_by_revert)]
+        if replaced:
+            raise _clash("that the commit added {} updated or rewritten", replaced)
+        replacing = {} if is_undone else self._commit.replacing
+        deleted = [
+            one._replace(rows=one.rows if replacing is None else shared_rows(one.rows, replacing))
+            for one in removals
+        ]
+        if deleted := [one for one in deleted if one.rows]:
+            raise _clash("that the commit had updated {} deleted", deleted)
+
+    def _check_parts(self) -> None:
+        """``Irreversible`` if rows are there that the commit put in the place of others, and removed again.
+
+        A merge or a transaction brings several changes, and one of them may have been reverted on its own.
+        """
+        if not self._comes:
+            return
+        if self._commit.replacing is None:
+            if self._later.has_reverts:
+                raise Irreversible(
+                    "had changes reverted since, and whether these were parts of the commit is not known",
+                    self._comes,
+                )
+            return
+        passing = other_rows(self._commit.replacing, self._added)
+        if there := rows_in(self._states.now, passing, self._lineage):
+            raise Irreversible(
+                "had a part of the commit reverted since, so that rows are there which it had removed itself",
+                there,
+            )
+
+    def _check_inserts(self) -> None:
+        """A later merge insert has not seen the keys of rows that the commit had deleted."""
+        replaced = self._commit.replaced
+        deleted = self._comes if replaced is None else other_rows(self._comes, replaced)
+        if deleted and (inserting := self._later.find_insert()) is not None:
+            raise Irreversible(
+                "got rows since by a merge insert, which may have inserted again what the commit deleted, so"
+                " that keys would be there twice",
+                deleted,
+                [inserting],
+            )
+
+    def _check_values(self) -> None:
+        """``Irreversible`` if columns of rows that are to go were written anew since."""
+        after = {one.file: one for one in self._after}
+        columns = numbers_of(self._states.after.manifest) & numbers_of(self._states.now.manifest)
+        is_moved, clashes = False, set[str]()
+        for fragment in self._holding:
+            mine = shared_rows(self._goes, self._lineage.rows(fragment))
+            if not mine:
+                continue
+            then = after.get(fragment.file)
+            if then is None:
+                is_moved = True
+            elif any(_column_files(then).get(one) != _column_files(fragment).get(one) for one in columns):
+                clashes |= mine.keys()
+        if is_moved:
+            rewritten = self._later.rewritten()
+            clashes |= (self._goes if rewritten is None else shared_rows(self._goes, rewritten)).keys()
+        if clashes:
+            raise Irreversible("had columns written anew since, of rows that the commit added", clashes)
+
+    def _check_row_ids(self) -> None:
+        """Rows that come back have the numbers that they had, which others must not have been given."""
+        is_numbered = any(side.manifest.flags & Flag.STABLE_ROW_IDS for side in self._states)
+        if self._comes and is_numbered and not self._later.is_one_line:
+            raise Irreversible(
+                "gives its rows numbers of their own, and was replaced since by a state of another branch,"
+                " which may have given the same numbers to other rows",
+                self._comes,
+            )
+
+    # -- columns -------------------------------------------------------------------------------------------
+
+    def _with_fields(self, now: Manifest) -> Manifest:
+        before, after = self._states.before.manifest, self._states.after.manifest
+        try:
+            fields = revert_fields(before, after, now)
+        except ColumnsClash as clash:
+            raise Irreversible(f"had its column '{clash.name}' changed again since") from None
+        return now if fields is None else now.with_fields(fields)
+
+    def _check_columns(self, result: Manifest, has_other_fields: bool) -> None:
+        """``Irreversible`` if rows that are there, or come, do not fit the columns that are to be."""
+        before, now = self._states.before.manifest, self._states.now.manifest
+        if self._comes:
+            if (why := why_not_read(before, result)) is not None:
+                raise Irreversible(f"had its columns changed since: {why}", self._comes)
+            replaced = self._commit.replaced
+            updated = self._comes if replaced is None else shared_rows(self._comes, replaced)
+            if updated and has_more_columns(result, before):
+                raise Irreversible(
+                    "got a column since, and rows that the commit had updated would lose their values of it",
+                    updated,
+                )
+        if not has_other_fields:
+            return
+        files = {one.file for one in self._before}
+        new = [one for one in self._now if one.file not in files]
+        if new and (why := why_not_read(now, result)) is not None:
+            raise Irreversible(f"got rows since that do not fit its former columns: {why}", _files_of(new))
+        if numbers_of(result) - numbers_of(now):
+            self._check_not_rewritten(new, "a column that the commit had dropped")
+
+    def _find_swaps(self, result: Manifest) -> Mapping[int, tuple[Fragment, Sequence[int]]]:
+        """Fragments that get the data files which they had before the commit.
+
+        By the number of a fragment: the fragment as it was, and which of the files that it has now it keeps.
+        """
+        after = {one.file: one for one in self._after}
+        changed = {
+            one.file: (one, after[one.file])
+            for one in self._before
+            if one.file in after and _parts(one) != _parts(after[one.file])
+        }
+        columns = numbers_of(result)
+        lost = {
+            file
+            for file, (was, done) in changed.items()
+            if any(_column_files(was).get(one) != _column_files(done).get(one) for one in columns)
+            and columns & _column_files(was).keys()
+        }
+        known = {one.file for one in self._before}
+        moved = [
+            one
+            for one in self._now
+            if one.file not in known and not self._lineage.origins(one).isdisjoint(lost)
+        ]
+        if lost:
+            self._check_not_rewritten(moved, "values that the commit had written anew")
+        swaps: dict[int, tuple[Fragment, Sequence[int]]] = {}
+        for fragment in self._now:
+            if fragment.file not in changed:
+                continue
+            was, done = changed[fragment.file]
+            here, made = _parts(fragment), _parts(done)
+            if set(made) <= set(here):
+                swaps[fragment.number] = was, [at for at, one in enumerate(here) if one not in made]
+            elif not set(_parts(was)) <= set(here):
+                raise Irreversible(
+                    "had columns written anew since, which the commit had written anew too", [fragment.file]
+                )
+        return swaps
+
+    def _check_not_rewritten(self, fragments: Iterable[Fragment], what: str) -> None:
+        """``Irreversible`` if rows from before the commit were written to other files since."""
+        known = {one.file for one in self._before}
+        moved = [one for one in fragments if not self._lineage.origins(one).isdisjoint(known)]
+        if moved or self._later.has_replaced:
+            raise Irreversible(
+                f"had rows compacted or updated since, which would have to get {what}", _files_of(moved)
+            )
+
+    # -- settings ------------------------------------------------------------------------------------------
+
+    def _with_maps(self, manifest: Manifest) -> tuple[Manifest, bool]:
+        was, done, now = (side.manifest.maps for side in self._states)
+        changed: dict[str, dict[str, bytes]] = {}
+        for kind in was:
+            entries = dict(now[kind])
+            for name in was[kind].keys() | done[kind].keys():
+                wanted, made, here = (one[kind].get(name) for one in (was, done, now))
+                if wanted in (made, here):
+                    continue
+                if here != made:
+                    raise Irreversible(f"had its {kind} '{name}' changed again since")
+                if wanted is None:
+                    del entries[name]
+                else:
+                    entries[name] = wanted
+            if entries != now[kind]:
+                changed[kind] = entries
+        return (manifest.with_maps(changed) if changed else manifest), bool(changed)
+
+    # -- indexes -------------------------------------------------------------------------------------------
+
+    def _with_indexes(
+        self, manifest: Manifest, grafting: Grafting
+    ) -> tuple[Manifest, list[Message], list[Message]]:
+        """The manifest with the indexes that it is to have, those that come and those that go."""
+        was, done, now = (_by_name(side.manifest.indexes) for side in self._states)
+        wanted = list(manifest.indexes)
+        for name in was.keys() | done.keys():
+            if name.startswith(_OWN_INDEXES) or _ids(was.get(name, ())) == _ids(done.get(name, ())):
+                continue
+            here = now.get(name, [])
+            if name in was and name in done and Operation.CREATE_INDEX not in self._commit.operations:
+                continue  # compaction or an update has renewed it
+            if name in done and name in was and _ids(here) not in (_ids(done[name]), _ids(was[name])):
+                raise Irreversible(f"had its index '{name}' changed again since")
+            if (name not in done and here) or (here and _ids(here) == _ids(was.get(name, ()))):
+                continue
+            wanted = [one for one in wanted if (one.text(INDEX_NAME) or "") != name]
+            wanted += self._indexes_back(was.get(name, ()), manifest, grafting)
+        columns, there = numbers_of(manifest), {one.number(FRAGMENT_ID) or 0 for one in manifest.fragments}
+        removed = {one.number for one in self._now} - there
+        wanted = [_without_fragments(one, removed) for one in wanted if columns >= _index_columns(one)]
+        known, kept = {*map(index_id, manifest.indexes)}, {*map(index_id, wanted)}
+        new = [one for one in wanted if index_id(one) not in known]
+        dropped = [one for one in manifest.indexes if index_id(one) not in kept]
+        bases = grafting.bases if new else None
+        return manifest.with_parts(indexes=wanted, bases=bases), new, dropped
+
+    def _indexes_back(
+        self, indexes: Iterable[Message], manifest: Manifest, grafting: Grafting
+    ) -> list[Message]:
+        """Indexes from before the commit, for those fragments that are still what they were then."""
+        after = {one.number(FRAGMENT_ID) or 0: one for one in manifest.fragments}
+        then = {one.number: one for one in self._before}
+        found: list[Message] = []
+        for index in indexes:
+            covered = [
+                one.number
+                for one in self._now
+                if one.number in _covered(index)
+                and one.number in after
+                and one.number in then
+                and self._has_rows_of(one, then[one.number], _index_columns(index))
+            ]
+            if covered:
+                moved = move_index(index, grafting.moved)
+                found.append(moved.having(_BITMAP_OF_INDEX, pack_numbers(covered)))
+        return found
+
+    def _has_rows_of(self, one: Fragment, other: Fragment, columns: Collection[int]) -> bool:
+        """Whether all rows of a fragment are in another one too, with the same values of some columns."""
+        mine, others = _column_files(one), _column_files(other)
+        if one.file != other.file or any(mine.get(each) != others.get(each) for each in columns):
+            return False
+        if one.deletions == other.deletions:
+            return True
+        return not other_rows(self._lineage.rows(one), self._lineage.rows(other))
+
+
+def _clash(which: str, removals: Sequence[Removal]) -> Irreversible:
+    number = sum(count_rows(one.rows) for one in removals)
+    rows, were = ("row", "was") if number == 1 else ("rows", "were")
+    why = f"has changed since: {number} {rows} {which.format(were)} since"
+    return Irreversible(why, chain(*(one.rows for one in removals)), [one.version for one in removals])
+
+
+def _files_of(fragments: Iterable[Fragment]) -> list[str]:
+    return [one.file for one in fragments]
+
+
+def _parts(fragment: Fragment) -> list[tuple[str, bytes]]:
+    """The data files of a fragment, each with the numbers of its columns."""
+    said = map(Message.read, fragment.message.all(FILES))
+    return [
+        (path, b"".join(one.all(_FIELDS_OF_FILE))) for path, one in zip(fragment.files, said, strict=True)
+    ]
+
+
+def _column_files(fragment: Fragment) -> dict[int, str]:
+    """In which data file each column of a fragment is."""
+    return {number: path for path, fields in _parts(fragment) for number in unpacked_numbers(fields)}
+
+
+def _with_files(
+    manifest: Manifest, swaps: Mapping[int, tuple[Fragment, Sequence[int]]], grafting: Grafting
+) -> Manifest:
+    if not swaps:
+        return manifest
+    fragments: list[Message] = []
+    for fragment in manifest.fragments:
+        swap = swaps.get(fragment.number(FRAGMENT_ID) or 0)
+        if swap is not None:
+            was, kept = swap
+            here = fragment.all(FILES)
+            files = move_fragment(was.message, grafting.moved).all(FILES)
+            fragment = fragment.having(FILES, *files, *(here[at] for at in kept))
+        fragments.append(fragment)
+    return manifest.with_parts(fragments=fragments, bases=grafting.bases)
+
+
+def _by_name(indexes: Iterable[Message]) -> dict[str, list[Message]]:
+    found: dict[str, list[Message]] = {}
+    for one in indexes:
+        found.setdefault(one.text(INDEX_NAME) or "", []).append(one)
+    return found
+
+
+def _ids(indexes: Iterable[Message]) -> frozenset[object]:
+    return frozenset(map(index_id, indexes))
+
+
+def _index_columns(index: Message) -> frozenset[int]:
+    return frozenset(number for data in index.all(_FIELDS_OF_INDEX) for number in unpacked_numbers(data))
+
+
+def _covered(index: Message) -> frozenset[int]:
+    """The fragments that an index covers; none if it does not say."""
+    try:
+        return frozenset(number for data in index.all(_BITMAP_OF_INDEX) for number in read_numbers(data))
+    except ValueError:
+        return frozenset()
+
+
+def _without_fragments(index: Message, removed: Collection[int]) -> Message:
+    covered = _covered(index)
+    if covered.isdisjoint(removed):
+        return index
+    return index.having(_BITMAP_OF_INDEX, pack_numbers(sorted(covered.difference(removed))))
+
+
+def _say_rows(grafted: Grafted) -> tuple[Operation, Message]:
+    """Rows that come back are no new ones: whoever merges must know that they were there before."""
+    if grafted.operation is not Operation.APPEND:
+        return grafted.operation, grafted.what
+    return Operation.UPDATE, Message.of(*((3, one) for one in grafted.what.all(1)))
+
+
+def _say_columns(before: Manifest, after: Manifest) -> tuple[Operation, Message]:
+    fields = ((1, one) for one in after.fields)
+    if numbers_of(after) <= numbers_of(before):
+        return Operation.PROJECT, Message.of(*fields)
+    fragments = ((1, one.pack()) for one in after.fragments)
+    return Operation.MERGE, Message.of(*fragments, *((2, one) for one in after.fields))
+
+
+def _say_config(before: Manifest, after: Manifest) -> Message:
+    was, now = before.maps["config"], after.maps["config"]
+    changed = [(name, value) for name, value in sorted(now.items()) if was.get(name) != value]
+    said = ((1, Message.of((1, name), (2, value)).pack()) for name, value in changed)
+    return Message.of(*said, *((2, name) for name in sorted(was.keys() - now.keys())))

@@ -1,0 +1,89 @@
+"""Whether a table has what the lake knows of it, and no more: what all formats with logs of their own share.
+
+A lake whose database came back from a backup is older than its tables: they have versions that it does not
+know. Whatever it ratified then would be a second version of a number that others have read. So nobody commits
+to such a table until its versions are taken over.
+
+A table that is ahead of what this process knows may only be ahead of that: another process of the lake may
+have committed and published meanwhile. A version is ratified before anybody else can see it. So after a
+version was seen, the newest commit of the default branch has it, or the lake never had it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from penstock.errors import OutOfSync
+
+C = TypeVar("C")
+
+
+class SyncState(NamedTuple):
+    """What a table has that the lake has not."""
+
+    known: int
+    """The newest version that the lake has of it; below all versions if there is none."""
+    beyond: int = -1
+    """The newest version of the table, if that is newer."""
+    other: int = -1
+    """The first version that is another one in the table than in the lake."""
+
+    @property
+    def is_in_sync(self) -> bool:
+        return self.beyond < 0 and self.other < 0
+
+
+def compare_with_head(
+    look: Callable[[C | None], SyncState], find_last: Callable[[], C | None], known: C | None
+) -> SyncState:
+    """What a table has that the lake has not.
+
+    ``look`` compares what is in storage with a content. ``find_last`` tells the content that the default
+    branch has now, and ``known`` is one that it had, as far as the caller knows.
+    """
+    content, seen = known or find_last(), -1
+    while True:
+        state = look(content)
+        if state.other < 0 and (state.beyond < 0 or 0 <= seen <= state.known):
+            return SyncState(state.known)  # what came since the table was first seen, somebody ratified
+        now = find_last()
+        if now == content or state.other >= 0:
+            return state
+        content, seen = now, state.beyond if seen < 0 else seen
+
+
+def out_of_sync(key: object, location: str, state: SyncState, name: str = "") -> OutOfSync:
+    """The error for a table that has what the lake does not know; ``name`` is the file that is another one,
+    where one can be named."""
+    if state.other >= 0:
+        at = f"{location}/{name}" if name else location
+        what = f"version {state.other} at {at} is not the one that the lake has"
+    else:
+        known = "none" if state.known < 0 else f"none after {state.known}"
+        what = f"{location} has version {state.beyond}, and the lake knows {known}"
+    return OutOfSync(
+        f"'{key}' is out of sync: {what}\n"
+        "  The lake was restored from an older copy, or something writes to the table without asking the "
+        f"lake. Nothing was written now. 'penstock resync {key}' takes the table's versions over, with all "
+        "their rows; 'penstock resync --all' does so for every table of the lake.",
+        table=str(key),
+        location=location,
+        known=state.known,
+        version=state.other if state.other >= 0 else state.beyond,
+    )
+
+
+def own_versions_left(key: object, location: str, first: int, last: int, commit: str) -> OutOfSync:
+    """The error for a table of which the lake has versions that cannot be repeated on top of its own."""
+    return OutOfSync(
+        f"'{key}' is out of sync: versions {first} to {last} of the lake are others than those at "
+        f"{location}, and cannot be repeated on top of them\n"
+        f"  'penstock resync {key} --leave-own' takes the table's versions over. The lake's own stay "
+        f"readable at commit {commit}, for as long as history is kept: write again what they did.",
+        table=str(key),
+        location=location,
+        known=last,
+        version=first,
+        commit=commit,
+    )

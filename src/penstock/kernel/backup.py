@@ -1,0 +1,470 @@
+"""Making backups of a lake in use, each of which costs what changed since the one before.
+
+A backup is a cut of all references, kept as a point in the store of backups, and every object that they lead
+to. The first one copies all objects by a scan. A later one sends what commits have that no complete point
+leads to: so it does not matter what was left behind by one that was killed, or by removing old points.
+
+The point is written first, without being complete. Whoever comes after a backup that was killed completes
+that one, by the same cut, and makes its own then. The lake itself is only read, but for one thing: unless it
+is told not to, it notes which backups there are, and keeps the files of tables that they count on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from threading import Event, Lock, Thread
+from typing import Final, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from penstock.errors import Damaged, InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
+from penstock.kernel.backup_points import (
+    BackupPoint,
+    PointStore,
+    count_references,
+    description_of,
+    encode_rows,
+    heads_of,
+    make_room,
+    point_row,
+    read_points,
+    require_backups,
+    rows_of,
+)
+from penstock.kernel.backup_registry import complete_registration, register_backup, unregister_backups
+from penstock.kernel.copy import CHUNK_MAX_BYTES, SCAN_PAGE, WORKERS, CopyProgress, chunks, silent
+from penstock.kernel.cut import cut
+from penstock.kernel.description import read_description
+from penstock.kernel.expired import blobs_of, expired_commits
+from penstock.kernel.fsck import Checked, fsck
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.leases import Lease, Leases
+from penstock.kernel.new_history import new_commits, new_log_entries, receipt_ids, receipts_of_entries
+from penstock.kernel.new_objects import NewObjects
+from penstock.kernel.objects import check_object, parts_of
+from penstock.kernel.reachable import Horizon, Reach
+from penstock.kernel.retry import Tries, until_moved
+from penstock.kernel.rows import decoded_reference
+from penstock.kernel.seal import KINDS
+from penstock.kernel.settings import Settings
+from penstock.model.clock import utc
+from penstock.model.encoding import ObjectId, encode
+from penstock.model.objects import AnyObject, LogEntry
+from penstock.model.references import Kind
+from penstock.stores import place_of
+from penstock.stores.port import Store, Stored
+
+ROWS: Final = (*KINDS, Kind.TOKEN, Kind.HORIZON)
+"""The kinds of rows that a backup has beside the lake's own."""
+LEASE: Final = "backup"
+WAIT_S: Final = 100.0
+"""How long is waited for another process that writes to the same store of backups: longer than a lease of one
+that was killed is good."""
+POLL_S: Final = 0.5
+DELETE_MAX: Final = 10_000
+
+T = TypeVar("T")
+
+
+class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup came to."""
+
+    point: BackupPoint
+    target: str
+    completed: tuple[str, ...]
+    """Points that were left by backups that were killed, and are complete now."""
+    expired: tuple[str, ...]
+    """Points that were removed by the retention rule."""
+    is_registered: bool
+    is_verified: bool
+    """Whether every object that the point leads to was read back and checked."""
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """Which points stay: so many of the newest, and all that are younger. Without limits, all stay."""
+
+    keep_last: int | None = None
+    keep_days: float | None = None
+
+    def check(self) -> Retention:
+        """Itself; ``InvalidRequest`` if it would keep nothing, or is no rule."""
+        if self.keep_last is not None and self.keep_last < 1:
+            raise InvalidRequest(f"keep_last must be 1 or greater, got {self.keep_last}")
+        if self.keep_days is not None and not 0 <= self.keep_days <= 100_000:
+            raise InvalidRequest(f"keep_days must be between 0 and 100000, got {self.keep_days}")
+        return self
+
+    def expired(self, points: Collection[BackupPoint], now_us: int) -> list[BackupPoint]:
+        """The complete points that the rule lets go. The newest one always stays."""
+        complete = [point for point in points if point.is_complete]
+        if self.keep_last is None and self.keep_days is None:
+            return []
+        oldest_us = now_us if self.keep_days is None else now_us - int(self.keep_days * 86_400_000_000)
+        kept = complete[-max(self.keep_last or 1, 1) :]
+        return [point for point in complete if point not in kept and point.created_us < oldest_us]
+
+
+class BackupMaker:
+    """Writes to one store of backups, for one process at a time."""
+
+    def __init__(
+        self,
+        target: Store,
+        settings: Settings,
+        *,
+        progress: CopyProgress = silent,
+        leases: Leases | None = None,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self._target, self._settings, self._progress = target, settings, progress
+        self._leases, self._wait_s = leases or Leases(target), wait_s
+        self._lease: Lease | None = None
+        self._lock = Lock()
+
+    # -- making one ----------------------------------------------------------------------------------------
+
+    def make(
+        self,
+        source: Kernel,
+        *,
+        source_place: str,
+        register: bool = True,
+        verify: bool = False,
+        retention: Retention | None = None,
+    ) -> BackedUp:
+        """Make a point of the lake as it is now, after completing one that was left."""
+        rule = (retention or Retention()).check()
+        make_room(self._target, read_description(source.store))
+        with self._alone(), ThreadPoolExecutor(WORKERS) as workers:
+            left = [point for point in read_points(self._target) if not point.is_complete]
+            completed = [
+                point.id for point in left if self._complete_left(source, point, workers, register=register)
+            ]
+            point = self._begin(source, source_place, register=register)
+            point = self._complete(source, point, workers, register=register, verify=verify)
+            gone = self._expire(rule.expired(read_points(self._target), source.clock()))
+            if register:
+                unregister_backups(source, [one.id for one in gone], place_of(self._target))
+        return BackedUp(
+            point=point,
+            target=place_of(self._target),
+            completed=tuple(completed),
+            expired=tuple(one.id for one in gone),
+            is_registered=register,
+            is_verified=verify or point.is_whole,
+        )
+
+    def expire(
+        self, source: Kernel | None, chosen: Callable[[list[BackupPoint]], list[BackupPoint]]
+    ) -> list[str]:
+        """Remove points, and what only they need; and let the lake know, if it is given."""
+        require_backups(self._target)
+        with self._alone():
+            gone = self._expire(chosen(read_points(self._target)))
+        if source is not None:
+            unregister_backups(source, [one.id for one in gone], place_of(self._target))
+        return [one.id for one in gone]
+
+    def _begin(self, source: Kernel, source_place: str, *, register: bool) -> BackupPoint:
+        """Cut, and note the point: in the lake first, so that what it counts on stays, then in the store."""
+        now_us = source.clock()
+        rows = [*cut(source.store, ROWS).values()]
+        number = f"{utc(now_us):%Y%m%dT%H%M%S}-{str(uuid4())[:8]}"
+        if register:
+            lake = register_backup(source, number, place_of(self._target), now_us, rows)
+        else:
+            lake = read_description(source.store)
+        described = msgspec.structs.replace(lake, backups=(), sealed=None)
+        large, blobs = encode_rows(rows)
+        point = BackupPoint(
+            id=number,
+            created_us=now_us,
+            description=encode(described),
+            rows=large,
+            source=source_place,
+            references=count_references(rows),
+            is_whole=not any(one.is_complete for one in read_points(self._target)),
+        )
+        self._store(blobs)
+        self._put(None, point)
+        return point
+
+    def _complete_left(
+        self,
+        source: Kernel,
+        point: BackupPoint,
+        workers: Executor,
+        *,
+        register: bool,
+    ) -> bool:
+        """Complete a point that was left. If the lake has not all of it any more, it is dropped."""
+        try:
+            self._complete(source, point, workers, register=register, verify=point.is_whole)
+        except Damaged:
+            newest = next(one for one in read_points(self._target) if one.id == point.id)
+            self._put(newest, None)
+            if register:
+                unregister_backups(source, [point.id], place_of(self._target))
+            return False
+        return True
+
+    def _complete(
+        self,
+        source: Kernel,
+        point: BackupPoint,
+        workers: Executor,
+        *,
+        register: bool,
+        verify: bool,
+    ) -> BackupPoint:
+        counted_on = [one for one in read_points(self._target) if one.is_complete]
+        if point.is_whole or not counted_on:
+            point = self._copy_all(source, point, workers)
+        else:
+            point = self._copy_new(source, point, counted_on)
+        if verify or point.is_whole:
+            self._verify(source, point)
+        complete = msgspec.structs.replace(point, token=b"", is_complete=True)
+        there = {one.id for one in read_points(self._target)}
+        if gone := [one.id for one in counted_on if one.id not in there]:
+            raise Damaged(
+                f"another process removed the backup {gone[0]} from {place_of(self._target)} meanwhile"
+            )
+        self._put(point, complete)
+        if register:
+            complete_registration(source, complete)
+        return complete
+
+    def _verify(self, source: Kernel, point: BackupPoint) -> None:
+        view = Kernel(PointStore(self._target, point), source.formats.all, source.settings, source.clock)
+        checked = verify_kernel(view, self._progress)
+        if checked.damages:
+            self._put(
+                point, msgspec.structs.replace(point, token=b"", is_whole=True, objects=0, size_bytes=0)
+            )
+            raise Damaged(
+                f"the backup at {place_of(self._target)} is not sound: {len(checked.damages)} things are "
+                f"wrong, the first: {checked.damages[0]}\n"
+                "  If 'penstock fsck' finds nothing wrong with the lake, run the same command again."
+            )
+
+    # -- copying objects -----------------------------------------------------------------------------------
+
+    def _copy_all(self, source: Kernel, point: BackupPoint, workers: Executor) -> BackupPoint:
+        """Everything that is stored, page by page; how far it is, is noted in the point."""
+
+        def carry(chunk: list[Stored]) -> tuple[int, int]:
+            found = self._patiently(partial(source.store.uncached.fetch, [one.id for one in chunk]))
+            for one, data in found.items():
+                check_object(one, data)
+            if found:
+                self._patiently(partial(self._target.store, found))
+            return len(found), sum(map(len, found.values()))
+
+        if not point.is_whole:
+            point = self._put_changed(point, msgspec.structs.replace(point, is_whole=True, token=b""))
+        while True:
+            page, token = self._patiently(partial(source.store.scan, point.token, SCAN_PAGE))
+            carried = [*workers.map(carry, chunks(page))]
+            after = msgspec.structs.replace(
+                point,
+                token=token,
+                objects=point.objects + sum(count for count, _ in carried),
+                size_bytes=point.size_bytes + sum(size for _, size in carried),
+            )
+            self._progress("copying objects", after.objects, 0)
+            if not token:
+                return self._put_changed(point, after)
+            point = self._put_changed(point, after)
+
+    def _copy_new(self, source: Kernel, point: BackupPoint, counted_on: list[BackupPoint]) -> BackupPoint:
+        """What no complete point has. It costs what changed."""
+        rows, lake = rows_of(self._target, point), description_of(point)
+        known_rows = [row for one in counted_on for row in rows_of(self._target, one)]
+        sender = _Sender(self._store, self._progress)
+        new = NewObjects(source, sender.send)
+        expired = expired_commits(lake, source.objects)
+        new.take_all(blobs_of(lake))
+        for one, is_first in new_commits(source, heads_of(rows), heads_of(known_rows), expired):
+            new.take_commit(one, is_first=is_first)
+        for block in new_log_entries(source, rows, known_rows):
+            sender.send(block)
+            sender.send(receipts_of_entries(source, block))
+        sender.flush()
+        return self._put_changed(
+            point, msgspec.structs.replace(point, objects=sender.objects, size_bytes=sender.size_bytes)
+        )
+
+    # -- removing points -----------------------------------------------------------------------------------
+
+    def _expire(self, going: Iterable[BackupPoint]) -> list[BackupPoint]:
+        """Remove points, then the objects that no other one leads to. Killed, the next removal goes on."""
+        gone = []
+        for point in going:
+            self._put(point, None)
+            gone.append(point)
+        if gone:
+            self._sweep()
+        return gone
+
+    def _sweep(self) -> None:
+        marked: set[ObjectId] = set()
+        for point in read_points(self._target):
+            marked |= reachable_from(self._target, point)
+        token, doomed = b"", list[Stored]()
+        while True:
+            page, token = self._patiently(partial(self._target.scan, token, SCAN_PAGE))
+            doomed += [one for one in page if one.id not in marked]
+            if doomed and (not token or len(doomed) >= DELETE_MAX):
+                self._keep_alone()
+                self._target.delete(doomed)
+                doomed = []
+            if not token:
+                return
+
+    # -- means ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lease on the store of backups; ``Unavailable`` if another process keeps it."""
+        ends_s = time.monotonic() + self._wait_s
+        while (lease := self._leases.take(LEASE)) is None:
+            if time.monotonic() > ends_s:
+                raise Unavailable(
+                    f"another process is writing to the backup at {place_of(self._target)}; let it finish"
+                )
+            self._progress("waiting for another backup", 0, 0)
+            time.sleep(min(POLL_S, max(self._leases.good_s / 10, 0.001)))
+        self._lease = lease
+        ended = Event()
+        heart = Thread(target=self._renew, args=(ended,), name="penstock backup lease", daemon=True)
+        heart.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            heart.join()
+            self._lease = None
+            lease.release()
+
+    def _renew(self, ended: Event) -> None:
+        """Keep the lease while something takes long, such as a check."""
+        while not ended.wait(self._leases.good_s / 10):
+            with self._lock, suppress(PenstockError):  # whoever writes next finds out, and says so
+                if self._lease is None or not self._lease.keep():
+                    return
+
+    def _keep_alone(self) -> None:
+        with self._lock:
+            is_kept = self._lease is not None and self._lease.keep()
+        if not is_kept:
+            raise Unavailable(
+                f"another process took over the backup at {place_of(self._target)}: this one was held up for "
+                "too long. Run the same command again."
+            )
+
+    def _store(self, objects: dict[ObjectId, bytes]) -> None:
+        if objects:
+            self._keep_alone()
+            self._patiently(partial(self._target.store, objects))
+
+    def _put_changed(self, before: BackupPoint, after: BackupPoint) -> BackupPoint:
+        self._put(before, after)
+        return after
+
+    def _put(self, before: BackupPoint | None, after: BackupPoint | None) -> None:
+        """Replace the row of a point. What another process wrote there is left alone."""
+        point = after or before
+        assert point is not None
+        old = None if before is None else point_row(before)
+        new = None if after is None else point_row(after)
+        self._keep_alone()
+
+        def move(in_doubt: bool) -> tuple[None] | None:
+            with self._target.turn(point_row(point).name) as turn:
+                if turn.row == new and (in_doubt or old == new):
+                    return (None,)
+                if turn.row != old:
+                    raise Unavailable(
+                        f"another process is writing to the backup at {place_of(self._target)}; let it finish"
+                    )
+                return (None,) if turn.advance({}, new).swapped else None
+
+        def doubtful(reason: str) -> OutcomeUnknown:
+            return OutcomeUnknown(
+                f"it is not known whether the backup {point.id} was noted at {place_of(self._target)}: "
+                f"{reason}\n  Run the same command again: it completes what is there."
+            )
+
+        until_moved(self._settings, move, "another process changed the backup", doubtful)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again where a store does not answer for a moment."""
+        tries = Tries(self._settings)
+        while True:
+            try:
+                return ask()
+            except Unavailable as unavailable:
+                tries.again(unavailable)
+
+
+class _Sender:
+    """Collects objects, and stores them when there are enough for one request."""
+
+    def __init__(self, store: Callable[[dict[ObjectId, bytes]], None], progress: CopyProgress) -> None:
+        self._store, self._progress = store, progress
+        self._waiting: dict[ObjectId, bytes] = {}
+        self._waiting_bytes = self.objects = self.size_bytes = 0
+
+    def send(self, objects: dict[ObjectId, bytes]) -> None:
+        for one, data in objects.items():
+            self._waiting[one] = data
+            self._waiting_bytes += len(data)
+            if self._waiting_bytes >= CHUNK_MAX_BYTES:
+                self.flush()
+
+    def flush(self) -> None:
+        self._store(self._waiting)
+        self.objects += len(self._waiting)
+        self.size_bytes += self._waiting_bytes
+        self._progress("copying objects", self.objects, 0)
+        self._waiting, self._waiting_bytes = {}, 0
+
+
+def verify_kernel(view: Kernel, progress: CopyProgress = silent) -> Checked:
+    """Prove a point that was restored in memory: everything that its rows lead to is read and checked."""
+    return fsck(view, lambda _, count: progress("checking objects", count, 0))
+
+
+def reachable_from(store: Store, point: BackupPoint) -> set[ObjectId]:
+    """Everything that a point needs. What is missing leads nowhere: it was erased, or is damaged already."""
+
+    def fetch(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
+        return {one: check_object(one, data) for one, data in store.uncached.fetch(ids).items()}
+
+    lake = description_of(point)
+    view = Kernel(PointStore(store, point), ())
+    reach = Reach(fetch, expired_commits(lake, view.objects))
+    reach.blobs(parts_of((point.rows,)), "by the point")
+    reach.blobs(blobs_of(lake), "by the lake's description")
+    rows = [row for row in rows_of(store, point) if row.kind in KINDS]
+    reach.log(decoded_reference(row).log for row in rows)
+    reach.commits(heads_of(rows), Horizon())
+    return reach.seen | _receipts_named(store, reach.seen)
+
+
+def _receipts_named(store: Store, seen: Collection[ObjectId]) -> set[ObjectId]:
+    """The receipts that the log entries among some objects name."""
+    found: set[ObjectId] = set()
+    ids = [*seen]
+    for start in range(0, len(ids), SCAN_PAGE):
+        for one, data in store.uncached.fetch(ids[start : start + SCAN_PAGE]).items():
+            entry = check_object(one, data)
+            if isinstance(entry, LogEntry):
+                found |= receipt_ids(entry)
+    return found

@@ -1,0 +1,201 @@
+"""The store of backups: what it holds, and each point in time as a store that can be read.
+
+A store of backups has the lake's objects, of all points together, each once. It has no references: a point is
+a row that names all rows of the lake as they were at one moment. So a point that is one of many costs what
+changed since the one before, and each can be gone back to by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from penstock.errors import Damaged, Denied, InvalidRequest, LakeExists, LakeNotFound
+from penstock.kernel.description import (
+    BACKUPS_VERSION,
+    ROW_NAME,
+    Description,
+    find_description,
+    write_description,
+)
+from penstock.kernel.objects import Objects, split_blobs
+from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+from penstock.model.objects import Large
+from penstock.model.references import Kind
+from penstock.stores import place_of
+from penstock.stores.port import Row, Store, Stored, Turn
+from penstock.stores.wrapped import WrappedStore
+
+PREFIX: Final = "@backup/"
+"""No branch or tag has a name that begins so."""
+PAGE: Final = 1000
+
+
+class BackupPoint(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """One point in time that can be gone back to, once it is complete."""
+
+    id: str
+    created_us: int
+    """When the references were read."""
+    description: bytes
+    """The lake's own row, as it was."""
+    rows: Large
+    """Where all other rows are: branches, tags, logs of deleted ones, and tokens."""
+    source: str
+    """Where the lake was, without secrets."""
+    references: int = 0
+    token: bytes = b""
+    """Of one that is not complete, and copies everything: from where the scan of the source goes on."""
+    is_whole: bool = False
+    """Whether all objects are copied, because the store had no complete point before."""
+    objects: int = 0
+    size_bytes: int = 0
+    """Of what it added to the store."""
+    is_complete: bool = False
+
+
+class _StoredRow(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    kind: str
+    data: bytes
+
+
+_decode_point = decoder(BackupPoint).decode
+_decode_rows = decoder(list[_StoredRow]).decode
+_decode_description = decoder(Description).decode
+
+
+def encode_rows(rows: Collection[Row]) -> tuple[Large, dict[ObjectId, bytes]]:
+    """Rows as a point keeps them, and the blobs that have to be stored with it."""
+    return split_blobs(encode([_StoredRow(*row) for row in sorted(rows)]))
+
+
+def point_row(point: BackupPoint) -> Row:
+    return Row(PREFIX + point.id, Kind.BACKUP.value, encode(point))
+
+
+def read_points(store: Store) -> list[BackupPoint]:
+    """All points of a store, the oldest first; also one that is not complete."""
+    rows: list[Row] = []
+    while page := store.references(Kind.BACKUP.value, after=rows[-1].name if rows else "", limit=PAGE):
+        rows += page
+    return sorted((_decoded(row) for row in rows), key=lambda point: (point.created_us, point.id))
+
+
+def _decoded(row: Row) -> BackupPoint:
+    try:
+        point: BackupPoint = _decode_point(row.data)
+    except (msgspec.MsgspecError, ValueError) as problem:
+        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
+    return point
+
+
+def rows_of(store: Store, point: BackupPoint) -> list[Row]:
+    """All rows of the lake at a point but its own."""
+    return [Row(one.name, one.kind, one.data) for one in _decode_rows(Objects(store).read(point.rows))]
+
+
+def description_of(point: BackupPoint) -> Description:
+    """What the lake said of itself at a point."""
+    found: Description = _decode_description(point.description)
+    return found
+
+
+def require_backups(store: Store) -> Description:
+    """What a store of backups says of itself; ``InvalidRequest`` if it holds a lake, or nothing."""
+    found = find_description(store)
+    if found is None:
+        raise LakeNotFound(f"there is no backup at {place_of(store)}", url=store.url)
+    if not found.is_backup:
+        raise InvalidRequest(f"{place_of(store)} is a lake, and holds no backups", url=store.url)
+    return found
+
+
+def make_room(store: Store, lake: Description) -> None:
+    """Make a store that is empty one of backups of a lake, or see that it is one.
+
+    ``LakeExists`` if it holds a lake, ``InvalidRequest`` if anything else, as backups of another lake.
+    """
+    found = find_description(store)
+    if found is None:
+        if any(store.references(kind.value, limit=1) for kind in Kind) or store.scan(b"", 1)[0]:
+            raise InvalidRequest(
+                f"{place_of(store)} is not empty, though it holds no backup; take another place"
+            )
+        made = Description(
+            format_version=BACKUPS_VERSION,
+            id=lake.id,
+            created_us=lake.created_us,
+            default_branch=lake.default_branch,
+            is_backup=True,
+        )
+        try:
+            write_description(store, made)
+        except LakeExists:
+            found = find_description(store)
+        else:
+            return
+    if found is None or not found.is_backup:
+        raise LakeExists(
+            f"there is a lake at {place_of(store)}; a backup goes to a place of its own", url=store.url
+        )
+    if found.id != lake.id:
+        raise InvalidRequest(
+            f"{place_of(store)} holds backups of another lake, {found.id}; take another place"
+        )
+
+
+class PointStore(WrappedStore):
+    """The lake as it was at a point: its rows, over the objects of all points. It takes no writes."""
+
+    def __init__(self, store: Store, point: BackupPoint) -> None:
+        super().__init__(store)
+        description = Row(ROW_NAME, Kind.LAKE.value, point.description)
+        self._rows = {row.name: row for row in (description, *rows_of(store, point))}
+
+    @property
+    def is_read_only(self) -> bool:
+        return True
+
+    def require_writable(self) -> None:
+        raise Denied(f"a backup at {self.url} can only be read. Nothing was changed.", url=self.url)
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:  # noqa: ARG002
+        self.require_writable()
+
+    @contextmanager
+    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002
+        self.require_writable()
+        yield from ()
+
+    def delete(self, objects: Sequence[Stored]) -> int:  # noqa: ARG002
+        self.require_writable()
+        return 0
+
+    def reference(self, name: str) -> Row | None:
+        return self._rows.get(name)
+
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        names = sorted(name for name, row in self._rows.items() if row.kind == kind)
+        chosen = [name for name in names if name.startswith(prefix) and name > after]
+        return [self._rows[name] for name in chosen[:limit]]
+
+    def close(self) -> None:
+        """The store of backups stays open."""
+
+
+def count_references(rows: Collection[Row]) -> int:
+    """How many branches, tags and logs of deleted ones there are among rows."""
+    return sum(row.kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED) for row in rows)
+
+
+def heads_of(rows: Collection[Row]) -> list[ObjectId]:
+    """The commits that branches and tags are at."""
+    from penstock.kernel.rows import decoded_reference
+
+    kinds = (Kind.BRANCH.value, Kind.TAG.value)
+    heads = {decoded_reference(row).head for row in rows if row.kind in kinds}
+    return sorted(heads - {NO_COMMIT})

@@ -1,0 +1,36 @@
+"""Pace: how a long read gives way to others, and ends when nobody waits for its answer any more.
+
+Every walk over history, keys or references calls ``step`` for each piece of its work. Whoever runs the walk
+for somebody else, such as a server, sets what a step does while it runs, in its own thread alone. A program
+that reads its own lake sets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+_STEP: Final[ContextVar[Callable[[], None] | None]] = ContextVar("penstock_step", default=None)
+
+
+def step() -> None:
+    """Say that a piece of a long read is done. Raises what ends the read, if it is to end."""
+    take = _STEP.get()
+    if take is not None:
+        take()
+
+
+@contextmanager
+def paced(take: Callable[[], None] | None) -> Iterator[None]:
+    """Have ``take`` called at every step of the reads of this thread; nothing, where it must not be stopped.
+
+    A step may wait, or raise. So nobody holds a lock around one that others need, and who moves a row, or
+    leads a batch of others' requests, is not paced.
+    """
+    token = _STEP.set(take)
+    try:
+        yield
+    finally:
+        _STEP.reset(token)

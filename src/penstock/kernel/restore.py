@@ -1,0 +1,291 @@
+"""Restore: setting a key, a namespace or every key to what it was at an earlier commit, by a new commit.
+
+A restore wins over whatever is there when its turn comes. A caller who wants it refused where somebody else
+was faster says so with ``if_head``. Nothing is removed from history: the commit before it has what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from penstock.errors import InvalidRequest, KeyNotFound, MergeConflict
+from penstock.kernel.bring import Bringing, BringRequest, Meeting, MergeOptions
+from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.conflict import content_of
+from penstock.kernel.edit import Edit
+from penstock.kernel.format import Applied, Format, Formats, PrepareAgain, Refused
+from penstock.kernel.history import History
+from penstock.kernel.landing import Landing
+from penstock.kernel.ledger import find_table
+from penstock.kernel.objects import Objects
+from penstock.kernel.request import NextBatch
+from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
+from penstock.model.commits import CommitMeta
+from penstock.model.content import AnyContent, Namespace
+from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.keys import RESERVED, Key
+from penstock.model.merges import KeyMerge
+from penstock.model.objects import CommitObject, Value
+from penstock.model.references import Event, Reference
+
+MISSING_SHOWN: Final = 3
+"""How many files that are gone are named."""
+
+
+class RestoreScope(NamedTuple):
+    """What is restored: some keys, or a namespace with all that is below it; without either, every key."""
+
+    keys: tuple[Key, ...] = ()
+    namespace: Key | None = None
+    leave: tuple[Key, ...] = ()
+    """Of a namespace or of all: what stays as it is, each with all that is below it."""
+
+    def wish(self) -> list[object]:
+        namespace = None if self.namespace is None else self.namespace.encode()
+        return [*(sorted(key.encode() for key in keys) for keys in (self.keys, self.leave)), namespace]
+
+    def leaves(self, stored: bytes) -> bool:
+        """Whether a stored key stays as it is."""
+        left = (key.encode() for key in self.leave)
+        return any(stored == one or stored.startswith(one + b"\0") for one in left)
+
+
+class RestoreRequest(BringRequest):
+    """Set keys to what they were at an earlier commit, or one table to an earlier version of its own."""
+
+    event = Event.COMMIT
+    needs_preparation = True
+
+    def __init__(
+        self,
+        history: History,
+        formats: Formats,
+        to: ObjectId | int,
+        scope: RestoreScope,
+        meta: CommitMeta,
+        key: str,
+        if_head: ObjectId | None = None,
+    ) -> None:
+        """``to`` is a commit; or a version of the one table that ``scope`` names."""
+        super().__init__(history, formats, meta, key, MergeOptions(), if_head)
+        self._to, self._scope = to, scope
+        if isinstance(to, int) and len(scope.keys) != 1:
+            raise InvalidRequest("a version is one table's: name that table, or restore to a commit")
+
+    @property
+    def wish(self) -> bytes:
+        wish = ("restore", self._to, self._scope.wish(), self.if_head, self._meta.message)
+        return object_id(encode(wish))
+
+    def prepare(self, reference: Reference) -> None:
+        if self.may_read:
+            return
+        head = self._history.commit(reference.head)
+        view = state_of(self._history.objects, head)
+        managed = self._managed(self._changes(self._history.objects, view, head, reference))
+        if managed:
+            edit = self._edit(self._history.objects, view, reference, may_read=True)
+            with suppress(PrepareAgain):
+                self._restoring(edit).bring(managed, {})
+
+    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+        if chain.has_drafts and not self._scope.keys:
+            raise NextBatch  # what differs is told by commits, and some have no id yet
+        changes = self._changes(chain.objects, chain.view, chain.commit, reference)
+        edit = self._edit(chain.objects, chain.view, reference, self.may_read)
+        restoring = self._restoring(edit)
+        restoring.bring(changes, {})
+        restoring.finish()
+        self.results = list(restoring.results.values())
+        if edit.conflicts:
+            raise MergeConflict(edit.conflicts)
+        if not edit.changed:
+            return []
+        self._landing = Landing(self._formats, reference.name)
+        self._landing.add(edit.tables)
+        return [edit.draft(self._meta, self.key)]
+
+    def _restoring(self, edit: Edit) -> _Restoring:
+        return _Restoring(edit, self._formats, self._to if isinstance(self._to, int) else None)
+
+    # -- what differs --------------------------------------------------------------------------------------
+
+    def _changes(self, objects: Objects, view: View, head: CommitObject, reference: Reference) -> Difference:
+        """What each key holds that is to become another: now, and at the commit that is wanted."""
+        if isinstance(self._to, int):
+            return self._version_change(objects, view, reference)
+        wanted = self._history.commit(self._to)
+        then = state_of(self._history.objects, wanted)
+        if self._scope.keys:
+            return dict(sorted(self._key_changes(objects, view, then, reference)))
+        start, stop = prefix_end(RESERVED) or b"", None
+        parents: dict[bytes, tuple[Value | None, Value | None]] = {}
+        if (namespace := self._scope.namespace) is not None:
+            self._check_namespace(objects, then, namespace)
+            parents = dict(_missing_parents(view, then, namespace))
+            start = namespace.encode()
+            stop = prefix_end(start + b"\0")
+        changes = parents | diff_commits(objects, head, wanted, start, stop)
+        return {key: changes[key] for key in sorted(changes) if not self._scope.leaves(key)}
+
+    def _version_change(self, objects: Objects, view: View, reference: Reference) -> Difference:
+        (key,) = self._scope.keys
+        value = view.get(key.encode())
+        content = content_of(objects, value)
+        if content is None:
+            raise KeyNotFound(
+                f"there is no '{key}' on '{reference.name}', so it has no versions; to bring a"
+                " dropped table back, restore it to a commit",
+                key=str(key),
+            )
+        if self._formats.managing(content) is None:
+            raise InvalidRequest(
+                f"'{key}' is no table whose versions the lake keeps; restore it to a commit or to a time",
+                key=str(key),
+            )
+        # A version is of this table: what takes its place meanwhile has versions of its own.
+        identity = self.notes.setdefault(("restored table", key), content.id)
+        if identity != content.id:
+            raise KeyNotFound(
+                f"'{key}' was dropped and created anew meanwhile: it is another table now", key=str(key)
+            )
+        return {key.encode(): (value, value)}
+
+    def _key_changes(
+        self, objects: Objects, view: View, then: View, reference: Reference
+    ) -> Iterator[tuple[bytes, tuple[Value | None, Value | None]]]:
+        assert isinstance(self._to, bytes)
+        for key in self._scope.keys:
+            stored = key.encode()
+            now, wanted = view.get(stored), then.get(stored)
+            contents = [content_of(objects, one) for one in (now, wanted)]
+            if any(isinstance(content, Namespace) for content in contents):
+                raise InvalidRequest(
+                    f"'{key}' is a namespace; to restore all that is below it: --namespace {key}, or"
+                    f" namespace='{key}'",
+                    key=str(key),
+                )
+            if wanted is None:
+                wanted = self._renamed_since(objects, then, contents[0])
+            if wanted is None:
+                hint = "" if now is None else f"; to have it gone, drop it: penstock delete {key}"
+                raise KeyNotFound(
+                    f"there was no '{key}' at {self._to.hex()[:8]}{hint}",
+                    key=str(key),
+                    commit=self._to.hex(),
+                    ref=reference.name,
+                )
+            yield from _missing_parents(view, then, key)
+            yield stored, (now, wanted)
+
+    def _renamed_since(self, objects: Objects, then: View, now: AnyContent | None) -> Value | None:
+        """What a table was that has another key now than it had then."""
+        if now is None or now.id is None or self._formats.managing(now) is None:
+            return None
+        found = find_table(lambda stored: content_of(objects, then.get(stored)), now.id)
+        return None if found is None else then.get(found.encode())
+
+    def _check_namespace(self, objects: Objects, then: View, namespace: Key) -> None:
+        assert isinstance(self._to, bytes)
+        if not isinstance(content_of(objects, then.get(namespace.encode())), Namespace):
+            raise KeyNotFound(
+                f"there was no namespace '{namespace}' at {self._to.hex()[:8]}", key=str(namespace)
+            )
+
+
+def _missing_parents(
+    view: View, then: View, key: Key
+) -> Iterator[tuple[bytes, tuple[Value | None, Value | None]]]:
+    """The namespaces above a key that have gone since."""
+    for parent in key.parents:
+        stored = parent.encode()
+        if view.get(stored) is None:
+            yield stored, (None, then.get(stored))
+
+
+class _Restoring(Bringing):
+    """Every key is set to what is wanted, whatever it holds."""
+
+    def __init__(self, edit: Edit, formats: Formats, version: int | None) -> None:
+        super().__init__(edit, formats, MergeOptions())
+        self._version = version
+
+    def _settle(self, meeting: Meeting, how: KeyMerge) -> None:  # noqa: ARG002
+        met = len(self._edit.conflicts)
+        if self._version is not None:
+            self._restore_version(meeting, self._version)
+        elif meeting.now != meeting.wanted:
+            self._set(meeting)
+        if len(self._edit.conflicts) == met:
+            self._check_files(meeting)
+
+    def _restore_version(self, meeting: Meeting, version: int) -> None:
+        content = self._content(meeting.now)
+        managing = self._formats.managing(content)
+        assert managing is not None, "or there is nothing to restore"
+        table = self._edit.table(meeting.key, content)
+
+        def restore() -> Applied:
+            self._refuse_erased(content, version=version)
+            return managing.restore_version(table, version)
+
+        self._put_restored(meeting, managing, restore)
+
+    def _set(self, meeting: Meeting) -> None:
+        now, wanted = self._content(meeting.now), self._content(meeting.wanted)
+        if (why := self._why_not(now, wanted)) is not None:
+            self._edit.refuse(meeting.key, Refused(why))
+            return
+        if now is not None and wanted is not None and now.id != wanted.id:
+            # Another table: the one that is there goes, and then the key is free for what was there.
+            met = len(self._edit.conflicts)
+            self._restore(meeting, None)
+            if len(self._edit.conflicts) > met:
+                return
+            meeting = meeting._replace(now=None)
+        self._restore(meeting, wanted)
+
+    def _why_not(self, now: AnyContent | None, wanted: AnyContent | None) -> str | None:
+        """Why a table cannot be restored that the lake has come to manage since, or does no more."""
+        if now is None or wanted is None or now.type != wanted.type:
+            return None
+        if getattr(now, "location", None) != getattr(wanted, "location", None):
+            return None
+        is_managed, was_managed = (self._formats.managing(one) is not None for one in (now, wanted))
+        if is_managed and not was_managed:
+            return "was not managed by the lake then, and is now; restore it to one of its versions instead"
+        if was_managed and not is_managed:
+            return "is not managed by the lake any more; adopt it first, or leave it as it is"
+        return None
+
+    def _check_files(self, meeting: Meeting) -> None:
+        """Refuse a state whose data files are gone: nobody could read it.
+
+        Storage is asked where it may be; at the turn it is known, or the request is prepared again.
+        """
+        before, after = self._content(meeting.now), self._edit.content(meeting.stored)
+        managing = self._formats.managing(after)
+        if managing is None or after is None or before == after:
+            return
+        note = "missing files", meeting.stored, meeting.wanted, self._version
+        if note not in self._edit.notes:
+            if not self._edit.may_read:
+                raise PrepareAgain
+            table = self._edit.table(meeting.key, after)
+            self._edit.notes[note] = tuple(managing.missing_files(table, before, after))
+        if missing := self._edit.notes[note]:
+            self._edit.refuse(meeting.key, Refused(self._describe_missing(managing, meeting, missing)))
+
+    def _describe_missing(self, managing: Format, meeting: Meeting, missing: Sequence[str]) -> str:
+        wanted = self._content(meeting.wanted)
+        state = f"version {self._version}" if self._version is not None else ""
+        if wanted is not None and not state:
+            state = managing.tell(wanted)
+        more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
+        return (
+            f"cannot go back to {state or 'what it was'}: {len(missing)} of its data files are gone from"
+            f" storage ({', '.join(missing[:MISSING_SHOWN])}{more}), as after a VACUUM by another engine;"
+            " restore a newer state, or bring the files back"
+        )

@@ -1,0 +1,130 @@
+"""Undoing a move: the source takes writes again, while nobody has written to the target.
+
+The target is sealed first, as a source is that moves. Then its references are compared with those that the
+source gave away. If they are the same, the target gives the lake back for good, and the source opens: at no
+time do both take writes. If not, the target's seal is taken back, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.kernel.description import Arrival, Description, Phase, lake_moved, read_description
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.rows import decoded_reference
+from penstock.kernel.seal import KINDS, cancel, finish, pages, reopen, seal, sealed_rows
+from penstock.kernel.table_horizons import horizon_rows
+from penstock.kernel.tokens import token_rows
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.objects import LogEntry
+from penstock.model.references import Event, Kind, Reference
+from penstock.stores.port import Store
+
+NAMES_MAX: Final = 5
+"""How many things that were written at the target a refusal names."""
+
+
+def take_back(
+    source: Kernel, target: Kernel, *, source_place: str, target_place: str, who: str, workers: Executor
+) -> None:
+    """Let a lake that has moved live at its source again. If it is interrupted, the same call goes on.
+
+    ``InvalidRequest`` if it did not move from there to there, or if somebody wrote to the target since.
+    """
+    here, there = read_description(source.store), read_description(target.store)
+    arrival = _require_moved(here, there, source, source_place, target_place)
+    if here.sealed is None:
+        return
+    mark = there.sealed.copy if there.sealed is not None else f"{_undo_of(arrival)}{uuid4()}"
+    for _ in seal(target, mark, source_place, who, workers):
+        pass
+    written = [*_written(source, target, arrival.copy)]
+    if written:
+        cancel(target.store, target.settings)
+        more = f" and {len(written) - NAMES_MAX} more" if len(written) > NAMES_MAX else ""
+        raise InvalidRequest(
+            f"the move to {target_place} cannot be undone: since then this was written there: "
+            f"{', '.join(written[:NAMES_MAX])}{more}. Nothing was changed.\n"
+            f"  To have it at another place with what was written: penstock move {target_place} PLACE",
+            written=written,
+        )
+    finish(target.store, target.settings, mark)
+    reopen(source.store, source.settings, arrival.copy)
+
+
+def _undo_of(arrival: Arrival) -> str:
+    """How the ids of seals begin that undo a move. Each try has its own: one that was cancelled is void."""
+    return f"{arrival.copy}/undo/"
+
+
+def _require_moved(
+    here: Description, there: Description, source: Kernel, source_place: str, target_place: str
+) -> Arrival:
+    """How the lake came to the target, if it moved there from the source."""
+    arrival = there.arrival
+    is_ours = arrival is not None and not arrival.is_fork and arrival.source_id == here.id == there.id
+    if arrival is None or not is_ours:
+        raise InvalidRequest(f"the lake at {target_place} did not move there from {source_place}")
+    undone = there.sealed is not None and there.sealed.copy.startswith(_undo_of(arrival))
+    if here.sealed is None and undone:
+        return arrival
+    if here.sealed is None or here.sealed.copy != arrival.copy:
+        raise InvalidRequest(f"the lake at {source_place} did not move to {target_place}")
+    if arrival.phase is not Phase.COMPLETE or not here.sealed.is_final:
+        raise InvalidRequest(
+            f"the move of {source_place} is not complete; 'penstock move SOURCE --cancel' lets the lake "
+            "stay, or if it is too late for that, the same move, run again, completes it"
+        )
+    if there.sealed is not None and not undone:
+        raise lake_moved(there.sealed, source.store)
+    return arrival
+
+
+def _written(source: Kernel, target: Kernel, copy: str) -> Iterator[str]:
+    """What was written to the target since the lake arrived there, for people."""
+    given = {name: decoded_reference(row) for name, row in sealed_rows(source, copy).items()}
+    found = {
+        row.name: decoded_reference(row)
+        for kind in KINDS
+        for page in pages(target.store, kind)
+        for row in page
+    }
+    for name in sorted({*given, *found}):
+        before, after = given.get(name), found.get(name)
+        if before is None or after is None or not _is_same(target, before, after):
+            yield f"'{name}'"
+    for kind, what in ((Kind.TRANSACTION, "an open transaction"), (Kind.JOB, "a job that runs")):
+        if target.store.references(kind.value, limit=1):
+            yield what
+    if _tokens(source.store) != _tokens(target.store):
+        yield "its tokens"
+    if {*horizon_rows(source.store)} != {*horizon_rows(target.store)}:
+        yield "an erase"
+    if _comparable(read_description(source.store)) != _comparable(read_description(target.store)):
+        yield "its settings or its horizon"
+
+
+def _is_same(target: Kernel, before: Reference, after: Reference) -> bool:
+    """Whether nothing but seals came to a reference."""
+    log: ObjectId = after.log
+    position = after.position
+    while log not in (before.log, NO_COMMIT):
+        entry = target.objects.find((log,)).get(log)
+        if not isinstance(entry, LogEntry) or entry.kind != Event.SEAL:
+            return False
+        log, position = entry.previous, position - 1
+    return msgspec.structs.replace(after, log=log, position=position) == before
+
+
+def _tokens(store: Store) -> set[tuple[str, bytes]]:
+    return {(row.name, row.data) for row in token_rows(store)}
+
+
+def _comparable(lake: Description) -> Description:
+    return msgspec.structs.replace(lake, sealed=None, arrival=None)

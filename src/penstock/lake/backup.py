@@ -1,0 +1,461 @@
+"""Backups of a lake, and a lake restored from one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, LakeNotFound, PenstockError
+from penstock.kernel.backup import (
+    BackedUp,
+    BackupMaker,
+    Retention,
+    verify_kernel,
+)
+from penstock.kernel.backup_points import (
+    BackupPoint,
+    PointStore,
+    description_of,
+    read_points,
+    require_backups,
+    rows_of,
+)
+from penstock.kernel.backup_registry import register_backup, unregister_backups
+from penstock.kernel.copy import WORKERS, Copied, CopyProgress, copy, silent
+from penstock.kernel.description import (
+    Description,
+    Phase,
+    RegisteredBackup,
+    change_description,
+    find_description,
+    read_description,
+)
+from penstock.kernel.fsck import Checked
+from penstock.kernel.seal import finish, seal
+from penstock.kernel.settings import Settings
+from penstock.lake.copy import Place, fork_notes, opened_lake
+from penstock.lake.lake import Lake
+from penstock.lake.missing_files import missing_files
+from penstock.lake.opening import is_remote, open_lake, require_target
+from penstock.model.clock import Clock, now_us, utc
+from penstock.stores import is_local, open_store, place_of
+from penstock.stores.directory import require_room
+from penstock.stores.port import Store
+
+FILE_SUFFIX: Final = ".backup"
+"""A path that ends so is one file; any other path is a directory."""
+MISSING_MAX: Final = 10
+
+
+class RestoredLake(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restore came to."""
+
+    copied: Copied
+    point: BackupPoint
+    owns_tables: bool
+    """Whether commits to managed tables are taken; else they can only be read."""
+    missing: tuple[str, ...]
+    """Files of tables that are gone, if that was allowed."""
+
+
+class _Owner(Enum):
+    """What became of the lake that a backup is of."""
+
+    GONE = auto()
+    SEALED = auto()
+    LIVE = auto()
+    UNKNOWN = auto()
+
+
+# -- making backups ----------------------------------------------------------------------------------------
+
+
+def backup_lake(
+    source: Place,
+    target: Place,
+    *,
+    verify: bool = False,
+    register: bool = True,
+    keep_last: int | None = None,
+    keep_days: float | None = None,
+    author: str | None = None,
+    settings: Settings | None = None,
+    progress: CopyProgress = silent,
+    clock: Clock = now_us,
+) -> BackedUp:
+    """Make a backup of a lake in use, with references, history, tokens by hash, expectations and settings.
+
+    ``target`` is an address as of a lake, or a file whose name ends in ``.backup``. One that holds backups of
+    the lake gets what changed since. The files of tables are not copied: unless ``register`` says no, the
+    lake notes the backup, and keeps the files that it counts on until it is forgotten. ``verify`` proves it
+    by a restore in memory. ``keep_last`` and ``keep_days`` remove older backups at the target afterwards:
+    those stay that either rule keeps. Interrupted, the same call completes what was begun.
+    """
+    with opened_lake(source, author, settings, clock) as lake, _backup_store(target, True, clock) as store:
+        maker = BackupMaker(store, lake.kernel.settings, progress=progress)
+        return maker.make(
+            lake.kernel,
+            source_place=lake.url,
+            register=register,
+            verify=verify,
+            retention=Retention(keep_last=keep_last, keep_days=keep_days),
+        )
+
+
+def list_backups(target: Place, *, clock: Clock = now_us) -> list[BackupPoint]:
+    """The backups that a place holds, the oldest first; also one that is not complete."""
+    with _backup_store(target, False, clock) as store:
+        require_backups(store)
+        return read_points(store)
+
+
+def registered_backups(source: Place, *, settings: Settings | None = None) -> list[RegisteredBackup]:
+    """The backups that a lake knows of, the oldest first."""
+    with opened_lake(source, None, settings, now_us) as lake:
+        return list(read_description(lake.kernel.store).backups)
+
+
+def forget_backups(source: Place, *ids: str, settings: Settings | None = None) -> list[str]:
+    """Let a lake keep nothing more for backups, wherever they are; returns which it knew.
+
+    Sweeps may remove files of tables then that only these backups count on. What is at their target stays.
+    """
+    with opened_lake(source, None, settings, now_us) as lake:
+        known = read_description(lake.kernel.store).backups
+        wanted = {_one_id(given, [one.id for one in known]) for given in ids}
+        return unregister_backups(lake.kernel, wanted)
+
+
+def expire_backups(
+    source: Place | None,
+    target: Place,
+    *ids: str,
+    keep_last: int | None = None,
+    keep_days: float | None = None,
+    settings: Settings | None = None,
+    progress: CopyProgress = silent,
+    clock: Clock = now_us,
+) -> list[str]:
+    """Remove backups from a place, by id or by a rule, and what only they need; returns which.
+
+    The lake that they are of, if it is given, forgets them.
+    """
+    rule = Retention(keep_last=keep_last, keep_days=keep_days).check()
+    if not ids and keep_last is None and keep_days is None:
+        raise InvalidRequest("say which backups go: their ids, or keep_last, or keep_days")
+
+    def chosen(points: list[BackupPoint]) -> list[BackupPoint]:
+        if not ids:
+            return rule.expired(points, clock())
+        wanted = {_one_id(given, [one.id for one in points]) for given in ids}
+        return [one for one in points if one.id in wanted]
+
+    with ExitStack() as stack:
+        store = stack.enter_context(_backup_store(target, False, clock))
+        lake = None if source is None else stack.enter_context(opened_lake(source, None, settings, clock))
+        maker = BackupMaker(store, settings or Settings(), progress=progress)
+        return maker.expire(None if lake is None else lake.kernel, chosen)
+
+
+def verify_backup(
+    target: Place,
+    at: str | None = None,
+    *,
+    settings: Settings | None = None,
+    progress: CopyProgress = silent,
+    clock: Clock = now_us,
+) -> Checked:
+    """Prove a backup, the newest one if none is given: it is restored in memory, and all of it is checked."""
+    with _backup_store(target, False, clock) as store:
+        require_backups(store)
+        view = PointStore(store, _chosen(store, at))
+        lake = open_lake(view, create=False, settings=settings, clock=clock, catch_up=False)
+        return verify_kernel(lake.kernel, progress)
+
+
+# -- restoring ---------------------------------------------------------------------------------------------
+
+
+def restore_backup(
+    backup: Place,
+    target: Place,
+    *,
+    at: str | None = None,
+    own: bool = False,
+    source: Place | None = None,
+    source_is_gone: bool = False,
+    allow_missing: bool = False,
+    author: str | None = None,
+    settings: Settings | None = None,
+    progress: CopyProgress = silent,
+    clock: Clock = now_us,
+) -> RestoredLake:
+    """Make a lake of a backup at an empty place: the newest one, or ``at`` an id or a time.
+
+    Commits keep their ids. A managed table has one owner: so the lake that the backup is of is looked for,
+    where it was or at ``source``. If it is gone, the restored lake takes its place, with its id, its tokens
+    and its tables. If it is there, or cannot be reached, the restored lake is a copy with an id of its own,
+    which reads managed tables. ``own`` seals the other lake, so that this one takes its place;
+    ``source_is_gone`` states that it is gone where that cannot be seen. Both may be given later, with the
+    same places.
+
+    ``InvalidRequest`` if files of tables are gone, which are named, unless ``allow_missing`` says that it
+    does not matter; nothing was written then.
+    """
+    with ExitStack() as stack:
+        store = stack.enter_context(_backup_store(backup, False, clock))
+        require_backups(store)
+        point = _chosen(store, at)
+        view = PointStore(store, point)
+        lake = open_lake(view, create=False, author=author, settings=settings, clock=clock, catch_up=False)
+        place = stack.enter_context(_target_store(target, clock))
+        missing = [str(one) for one in missing_files(lake)]
+        if missing and not allow_missing:
+            more = f"\n  and {len(missing) - MISSING_MAX} more" if len(missing) > MISSING_MAX else ""
+            listing = "\n  ".join(missing[:MISSING_MAX]) + more
+            raise InvalidRequest(
+                f"files of tables are gone that the backup of {utc(point.created_us):%Y-%m-%d %H:%M:%S} UTC "
+                f"needs; nothing was written:\n  {listing}\n"
+                "  Bring them back, take a later backup, or say --missing-ok to have the lake without them.",
+                missing=missing,
+            )
+        owner = _owner_of(point, place, source, clock)
+        if own and owner is _Owner.LIVE:
+            _seal_source(point, place, source, lake.author, settings, clock)
+            owner = _Owner.SEALED
+        owns = owner in (_Owner.GONE, _Owner.SEALED) or (owner is _Owner.UNKNOWN and source_is_gone)
+        if (own or source_is_gone) and not owns:
+            raise _not_to_be_owned(point, owner)
+        found = find_description(place)
+        if owns and found is not None and _is_copy_of(found, point):
+            taken = _take_over(lake, place, point, found, tuple(missing))
+            with opened_lake(place, author, settings, clock) as restored:
+                _register_again(restored, store)
+            return taken
+        notes = None if owns else fork_notes(lake)
+        if notes is not None:
+            notes.begin(lake.id, place_of(place), None if found is None else found.id)
+        copied = copy(
+            lake.kernel,
+            place,
+            source_place=place_of(store),
+            target_place=place_of(place),
+            fork=not owns,
+            point=point.id,
+            who=lake.author,
+            progress=progress,
+        )
+        if notes is not None:
+            notes.complete(lake.id, place_of(place), copied.id, clock())
+        if owns:
+            with opened_lake(place, author, settings, clock) as restored:
+                _register_again(restored, store)
+        return RestoredLake(copied=copied, point=point, owns_tables=owns, missing=tuple(missing))
+
+
+def _not_to_be_owned(point: BackupPoint, owner: _Owner) -> InvalidRequest:
+    message = f"the lake that the backup is of is at {point.source}, and takes writes: --own seals it"
+    if owner is _Owner.UNKNOWN:
+        message = (
+            f"the lake that the backup is of, at {point.source}, cannot be reached from here, and two lakes "
+            "must not own one table\n"
+            "  Say where it is (--source), or if it is gone for good, --source-is-gone."
+        )
+    return InvalidRequest(message, source=point.source)
+
+
+def _is_copy_of(found: Description, point: BackupPoint) -> bool:
+    """Whether a lake was restored from a point as a copy, and is complete."""
+    arrival = found.arrival
+    is_ours = arrival is not None and arrival.is_fork and arrival.point == point.id
+    return is_ours and arrival is not None and arrival.phase is Phase.COMPLETE
+
+
+def _take_over(
+    lake: Lake, place: Store, point: BackupPoint, found: Description, missing: tuple[str, ...]
+) -> RestoredLake:
+    """Let a lake that was restored as a copy take the place of the lake that the backup is of."""
+    arrival = found.arrival
+    assert arrival is not None
+
+    def change(there: Description) -> Description:
+        ours = there.arrival if there.arrival is not None else arrival
+        return msgspec.structs.replace(
+            there, id=lake.id, forked_from="", arrival=msgspec.structs.replace(ours, is_fork=False)
+        )
+
+    change_description(place, lake.kernel.settings, change)
+    notes = fork_notes(lake)
+    if notes is not None:
+        notes.forget(place_of(place))
+    copied = Copied(
+        id=lake.id,
+        source=arrival.source,
+        target=place_of(place),
+        is_fork=False,
+        references=arrival.references,
+        commits=arrival.commits,
+        objects=arrival.objects,
+        size_bytes=arrival.size_bytes,
+        repeated=True,
+    )
+    return RestoredLake(copied=copied, point=point, owns_tables=True, missing=missing)
+
+
+def _register_again(restored: Lake, store: Store) -> None:
+    """Let a lake that takes the place of another keep what that one kept for its backups."""
+    known = {one.id for one in read_description(restored.kernel.store).backups}
+    for point in read_points(store):
+        if point.is_complete and point.id not in known:
+            rows = rows_of(store, point)
+            target = place_of(store)
+            register_backup(restored.kernel, point.id, target, point.created_us, rows)
+
+
+def _owner_of(point: BackupPoint, target: Store, source: Place | None, clock: Clock) -> _Owner:
+    """What became of the lake that a backup is of, as far as it can be seen from here.
+
+    That there is no directory on this machine says nothing: the backup may be of another machine. If the lake
+    comes back to the very place where it was, it is not elsewhere.
+    """
+    lake_id, where = description_of(point).id, point.source
+    if source is None and where == place_of(target) and not where.startswith("memory:"):
+        return _Owner.GONE
+    seen: set[str] = set()
+    found: Description | None = None
+    while True:
+        try:
+            with ExitStack() as stack:
+                if isinstance(source, Store):
+                    store = source
+                else:
+                    place = os.fspath(source) if source is not None else where
+                    if place in seen or place.startswith("memory:"):
+                        return _Owner.UNKNOWN
+                    seen.add(place)
+                    store = open_store(place, False, clock)
+                    stack.callback(store.close)
+                found = find_description(store)
+        except LakeNotFound:
+            is_sure = source is not None or not is_local(where)
+            return _Owner.GONE if is_sure else _Owner.UNKNOWN
+        except PenstockError:
+            return _Owner.UNKNOWN
+        if found is None or found.id != lake_id or found.is_backup:
+            return _Owner.GONE
+        if found.sealed is None or not found.sealed.is_final:
+            return _Owner.LIVE
+        if found.sealed.target == place_of(target):
+            return _Owner.SEALED
+        source, where = None, found.sealed.target  # it moved: what became of it there?
+
+
+def _seal_source(
+    point: BackupPoint,
+    target: Store,
+    source: Place | None,
+    who: str,
+    settings: Settings | None,
+    clock: Clock,
+) -> None:
+    """Let the lake that a backup is of take no more writes; whoever writes there is told where it is now."""
+    mark = f"restore/{point.id}"
+    with (
+        opened_lake(source if source is not None else point.source, who, settings, clock) as lake,
+        ThreadPoolExecutor(WORKERS) as workers,
+    ):
+        for _ in seal(lake.kernel, mark, place_of(target), who, workers):
+            pass
+        finish(lake.kernel.store, lake.kernel.settings, mark)
+
+
+# -- places ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _backup_store(place: Place, create: bool, clock: Clock) -> Iterator[Store]:
+    """The store of backups at a place, which is made if that is wanted."""
+    if isinstance(place, Store):
+        yield place
+        return
+    where = os.fspath(place)
+    if is_remote(where):
+        raise InvalidRequest(f"{where} is a server; a backup goes to a directory, a file or a database")
+    store = _open_backup_store(where, create, clock)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _open_backup_store(where: str, create: bool, clock: Clock) -> Store:
+    path = Path(where.removeprefix("sqlite://"))
+    is_plain = "://" not in where or where.startswith("sqlite://")
+    if is_plain and (path.is_file() or (path.name.endswith(FILE_SUFFIX) and not path.is_dir())):
+        from penstock.stores.sqlite import SqliteStore
+
+        return SqliteStore(path, create=create, clock=clock)
+    try:
+        return open_store(where, False, clock)
+    except LakeNotFound:
+        if not create:
+            raise LakeNotFound(f"there is no backup at {where}", url=where) from None
+    if is_local(where) and not where.startswith("memory:"):
+        require_room(where)
+    return open_store(where, True, clock)
+
+
+@contextmanager
+def _target_store(target: Place, clock: Clock) -> Iterator[Store]:
+    if isinstance(target, Store):
+        yield target
+        return
+    where = os.fspath(target)
+    try:
+        store = open_store(where, False, clock)
+    except LakeNotFound:
+        require_target(where)
+        store = open_store(where, True, clock)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _chosen(store: Store, at: str | None) -> BackupPoint:
+    """The complete point with an id, or the newest one before a time, or the newest."""
+    points = [point for point in read_points(store) if point.is_complete]
+    if not points:
+        raise LakeNotFound(f"there is no complete backup at {place_of(store)}", url=store.url)
+    if at is None:
+        return points[-1]
+    if at in {point.id for point in points} or any(point.id.startswith(at) for point in points):
+        wanted = _one_id(at, [point.id for point in points])
+        return next(point for point in points if point.id == wanted)
+    try:
+        when = datetime.fromisoformat(at)
+    except ValueError:
+        raise InvalidRequest(f"there is no backup '{at}' at {place_of(store)}, and it is no time") from None
+    when = when.astimezone() if when.tzinfo is None else when
+    before = [point for point in points if utc(point.created_us) <= when]
+    if not before:
+        first = utc(points[0].created_us)
+        raise InvalidRequest(f"the oldest backup at {place_of(store)} is of {first:%Y-%m-%d %H:%M:%S} UTC")
+    return before[-1]
+
+
+def _one_id(given: str, known: list[str]) -> str:
+    """The id that begins so; ``InvalidRequest`` if there is none, or more than one."""
+    found = [one for one in known if one == given] or [one for one in known if one.startswith(given)]
+    if len(found) != 1 or not given:
+        problem = "there is no backup" if not found else "there are several backups"
+        raise InvalidRequest(f"{problem} '{given}'; there are {', '.join(known) or 'none'}")
+    return found[0]

@@ -1,0 +1,410 @@
+"""Erase: making deleted rows of a table unrecoverable, in one command that ends.
+
+A value stands in more places than one: in data files, in files with deletion vectors, in change data, in
+statistics of the log and its checkpoints, in objects of the lake, in free pages of its database. The steps,
+of which each can be done again after a crash:
+
+1. Whoever else still holds rows is found: references, transactions, forks, backups. If there is anybody,
+   nothing is done, unless it was asked to let them go.
+2. Files that hold deleted rows beside others are rewritten, by a commit like any other.
+3. The lake notes that the table is being erased (``kernel.table_horizons``). From now on nothing of its past
+   is brought back: merges, reverts and restores look at the note at their turn.
+4. A version is committed with which the history of the table begins, and the lake notes which it is. Earlier
+   states are not retained any more, whatever commit has them.
+5. The log is cut, data files are swept, the lake's objects are swept, its database is written anew. The grace
+   periods hold: what is too young to go stays, and the answer says until when.
+
+An erase that has not ended is taken up by the next one where it was. Which rows it is about does not change
+by that: what was deleted after its version is for another erase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import Damaged, EraseRefused, KeyNotFound, NotManaged, PenstockError, UnsupportedFeature
+from penstock.kernel.conflict import content_of
+from penstock.kernel.description import read_description
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.ledger import find_table
+from penstock.kernel.objects import check_object
+from penstock.kernel.reachable import Progress, Reach, silent
+from penstock.kernel.settings import DAY_US
+from penstock.kernel.sweep import heads_of_backup, sweep
+from penstock.kernel.table_horizons import TableHorizon, TableHorizons, change_horizon, find_horizon
+from penstock.lake.answers import ErasedTable
+from penstock.lake.calls import EraseTable
+from penstock.lake.files.forks import ForkNotes
+from penstock.lake.files.pool import pool_of
+from penstock.lake.files.sweep import sweep_reads
+from penstock.lake.kept import KeptHistory
+from penstock.model.clock import utc
+from penstock.model.content import AnyContent, DeltaTable, FilesTable, ManagedTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import RESERVED
+from penstock.model.objects import AnyObject, CommitObject, Value
+from penstock.model.references import Kind, Reference
+from penstock.model.transactions import transaction_of
+
+if TYPE_CHECKING:
+    from penstock.lake.answers import SweptTable
+    from penstock.lake.embedded import Embedded
+
+HOLDERS_MAX: Final = 20
+"""How many holders an error names."""
+STRANGERS_MAX: Final = 5
+
+
+class Leftovers(NamedTuple):
+    """Files that no retained state of the table names and that are there still."""
+
+    files: int = 0
+    until_us: int = 0
+    """When they are old enough to go."""
+    strangers: tuple[str, ...] = ()
+    """Names of files that no writer of tables gives."""
+
+
+class Erasure(Protocol):
+    """The format's half of an erase, of one table of the default branch."""
+
+    @property
+    def content(self) -> ManagedTable: ...
+    def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool: ...
+    def files_to_rewrite(self) -> int: ...
+    def rewrite(self) -> int: ...
+    def settle(self, erase: str) -> int: ...
+    def latest(self) -> int: ...
+    def earlier_log_files(self) -> int: ...
+    def unneeded_files(self) -> list[int]: ...
+    def cut(self, first: int) -> tuple[int, int, str]: ...
+    def sweep(self, progress: Progress) -> SweptTable: ...
+    def left(self, begun_us: int) -> Leftovers: ...
+
+
+class Holder(NamedTuple):
+    """Somebody who still has rows of the table, and the way out."""
+
+    name: str
+    can_go: bool
+    """Whether it lets go what it holds if that is asked for."""
+    way_out: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.way_out}"
+
+
+class Erase:
+    """One run of an erase, as a call asks for it."""
+
+    def __init__(self, lake: Embedded, call: EraseTable, progress: Progress) -> None:
+        self._lake, self._kernel, self._call, self._progress = lake, lake.kernel, call, progress
+        self._store = lake.kernel.store
+        self._format = self._erasure()
+        content = self._format.content
+        assert content.id is not None
+        self._table: UUID = content.id
+        self._left: list[str] = []
+        self._until_us: list[int] = []
+
+    def run(self) -> ErasedTable:
+        """Do what can be done now. ``EraseRefused`` if others hold rows: then nothing was changed, or what an
+        earlier run has begun stays as it is."""
+        self._kernel.graces.require_agreed()
+        known = find_horizon(self._store, self._table)
+        if self._call.dry_run:
+            return self._preview(known)
+        is_new = known is None or known.ended_us is not None
+        self._require_alone(None if known is None or is_new or not known.is_set else known.first)
+        rewritten = self._format.rewrite() if is_new or (known is not None and not known.is_set) else 0
+        horizon = self._begin(known) if is_new else known
+        assert horizon is not None
+        if not horizon.is_set:
+            self._require_alone(None)  # who came since the first look
+            self._progress("ending history", 0)
+            horizon = self._set(horizon, self._format.settle(horizon.erase))
+        return self._remove(horizon, rewritten)
+
+    # -- who holds rows --------------------------------------------------------------------------------------
+
+    def _require_alone(self, first: int | None) -> None:
+        """``EraseRefused`` if others hold rows: of any version, or of those before the first."""
+        holders = [*self._holders(first)]
+        in_the_way = [one for one in holders if not (one.can_go and self._call.all_references)]
+        if not in_the_way:
+            self._left += [f"{one.name} has let go what it held of the table" for one in holders]
+            return
+        more = len(in_the_way) - HOLDERS_MAX
+        lines = [f"  {one}" for one in in_the_way[:HOLDERS_MAX]]
+        lines += [f"  and {more} more"] if more > 0 else []
+        raise EraseRefused(
+            f"'{self._call.key}' cannot be erased yet, because others still hold its rows:\n"
+            + "\n".join(lines),
+            key=str(self._call.key),
+            holders=[one.name for one in in_the_way],
+        )
+
+    def _holders(self, first: int | None) -> Iterator[Holder]:
+        default = self._kernel.formats.default_branch
+        for kind in (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION):
+            for reference in self._kernel.references.all(kind):
+                if reference.name != default and reference.head != NO_COMMIT:
+                    yield from self._holder(reference, first)
+        yield from self._forks()
+        yield from self._backups(first)
+
+    def _backups(self, first: int | None) -> Iterator[Holder]:
+        """Backups that have the table: they have its past, and the lake keeps the files of it for them."""
+        for backup in read_description(self._store).backups:
+            heads = heads_of_backup(backup, self._kernel.objects)
+            if any(self._is_held(self._content_at(head), first) for head in heads):
+                way = (
+                    f"remove it (penstock backups expire {backup.target} {backup.id}), or if it is lost, "
+                    f"forget it (penstock backups forget {backup.id}); a later backup has none of it"
+                )
+                yield Holder(f"backup {backup.id} at {backup.target}", False, way)
+
+    def _is_held(self, content: AnyContent | None, first: int | None) -> bool:
+        """Whether a state of the table is one of those that an erase is about."""
+        managing = self._kernel.formats.managing(content)
+        if content is None or managing is None:
+            return False
+        return first is None or managing.is_before(content, first)
+
+    def _holder(self, reference: Reference, first: int | None) -> Iterator[Holder]:
+        content = self._content_at(reference.head)
+        if not self._is_held(content, first):
+            return
+        transaction = transaction_of(reference)
+        if transaction is not None:
+            way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
+            yield Holder(f"transaction {transaction.id}", False, way)
+        elif reference.kind is Kind.TAG:
+            way = f"delete the tag, or let it go: --all-references makes '{self._call.key}' unreadable there"
+            yield Holder(f"tag '{reference.name}'", True, way)
+        elif isinstance(content, ManagedTable) and self._format.has_own_changes(content, reference.head):
+            way = "it has changes of its own to the table; merge it and delete it, or delete it"
+            yield Holder(f"branch '{reference.name}'", False, way)
+        else:
+            way = (
+                "delete the branch, or let it go: --all-references makes the table unreadable there until "
+                f"the branch is rebased (penstock rebase {reference.name})"
+            )
+            yield Holder(f"branch '{reference.name}'", True, way)
+
+    def _content_at(self, commit: ObjectId) -> AnyContent | None:
+        state = self._kernel.state(commit)
+
+        def look(stored: bytes) -> AnyContent | None:
+            return content_of(self._kernel.objects, state.get(stored))
+
+        key = find_table(look, self._table)
+        return None if key is None else look(key.encode())
+
+    def _forks(self) -> Iterator[Holder]:
+        if self._lake.warehouse:
+            with suppress(PenstockError):
+                for note in ForkNotes(self._lake.places.at(pool_of(self._lake.warehouse))).others(
+                    self._lake.id
+                ):
+                    way = "erase the table there as well; --all-references erases it here all the same"
+                    yield Holder(f"the fork of this lake at {note}", True, way)
+
+    # -- the note with the lake ------------------------------------------------------------------------------
+
+    def _begin(self, known: TableHorizon | None) -> TableHorizon:
+        begun = TableHorizon(
+            table=self._table,
+            key=str(self._call.key),
+            erase=uuid4().hex,
+            who=self._call.who,
+            begun_us=self._kernel.clock(),
+            first=-1 if known is None else known.first,
+        )
+
+        def change(found: TableHorizon | None) -> TableHorizon:
+            return begun if found is None or found.ended_us is not None else found  # another began as well
+
+        return change_horizon(self._store, self._kernel.settings, self._table, change)
+
+    def _set(self, horizon: TableHorizon, first: int) -> TableHorizon:
+        def change(found: TableHorizon | None) -> TableHorizon:
+            now = found or horizon
+            if now.erase != horizon.erase or now.is_set:
+                return now
+            return msgspec.structs.replace(now, first=max(first, now.first), is_set=True)
+
+        return change_horizon(self._store, self._kernel.settings, self._table, change)
+
+    def _end(self, horizon: TableHorizon) -> TableHorizon:
+        def change(found: TableHorizon | None) -> TableHorizon:
+            now = found or horizon
+            if now.erase != horizon.erase or now.ended_us is not None:
+                return now
+            return msgspec.structs.replace(now, ended_us=self._kernel.clock())
+
+        return change_horizon(self._store, self._kernel.settings, self._table, change)
+
+    # -- removing --------------------------------------------------------------------------------------------
+
+    def _remove(self, horizon: TableHorizon, rewritten: int) -> ErasedTable:
+        erased = self._erased_objects()
+        log_files, until_us, what = self._format.cut(horizon.first)
+        if what:
+            self._wait(until_us, what)
+        swept = self._format.sweep(self._progress)
+        self._sweep_reads(horizon)
+        if swept.problem:
+            self._left.append(f"data files: {swept.problem}")
+        is_waiting = bool(swept.problem) or self._has_left(horizon)
+        objects = sweep(self._kernel, progress=self._progress).removed
+        is_waiting |= bool(self._until_us)
+        if there := self._present(erased):
+            grace_us = self._kernel.graces.of_sweeps().objects_us
+            self._wait(self._kernel.clock() + grace_us, f"{there} objects of the lake's database")
+            is_waiting = True
+        elif text := self._store.scrub():
+            self._left.append(text)
+        finished = not is_waiting
+        if finished:
+            self._end(horizon)
+        elif self._format.latest() > horizon.first + 1:  # one more belongs to the erase
+            self._left.append(
+                f"what was deleted after version {horizon.first} is for another erase, once this has ended"
+            )
+        return ErasedTable(
+            key=self._call.key,
+            id=str(self._table),
+            first_version=horizon.first,
+            begun=utc(horizon.begun_us),
+            who=horizon.who,
+            finished=finished,
+            until=self._until() if not finished else None,
+            rewritten_files=rewritten,
+            log_files=log_files,
+            data_files=swept.data_files,
+            data_bytes=swept.data_bytes,
+            objects=objects,
+            left=tuple(self._left),
+        )
+
+    def _has_left(self, horizon: TableHorizon) -> bool:
+        """Whether files are left that may hold rows; says which."""
+        left = self._format.left(horizon.begun_us)
+        if left.files:
+            self._wait(left.until_us, f"{left.files} files of the table")
+        if left.strangers:
+            more = len(left.strangers) - STRANGERS_MAX
+            self._left.append(
+                "files in the table's folder that no writer of tables calls so, and that may hold its rows: "
+                + ", ".join(left.strangers[:STRANGERS_MAX])
+                + (f" and {more} more" if more > 0 else "")
+            )
+        return bool(left.files or left.strangers)
+
+    def _sweep_reads(self, horizon: TableHorizon) -> None:
+        """Lists of files that readers made for Spark name partitions; a reader may need one for a day."""
+        if not self._lake.warehouse:
+            return
+        grace_us = min(DAY_US, self._kernel.graces.of_sweeps().data_us)
+        left = sweep_reads(self._lake.places, self._lake.warehouse, self._kernel.clock() - grace_us)
+        early = [one.modified_us for one in left if one.modified_us <= horizon.begun_us]
+        if early:
+            self._wait(max(early) + grace_us, f"{len(early)} lists of files that readers made")
+
+    def _wait(self, until_us: int, what: str) -> None:
+        self._until_us.append(until_us)
+        until = utc(until_us).strftime("%Y-%m-%d %H:%M UTC")
+        self._left.append(f"{what}: a writer may rely on them until {until}; erase again then")
+
+    def _until(self) -> datetime | None:
+        return utc(max(self._until_us)) if self._until_us else None
+
+    def _erased_objects(self) -> set[ObjectId]:
+        """Objects that only states of the table from before its horizon hold."""
+        horizons = TableHorizons.read(self._store, self._kernel.formats)
+        gone, kept = Reach(self._fetch), Reach(self._fetch)
+        for content in states_of(self._kernel, self._table, self._progress):
+            reach = gone if horizons.is_behind(content) else kept
+            reach.blobs(content.objects, "by the table")
+        return gone.seen - kept.seen
+
+    def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
+        found: dict[ObjectId, AnyObject] = {}
+        for one, data in self._store.uncached.fetch(ids).items():
+            with suppress(Damaged):
+                found[one] = check_object(one, data)
+        return found
+
+    def _present(self, ids: set[ObjectId]) -> int:
+        return len(self._store.uncached.fetch(sorted(ids))) if ids else 0
+
+    # -- without doing it ------------------------------------------------------------------------------------
+
+    def _preview(self, known: TableHorizon | None) -> ErasedTable:
+        is_under_way = known is not None and known.is_set and known.ended_us is None
+        first = known.first if known is not None and is_under_way else None
+        unneeded = self._format.unneeded_files()
+        return ErasedTable(
+            key=self._call.key,
+            id=str(self._table),
+            first_version=-1 if first is None else first,
+            begun=utc(self._kernel.clock()) if first is None or known is None else utc(known.begun_us),
+            who=self._call.who,
+            rewritten_files=0 if is_under_way else self._format.files_to_rewrite(),
+            log_files=self._format.earlier_log_files(),
+            data_files=len(unneeded),
+            data_bytes=sum(unneeded),
+            left=tuple(map(str, self._holders(first))),
+            dry_run=True,
+        )
+
+    def _erasure(self) -> Erasure:
+        key = self._call.key
+        tables = self._lake.delta.owner.tables
+        content = tables.content(tables.head(), key)
+        if content is None:
+            raise KeyNotFound(
+                f"there is no '{key}' on '{tables.default_branch}'\n"
+                "  A table that was dropped goes with the history of the lake: docs/guide/erase.md",
+                key=str(key),
+            )
+        if isinstance(content, DeltaTable) and content.state:
+            from penstock.lake.delta_erase import DeltaErasure
+
+            return DeltaErasure(self._lake, key, self._call.who)
+        if isinstance(content, FilesTable) and content.state:
+            from penstock.lake.files.erase import FilesErasure
+
+            return FilesErasure(self._lake, key, self._call.who)
+        if isinstance(content, ManagedTable) and content.state:
+            raise UnsupportedFeature(
+                f"'{key}' is a Lance table, and these cannot be erased so far\n"
+                "  Its rows go with the history of the lake: docs/guide/erase.md",
+                key=str(key),
+            )
+        raise NotManaged(f"'{key}' is no table that this lake manages, so it cannot erase it", key=str(key))
+
+
+def states_of(kernel: Kernel, table: UUID | None, progress: Progress = silent) -> Iterator[AnyContent]:
+    """The states of a table that kept commits have, also those from before its horizon; some repeatedly."""
+
+    def told_by(one: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[AnyContent]:
+        values = kernel.state(one).scan() if is_first else _changed(kernel, commit.parent, one)
+        for stored, value in values:
+            if not stored.startswith(RESERVED):
+                content = content_of(kernel.objects, value)
+                if content is not None and content.id == table:
+                    yield content
+
+    return KeptHistory(kernel, told_by, progress).news()
+
+
+def _changed(kernel: Kernel, before: ObjectId, after: ObjectId) -> Iterator[tuple[bytes, Value | None]]:
+    return ((stored, now) for stored, _, now in kernel.differing(before, after))

@@ -1,0 +1,144 @@
+"""Erasing a table of files: files that only its earlier states name, and the paths that these had.
+
+A table of files holds no deleted rows beside others: who removes rows writes files anew. So nothing is
+rewritten. A commit that changes no file marks where the history begins; every later state carries the mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.errors import Damaged, KeyNotFound
+from penstock.formats.files import trees
+from penstock.formats.files.files import File, is_managed, state_of
+from penstock.formats.files.intents import NAME, Mark, encode_mark
+from penstock.kernel.conflict import content_of
+from penstock.lake.answers import SweptTable
+from penstock.lake.erase import Leftovers, states_of
+from penstock.lake.files.care_calls import SweepFiles
+from penstock.lake.files.pool import pool_of
+from penstock.lake.files.sweep import FilesSweep
+from penstock.model.commits import CommitMeta
+from penstock.model.content import FilesTable, ManagedTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from penstock.kernel.reachable import Progress
+    from penstock.lake.embedded import Embedded
+
+
+class FilesErasure:
+    """What an erase does to a table of files of the default branch."""
+
+    def __init__(self, lake: Embedded, key: Key, who: str) -> None:
+        self._lake, self._kernel, self._key, self._who = lake, lake.kernel, key, who
+        self._branch = lake.kernel.formats.default_branch
+        self._table = self.content.id
+
+    @property
+    def content(self) -> FilesTable:
+        return self._at(self._head())
+
+    @property
+    def _pool(self) -> Place:
+        return self._lake.places.at(pool_of(self._lake.warehouse))
+
+    def _head(self) -> ObjectId:
+        return self._kernel.references.get(self._branch).head
+
+    def _at(self, commit: ObjectId) -> FilesTable:
+        found = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        if not isinstance(found, FilesTable) or not is_managed(found):
+            raise KeyNotFound(f"there is no table of files '{self._key}' any more", key=str(self._key))
+        return found
+
+    def latest(self) -> int:
+        return state_of(self.content).mark
+
+    def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:
+        """Whether a branch has written to the table since it left the default branch."""
+        bases = self._kernel.history.merge_bases(head, self._head())
+        return not any(self._is_at(one, content) for one in bases if one != NO_COMMIT)
+
+    def _is_at(self, commit: ObjectId, content: ManagedTable) -> bool:
+        found = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        return found == content
+
+    def files_to_rewrite(self) -> int:
+        return 0
+
+    def rewrite(self) -> int:
+        return 0
+
+    def settle(self, erase: str) -> int:
+        """Commit the mark from which on the history exists, once however often it is asked for."""
+        intent = encode_mark(Mark(number=self.latest() + 1))
+        authors = (self._who,) if self._who else ()
+        outcome = self._kernel.commit(
+            self._branch,
+            [Change(self._key, NAME, intent)],
+            CommitMeta(message=f"erase deleted files of {self._key}", committer=self._who, authors=authors),
+            key=f"erase-{erase}",
+            asked=erase.encode,
+        )
+        return state_of(self._at(outcome.commits[-1] if outcome.commits else outcome.head)).mark
+
+    def earlier_log_files(self) -> int:
+        return 0
+
+    def unneeded_files(self) -> list[int]:
+        """The sizes of files that earlier states name and the newest does not."""
+        newest = {file.at(path) for path, file in self._files(self.content)}
+        return [size for address, size in self._addresses().items() if address not in newest]
+
+    def left(self, begun_us: int) -> Leftovers:
+        """Files that only earlier states name and that are there still.
+
+        All of them were written before the erase began, so that a grace period later none can be left. Until
+        then they are looked for by name, as long as the lake has the trees of these states.
+        """
+        until_us = begun_us + self._kernel.graces.of_sweeps().data_us
+        if self._kernel.clock() > until_us:
+            return Leftovers()
+        try:
+            gone, kept = self._addresses(), {file.at(path) for path, file in self._files(self.content)}
+        except Damaged:  # a sweep has taken trees meanwhile
+            return Leftovers(1, until_us)
+        sizes = self._pool.sizes(sorted(gone.keys() - kept))
+        return Leftovers(sum(one is not None for one in sizes), until_us)
+
+    def _addresses(self) -> dict[str, int]:
+        """The files of all states of the table that kept commits have, with their sizes."""
+        found: dict[str, int] = {}
+        for content in states_of(self._kernel, self._table):
+            if isinstance(content, FilesTable) and is_managed(content):
+                found |= {file.at(path): file.size for path, file in self._files(content)}
+        return found
+
+    def _files(self, content: FilesTable) -> Iterator[tuple[str, File]]:
+        return trees.below(self._kernel.objects, state_of(content).root)
+
+    def cut(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - it has no log
+        return 0, 0, ""
+
+    def sweep(self, progress: Progress) -> SweptTable:
+        """Remove files of the pool that nothing retained names and that nobody can be about to commit."""
+        call = SweepFiles(remove_data=True)
+        swept = FilesSweep(
+            self._kernel, self._lake.places, self._lake.id, self._lake.warehouse, call, progress
+        ).run()
+        return SweptTable(
+            key=self._key,
+            location=self._pool.url,
+            data_files=swept.data_files,
+            data_bytes=swept.data_bytes,
+            scratch_files=0,
+            scratch_bytes=0,
+            waiting=swept.waiting,
+            kept=swept.kept,
+            problem=swept.problem,
+        )

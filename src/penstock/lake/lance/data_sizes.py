@@ -1,0 +1,132 @@
+"""How large rows in one of Arrow's IPC formats are once they are unpacked, without unpacking them.
+
+Buffers of a record batch may be packed, each by itself, and each begins with the size that it will have.
+Where they are is said by Arrow's metadata, of which just that is read here (``Message.fbs``, ``File.fbs``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+FILE_MAGIC: Final = b"ARROW1"
+_FILE_START: Final = 8
+_CONTINUES: Final = -1
+"""Stands before the size of metadata; streams of Arrow before 0.15 have the size alone."""
+_DICTIONARY, _RECORDS = 2, 3
+_BLOCK_BYTES: Final = 24
+_BUFFER_BYTES: Final = 16
+_NOT_PACKED: Final = -1
+
+
+class UnreadableRows(Exception):
+    """Bytes are no rows in one of Arrow's IPC formats."""
+
+
+def unpacked_size(data: bytes) -> int:
+    """The size of all buffers of an IPC stream or file in bytes; ``UnreadableRows`` if it is neither."""
+    try:
+        starts = _in_file(data) if data.startswith(FILE_MAGIC) else _in_stream(data)
+        return sum(_message_size(data, start) for start in starts)
+    except (struct.error, IndexError, ValueError) as problem:
+        raise UnreadableRows(str(problem)) from None
+
+
+def _in_stream(data: bytes, start: int = 0) -> Iterator[int]:
+    """Where each message of a stream begins."""
+    while start < len(data):
+        at, size = _metadata(data, start)
+        if size == 0:
+            return
+        yield start
+        body = _field(data, _root(data, at), 3)
+        start = at + size + (0 if body is None else _number("<q", data, body))
+
+
+def _in_file(data: bytes) -> Iterator[int]:
+    """Where each message of a file begins that its footer names, as often as it is named."""
+    size = _number("<i", data, len(data) - len(FILE_MAGIC) - 4)
+    footer = _root(data, len(data) - len(FILE_MAGIC) - 4 - size)
+    for field in (2, 3):
+        place = _field(data, footer, field)
+        if place is not None:
+            for block in _items(data, place, _BLOCK_BYTES):
+                yield _number("<q", data, block)
+
+
+def _message_size(data: bytes, start: int) -> int:
+    at, size = _metadata(data, start)
+    message, body = _root(data, at), at + size
+    kind, place = _field(data, message, 1), _field(data, message, 2)
+    if kind is None or place is None or data[kind] not in (_DICTIONARY, _RECORDS):
+        return 0
+    batch = _follow(data, place)
+    if data[kind] == _DICTIONARY:
+        inside = _field(data, batch, 1)
+        if inside is None:
+            return 0
+        batch = _follow(data, inside)
+    buffers, is_packed = _field(data, batch, 2), _field(data, batch, 3) is not None
+    if buffers is None:
+        return 0
+    return sum(_buffer_size(data, one, body, is_packed) for one in _items(data, buffers, _BUFFER_BYTES))
+
+
+def _buffer_size(data: bytes, place: int, body: int, is_packed: bool) -> int:
+    offset, length = struct.unpack_from("<qq", data, place)
+    if not is_packed or not length:
+        return _counted(length)
+    size = _number("<q", data, body + _counted(offset))
+    return _counted(length - 8 if size == _NOT_PACKED else size)
+
+
+def _counted(size: int) -> int:
+    if size < 0:
+        raise ValueError(f"a buffer has {size} bytes")
+    return size
+
+
+# -- what Arrow's metadata is made of ----------------------------------------------------------------------
+
+
+def _metadata(data: bytes, start: int) -> tuple[int, int]:
+    """Where the metadata of a message is, and how many bytes it has: none at the end of a stream."""
+    size = _number("<i", data, start)
+    if size == _CONTINUES:
+        start += 4
+        size = _number("<i", data, start)
+    return start + 4, _counted(size)
+
+
+def _number(kind: str, data: bytes, place: int) -> int:
+    if place < 0:
+        raise ValueError(f"a place {place}")
+    found: int = struct.unpack_from(kind, data, place)[0]
+    return found
+
+
+def _follow(data: bytes, place: int) -> int:
+    return place + _number("<I", data, place)
+
+
+def _root(data: bytes, start: int) -> int:
+    return _follow(data, start)
+
+
+def _field(data: bytes, table: int, number: int) -> int | None:
+    """Where a field of a table is; ``None`` if it has its default."""
+    fields = table - _number("<i", data, table)
+    place = 4 + 2 * number
+    if place >= _number("<H", data, fields):
+        return None
+    offset = _number("<H", data, fields + place)
+    return table + offset if offset else None
+
+
+def _items(data: bytes, place: int, size: int) -> Iterator[int]:
+    start = _follow(data, place)
+    count = _number("<I", data, start)
+    if start + 4 + count * size > len(data):
+        raise ValueError(f"a list of {count} items")
+    return iter(range(start + 4, start + 4 + count * size, size))

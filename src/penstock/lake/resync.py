@@ -1,0 +1,228 @@
+"""Resync: bringing a lake that is older than its tables up to what their logs and folders have.
+
+Each table is one commit of the lake, or none, so that the next resync goes on where one was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import (
+    InvalidKey,
+    InvalidRequest,
+    KeyNotFound,
+    ManagedElsewhere,
+    OutOfSync,
+    PenstockError,
+    TableNotFound,
+    VersionTaken,
+)
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.formats.delta.owner.resync import DeltaResynced
+from penstock.formats.delta.owner.tables import Asked
+from penstock.formats.delta.protocol.names import LOG
+from penstock.formats.lance import intents as lance_intents
+from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.owning import OWNER, read_owner
+from penstock.formats.lance.registering import versions_at
+from penstock.formats.lance.state import NAME as LANCE
+from penstock.formats.lance.state import is_managed
+from penstock.formats.sync import own_versions_left
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.call import Said
+from penstock.lake.resync_calls import Resync, Resynced, ResyncedTable
+from penstock.model.commits import CommitMeta
+from penstock.model.content import LanceTable
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+from penstock.storage.locations import table_of_place
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
+
+TRIES_MAX = 8
+"""How often a resync is tried on a table that is committed to meanwhile."""
+
+
+class TableResync:
+    """Resyncs the tables of a lake, as one call asks for it."""
+
+    def __init__(self, lake: Embedded, call: Resync, progress: Progress = silent) -> None:
+        self._lake, self._call, self._progress = lake, call, progress
+        self._delta, self._lance = lake.delta, lake.lance
+        self._logs = self._delta.resync
+
+    def run(self) -> Resynced:
+        """Resync what was asked for. Of all tables, what stands against one keeps no other from going on."""
+        tables, in_sync = list[ResyncedTable](), 0
+        if self._call.key is not None:
+            found = self._resync(self._call.key)
+            tables = [] if found is None else [found]
+            return Resynced(tables=tuple(tables), in_sync=1 - len(tables), dry_run=self._call.dry_run)
+        for count, (key, location) in enumerate(self._keys(), 1):
+            self._progress("tables", count)
+            try:
+                found = self._resync(key)
+            except (ManagedElsewhere, KeyNotFound):
+                continue  # it is another lake's to decide about, or it left this one just now
+            except (PenstockError, OSError) as problem:
+                found = _failed(key, location, problem)
+            in_sync += found is None
+            tables += () if found is None else (found,)
+        tables += self._resync_unknown()
+        return Resynced(tables=tuple(tables), in_sync=in_sync, dry_run=self._call.dry_run)
+
+    def find(self) -> Iterator[ResyncedTable]:
+        """The tables of the default branch that are out of sync, each with what a resync would say of it."""
+        for key, location in self._keys():
+            try:
+                found = self._resync(key)
+            except OutOfSync as problem:
+                found = _failed(key, location, problem)
+            except (PenstockError, OSError):
+                continue  # told by whoever looks whether tables can be read
+            if found is not None:
+                yield found
+
+    def _keys(self) -> list[tuple[Key, str]]:
+        head = self._delta.owner.tables.head()
+        delta = [(key, one.location) for key, one in self._delta.owner.tables.all(head)]
+        return sorted((*delta, *((key, one.location) for key, one in self._lance.tables())))
+
+    def _resync(self, key: Key) -> ResyncedTable | None:
+        content = self._content(key)
+        if isinstance(content, LanceTable) and is_managed(content):
+            return self._resync_lance(key)
+        asked = Asked(self._meta(key))
+        done = self._logs.resync(key, asked, leave_own=self._call.leave_own, dry_run=self._call.dry_run)
+        return None if done.is_in_sync else _answer(done)
+
+    def _content(self, key: Key) -> object:
+        return self._lake.content_at(self._delta.owner.tables.head(), key)
+
+    def _meta(self, key: Key) -> CommitMeta:
+        from penstock.lake.embedded import commit_meta
+
+        return commit_meta(Said(), self._call.who, f"resync {key} with the versions that it has")
+
+    # -- Lance ---------------------------------------------------------------------------------------------
+
+    def _resync_lance(self, key: Key) -> ResyncedTable | None:
+        for _ in range(TRIES_MAX):
+            head = self._delta.owner.tables.head()
+            content = self._lake.content_at(head, key)
+            if not isinstance(content, LanceTable) or not is_managed(content) or content.id is None:
+                raise KeyNotFound(f"there is no Lance table '{key}' any more", key=str(key))
+            self._lance.ownership.check(content)
+            state = self._lance.folder_check.compare(content.id, content.location, content)
+            if state.is_in_sync:
+                return None
+            newest = max(0, *versions_at(self._lake.places.at(content.location), MAIN))
+            found = ResyncedTable(key=key, location=content.location, known=state.known, version=newest)
+            step = lance_intents.Resync(id=content.id, location=content.location, known=state.known)
+            if state.other >= 0:
+                if not self._call.leave_own:
+                    raise own_versions_left(key, content.location, state.other, state.known, head.hex())
+                found = msgspec.structs.replace(found, own=(state.other, state.known), commit=head.hex())
+                step = msgspec.structs.replace(step, id=uuid4(), replaced=content.id)
+            if self._call.dry_run:
+                return found
+            try:
+                self._commit_lance(key, step)
+            except VersionTaken:
+                continue
+            if step.replaced is not None:
+                self._lance.promoter.forget(step.replaced)
+            return found
+        raise InvalidRequest(f"'{key}' was changed by others all the time; try again", key=str(key))
+
+    def _commit_lance(self, key: Key, step: lance_intents.Resync) -> None:
+        steps = lance_intents.Steps((lance_intents.Placed(0, step),))
+        self._lake.kernel.commit(
+            self._lake.or_default(None),
+            [Change(key, LANCE, lance_intents.encode_steps(steps))],
+            self._meta(key),
+            create_namespaces=True,
+        )
+
+    # -- tables that the lake never had --------------------------------------------------------------------
+
+    def _resync_unknown(self) -> Iterator[ResyncedTable]:
+        """Tables of the warehouse that were created after the lake was as it is now."""
+        if not self._lake.warehouse:
+            return
+        known = self._delta.owner.tables
+        for name in self._lake.places.at(self._lake.warehouse).folders():
+            identity = table_of_place(name)
+            if identity is None or known.is_known(identity):
+                continue
+            place = self._lake.places.at(f"{self._lake.warehouse.rstrip('/')}/{name}")
+            try:
+                found = self._take_delta(place) or self._take_lance(place, name)
+            except (PenstockError, OSError) as problem:
+                found = _failed(Key(name), place.url, problem)
+            if found is not None:
+                yield found
+
+    def _take_delta(self, place: Place) -> ResyncedTable | None:
+        try:
+            name = load_snapshot(PlaceFiles(place)).metadata.name if place.list(LOG) else None
+        except TableNotFound:
+            return None
+        if not place.list(LOG):
+            return None
+        key = self._free_key(name, place)
+        asked = Asked(self._meta(key))
+        done = self._logs.resync_unknown(key, place.url, asked, dry_run=self._call.dry_run)
+        return None if done is None else _answer(done)
+
+    def _take_lance(self, place: Place, name: str) -> ResyncedTable | None:
+        (data,) = place.read([OWNER])
+        owner = None if data is None else read_owner(place.url, data)
+        versions = versions_at(place, MAIN)
+        if owner is None or owner.lake != self._lake.id or not versions:
+            return None
+        key = self._free_key(name.partition("_")[2] or None, place)
+        if not self._call.dry_run:
+            identity = UUID(owner.table)
+            self._commit_lance(key, lance_intents.Resync(id=identity, location=place.url, known=0))
+        return ResyncedTable(key=key, location=place.url, known=-1, version=max(versions))
+
+    def _free_key(self, name: str | None, place: Place) -> Key:
+        """The key that a table was created under; another one, if that holds something else by now."""
+        own = Key(place.url.rpartition("/")[2])
+        try:
+            key = Key.parse(name) if name else own
+        except InvalidKey:
+            return own
+        return own if self._content(key) is not None else key
+
+
+def _answer(done: DeltaResynced) -> ResyncedTable:
+    return ResyncedTable(
+        key=done.key,
+        location=done.location,
+        known=done.known,
+        version=done.version,
+        own=(done.own[0], done.own[-1]) if done.own else (),
+        repeated=done.repeated,
+        commit="" if done.before is None else done.before.hex(),
+        doubtful=done.doubtful,
+    )
+
+
+def _failed(key: Key, location: str, problem: Exception) -> ResyncedTable:
+    details = problem.details if isinstance(problem, PenstockError) else {}
+    return ResyncedTable(
+        key=key,
+        location=location,
+        known=int(details.get("known", -1)),
+        version=int(details.get("version", -1)),
+        problem=str(problem),
+    )

@@ -1,0 +1,82 @@
+"""The call that takes over what tables have and the lake does not know, and its answer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.lake.call import Call, Retry
+from penstock.model.keys import Key
+
+
+class ResyncedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that was out of sync with its log or folder, and what a resync made of it."""
+
+    key: Key
+    location: str
+    known: int
+    """The newest version that the lake had; -1 for a table that it did not have."""
+    version: int
+    """The newest version that it has now, or would have."""
+    own: tuple[int, ...] = ()
+    """The first and the last version that only the lake had, if there were any."""
+    repeated: bool = False
+    """Whether the rows of those were added again on top."""
+    commit: str = ""
+    """The commit of the lake at which they can be read."""
+    doubtful: tuple[str, ...] = ()
+    """Files of commits after the log's newest version: whether they were ratified cannot be known."""
+    problem: str = ""
+    """Why it was not resynced."""
+
+
+def describe_ahead(table: ResyncedTable) -> str:
+    """What a dry run found of a table, for people."""
+    what = f"{table.location} has version {table.version}, and the lake knows none after {table.known}"
+    if table.own:
+        first, last = table.own[0], table.own[-1]
+        what = f"versions {first} to {last} of the lake are others than those at {table.location}"
+    return (
+        f"is out of sync: {what}; 'penstock resync {table.key}' takes the versions over, with all their rows"
+    )
+
+
+class Resynced(msgspec.Struct, frozen=True, kw_only=True):
+    """What a resync came to."""
+
+    tables: tuple[ResyncedTable, ...]
+    """Those that were out of sync."""
+    in_sync: int
+    """How many others were looked at."""
+    dry_run: bool = False
+
+
+class Resync(Call[Resynced], frozen=True, kw_only=True):
+    """Take over the versions that tables' own logs and folders have and the lake does not know, as after a
+    restore of the lake's database from a backup.
+
+    A table that is in sync is left alone. Without a key, all tables of the default branch are looked at, and
+    those of the warehouse that name this lake as their owner and that it never had.
+    """
+
+    method = "POST"
+    path = "/resync"
+    answer = Resynced
+    retry = Retry.ONCE  # it answers what it took over
+    makes_lake = False
+    is_long = True
+    goes_on = True
+
+    key: Key | None = None
+    """Only the table at this key."""
+    leave_own: bool = False
+    """Whether versions that only the lake has, and that cannot be repeated, may be left behind: they can be
+    read at the commit before."""
+    dry_run: bool = False
+    """Only say what would be done."""
+    who: str = ""
+    """Who asks. A server puts the name of the caller's token here, if there is one."""
+
+
+CALLS: Final[tuple[type[Call[Any]], ...]] = (Resync,)

@@ -1,0 +1,161 @@
+"""The sweep engine: removes files that no retained commit references, while writers and commits go on.
+
+Every format is swept by this engine. The engine decides when something is looked at and when files are
+removed; the format says which files retained commits reference, and judges the others by name and age
+(``SweptFolder``). That a file which somebody commits is never removed follows from this order:
+
+1. References are gathered before files are listed (``begin``). What was committed by then is known.
+2. A file without a reference is a candidate only if it is older than the grace period. A writer commits a
+   file within half of the grace period after it began to write, or not at all; the lake refuses it later.
+   The other half is what clocks may differ by. So nobody who wrote a candidate can still commit it.
+3. References are gathered again right before each batch is removed (``look_again``), and each candidate is
+   judged again. What a merge, a revert or a restore brings back comes from a retained commit: either that
+   commit was retained when references were gathered, or the new commit is seen by this second look.
+
+Two sweeps at once are safe by construction: a sweep decides from retained commits and the clock alone, never
+from what another sweep does, and it removes names, of which one that is gone is no mistake. A sweep that is
+killed leaves nothing that the next one does not find. If anything cannot be read that may reference a file,
+the format raises, and nothing more of that folder is removed.
+
+``tests/sweep/test_engine_model.py`` tests this argument with random interleavings, and with engines that are
+broken on purpose.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.answers import SweptTable
+from penstock.model.keys import Key
+from penstock.storage.buckets import Entry
+from penstock.storage.fates import Fate, Judged
+from penstock.storage.places import Place
+
+REMOVED_AT_ONCE: Final = 10_000
+"""How many candidates are remembered, and removed, after one further look at references."""
+NAMES_MAX: Final = 100
+"""How many of the data files that go an answer names."""
+TOLD_EVERY: Final = 1000
+
+Listing = Callable[[Place, str], Iterator[Entry]]
+"""Lists all files below a folder of a place, in the order of their names."""
+
+
+class SweptFolder(Protocol):
+    """The format's half of a sweep: one folder, or several that are judged together."""
+
+    def begin(self) -> None:
+        """Gather all references of retained commits. Raises ``PenstockError`` if that is not possible."""
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:
+        """List the files by ``listing``, and judge them by age and by the references gathered so far.
+
+        A file may be held back until others have been listed. Files that are not the format's are left out.
+        """
+
+    def look_again(self) -> None:
+        """Gather references that came since. Raises ``PenstockError`` if that is not possible."""
+
+    def judge_again(self, candidate: Judged) -> Fate:
+        """The fate of a candidate by the references that are known now."""
+
+    def remove(self, files: Sequence[Judged]) -> None:
+        """Delete files, in the order that readers of the format need."""
+
+    def finish(self, tally: Tally) -> None:
+        """Tidy up after the last removal. Not called in a dry run."""
+
+
+class Tally:
+    """How many files there are of each fate, how large they are, and the names of some data files that go."""
+
+    def __init__(self) -> None:
+        self.files: Counter[Fate] = Counter()
+        self.bytes: Counter[Fate] = Counter()
+        self.names: list[str] = []
+        self.youngest_us = 0
+        """When the youngest file was written that is too young to be judged."""
+
+    def count(self, file: Judged) -> None:
+        self.files[file.fate] += 1
+        self.bytes[file.fate] += file.entry.size
+        if file.fate is Fate.WAITING:
+            self.youngest_us = max(self.youngest_us, file.entry.modified_us)
+        if file.fate is Fate.DATA and len(self.names) < NAMES_MAX:
+            self.names.append(file.entry.key)
+
+
+class SweepEngine:
+    """Sweeps folders one after the other."""
+
+    def __init__(
+        self,
+        *,
+        remove_data: bool,
+        dry_run: bool,
+        progress: Progress = silent,
+        batch: int | None = None,
+    ) -> None:
+        self._remove_data, self._dry_run, self._progress = remove_data, dry_run, progress
+        self._batch = REMOVED_AT_ONCE if batch is None else batch
+        self._listed = 0
+
+    def removes(self, fate: Fate) -> bool:
+        """Whether files of a fate are removed, or only counted."""
+        return not self._dry_run and (fate is Fate.SCRATCH or (fate is Fate.DATA and self._remove_data))
+
+    def answer(self, key: Key, location: str, tally: Tally, problem: str) -> SweptTable:
+        """What became of the files in the folder of a table."""
+        return SweptTable(
+            key=key,
+            location=location,
+            data_files=tally.files[Fate.DATA],
+            data_bytes=tally.bytes[Fate.DATA],
+            scratch_files=tally.files[Fate.SCRATCH],
+            scratch_bytes=tally.bytes[Fate.SCRATCH],
+            waiting=tally.files[Fate.WAITING],
+            kept=tally.files[Fate.KEPT],
+            names=tuple(tally.names),
+            problem=problem,
+            data_removed=self.removes(Fate.DATA),
+            dry_run=self._dry_run,
+        )
+
+    def sweep(self, folder: SweptFolder, tally: Tally) -> None:
+        """Sweep a folder and count what became of its files; also of those before an error that is raised."""
+        folder.begin()
+        candidates: list[Judged] = []
+        for file in folder.judge(self._entries):
+            if not file.fate.is_to_go:
+                tally.count(file)
+                continue
+            candidates.append(file)
+            if len(candidates) >= self._batch:
+                self._remove(folder, candidates, tally)
+                candidates = []
+        self._remove(folder, candidates, tally)
+        if not self._dry_run:
+            folder.finish(tally)
+
+    def _entries(self, place: Place, folder: str) -> Iterator[Entry]:
+        for entry in place.entries(folder):
+            self._listed += 1
+            if not self._listed % TOLD_EVERY:
+                self._progress("files", self._listed)
+            yield entry
+
+    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: Tally) -> None:
+        """Look once more at what is referenced, and remove what still may go, as far as that was asked."""
+        if not candidates:
+            return
+        folder.look_again()
+        judged = [Judged(one.entry, folder.judge_again(one)) for one in candidates]
+        going = [one for one in judged if self.removes(one.fate)]
+        if going:
+            self._progress("removing", len(going))
+            folder.remove(going)
+        for one in judged:
+            tally.count(one)

@@ -1,0 +1,51 @@
+"""Upgrading a lake: from then on it is stored as this release stores it, and older ones refuse it by name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.kernel.description import FORMAT_VERSION, Description, change_description, read_description
+from penstock.kernel.settings import Settings
+from penstock.lake.backup import backup_lake
+from penstock.lake.copy import Place, opened_lake
+from penstock.model.clock import Clock, now_us
+
+
+class Upgraded(NamedTuple):
+    """What an upgrade came to."""
+
+    before: int
+    """The format version that the lake had."""
+    after: int
+    backup: str = ""
+    """The id of the backup that was made before; empty if none was wanted."""
+
+
+def upgrade_lake(
+    source: Place,
+    *,
+    backup: Place | None = None,
+    settings: Settings | None = None,
+    clock: Clock = now_us,
+) -> Upgraded:
+    """Raise a lake's format version to that of this release. Nothing else that is stored changes.
+
+    A lake need not be upgraded: one of an earlier release is used as it is, and the first write that an
+    earlier release would misread upgrades it as far as that is needed. To upgrade it at once keeps older
+    releases from opening it at all. With ``backup``, a backup is made there first; it has the version that
+    the lake had, and can be restored for an older release. To do it again changes nothing.
+    """
+    made = ""
+    if backup is not None:
+        made = backup_lake(source, backup, register=False, settings=settings, clock=clock).point.id
+    with opened_lake(source, None, settings, clock) as lake:
+        before = read_description(lake.kernel.store).format_version
+
+        def change(description: Description) -> Description:
+            version = max(description.format_version, FORMAT_VERSION)
+            return msgspec.structs.replace(description, format_version=version)
+
+        after = change_description(lake.kernel.store, lake.kernel.settings, change).format_version
+    return Upgraded(before, after, made)

@@ -1,0 +1,297 @@
+"""A pool of processes: so many, started when they are needed, each doing one piece of work at a time.
+
+Work waits its turn in a queue that has an end. A process that has ended, was killed, has done enough, or has
+kept much memory is replaced.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Final
+
+from penstock.errors import PenstockError, Throttled, TimedOut, Unavailable, WorkerLost, WorkTooLarge
+from penstock.processes.child import Start
+from penstock.processes.limits import ProcessLimits
+from penstock.processes.line import Line
+from penstock.processes.process import (
+    Answer,
+    FunctionFailed,
+    FunctionRefused,
+    MemoryExhausted,
+    Process,
+    TaskOutput,
+)
+
+TASKS_MAX: Final = 1_000
+"""Of one process."""
+KEPT_SHARE: Final = 4
+"""A process that has kept more than this part of the memory that it may have is replaced."""
+LOOK_EVERY_S: Final = 0.05
+"""How often who waits for a process sees that nobody waits for him any more."""
+
+Say = Callable[[str], None]
+
+
+def no_answer(_question: bytes) -> bytes:
+    """For functions that ask nothing."""
+    raise RuntimeError("the function asks something, and nobody answers")
+
+
+def never() -> bool:
+    return False
+
+
+class ProcessPool:
+    """Runs functions in processes. May be used by many threads; nothing is started before it is used."""
+
+    def __init__(
+        self, limits: ProcessLimits = ProcessLimits(), imports: Sequence[str] = (), say: Say | None = None
+    ) -> None:
+        """``imports`` are modules that each process imports before it is given work. ``say`` is told what
+        who looks after the program should know."""
+        self.limits = limits
+        self._start = Start(tuple(imports), limits.memory_max_bytes)
+        self._say = say or (lambda _: None)
+        self._changed = threading.Condition()
+        self._idle: list[Process] = []
+        self._all: set[Process] = set()
+        self._starting = 0
+        self._line = Line(limits.count)
+        self._failed_starts = 0
+        self._problem: PenstockError | None = None
+        self._is_closed = False
+        # The system ends a process with the thread that has started it.
+        self._starter = ThreadPoolExecutor(1, "penstock-processes")
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The ids of the processes that are ready or at work."""
+        with self._changed:
+            return tuple(sorted(one.pid for one in self._all))
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a process."""
+        return len(self._line)
+
+    def start(self) -> None:
+        """Begin to start a process, unless there is one: the first piece of work finds it."""
+        with self._changed:
+            if not self._all and not self._is_closed:
+                self._grow(is_replaced=True)
+
+    def await_started(self) -> None:
+        """Until a process is ready, or cannot be started: work that needs it then says why."""
+        with suppress(PenstockError):
+            self._give_back(self._take("", inf, never), "")
+
+    def run(
+        self,
+        function: str,
+        head: bytes = b"",
+        body: bytes = b"",
+        *,
+        caller: str = "",
+        answer: Answer = no_answer,
+        deadline_s: float = inf,
+        is_cancelled: Callable[[], bool] = never,
+    ) -> TaskOutput:
+        """What ``module:function`` comes to, called with a ``Task`` that has the head and the body.
+
+        ``caller`` is for whom it is done: callers take turns, and nobody has more processes than are left for
+        others. ``answer`` answers what the function asks, in this thread. ``deadline_s`` is when nobody waits
+        any longer, as ``time.monotonic`` tells it.
+
+        Raises what the function raised; ``WorkTooLarge`` if it took more memory or time than it may,
+        ``TimedOut`` after the deadline and once it is cancelled, ``Throttled`` if too much waits already,
+        ``WorkerLost`` if its process ended for another reason.
+        """
+        process = self._take(caller, deadline_s, is_cancelled)
+        ends_s = monotonic() + self.limits.timeout_s
+        watch = partial(self._watch, process, ends_s, deadline_s, is_cancelled)
+        try:
+            output = process.run(function, head, body, answer, watch)
+        except FunctionRefused as refused:
+            self._give_back(process, caller)
+            raise refused.error from None
+        except FunctionFailed:
+            self._give_back(process, caller)
+            raise
+        except MemoryExhausted:
+            self._replace(process, caller, f"needed more than {self.limits.memory_max_bytes:,} bytes")
+            raise self._too_large() from None
+        except WorkerLost:
+            self._replace(process, caller, process.last_words())
+            raise
+        except PenstockError as problem:
+            self._replace(process, caller, f"was ended: {problem.message}")
+            raise
+        except BaseException:
+            self._replace(process, caller, "was ended: what it asked could not be answered")
+            raise
+        self._give_back(process, caller)
+        return output
+
+    def close(self) -> None:
+        """End all processes, whatever they do. Who waits for one is told that it has ended."""
+        with self._changed:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+            for process in self._all.difference(idle):
+                process.kill()
+            self._all.difference_update(idle)
+            self._changed.notify_all()
+        self._starter.shutdown(wait=False, cancel_futures=True)
+        for process in idle:
+            process.end()
+
+    # -- turns ---------------------------------------------------------------------------------------------
+
+    def _take(self, caller: str, deadline_s: float, is_cancelled: Callable[[], bool]) -> Process:
+        """A process that is idle, when it is the caller's turn."""
+        with self._changed:
+            self._require_room(caller)
+            place = self._line.join(caller)
+            failed_starts = self._failed_starts
+            try:
+                while not (self._line.is_next(place) and self._has_idle()):
+                    if self._is_closed:
+                        raise Unavailable("the server is stopping")
+                    self._grow()
+                    if is_cancelled():
+                        raise TimedOut("nobody waits for the answer any longer")
+                    if monotonic() > deadline_s:
+                        raise TimedOut("no row worker was free in time; nothing was changed")
+                    if self._failed_starts > failed_starts and self._problem is not None and not self._all:
+                        raise self._problem
+                    self._changed.wait(LOOK_EVERY_S)
+            except BaseException:
+                self._line.leave(caller, place)
+                self._changed.notify_all()
+                raise
+            self._line.begin(caller)
+            self._changed.notify_all()
+            return self._idle.pop()
+
+    def _require_room(self, caller: str) -> None:
+        """``Throttled`` if too many wait, or more of one caller than there is room left for others."""
+        waiting, own = len(self._line), self._line.of(caller)
+        soon = len(self._idle) + self.limits.count - len(self._all)
+        left = self.limits.queue_max - (waiting - soon)
+        if left > 0 and own <= left:
+            return
+        whose = "requests" if left <= 0 else "requests of this caller"
+        raise Throttled(
+            f"{own if left > 0 else waiting} {whose} wait already for a row worker "
+            f"({self.limits.queue_option}), as many as it takes; try again shortly",
+            queue_max=self.limits.queue_max,
+        )
+
+    def _has_idle(self) -> bool:
+        """Whether there is a process to be taken: one that has died meanwhile is not; the lock is held."""
+        while self._idle and not self._idle[-1].is_alive:
+            process = self._idle.pop()
+            self._say(f"row worker {process.pid} {process.last_words()} while it was idle")
+            self._all.discard(process)
+            process.end()
+        return bool(self._idle)
+
+    def _give_back(self, process: Process, caller: str) -> None:
+        if process.tasks >= TASKS_MAX or self._has_kept_much(process):
+            self._replace(process, caller)
+            return
+        with self._changed:
+            if not self._is_closed:
+                self._line.end(caller)
+                self._idle.append(process)
+                self._changed.notify_all()
+                return
+        self._replace(process, caller)
+
+    def _replace(self, process: Process, caller: str, why: str = "") -> None:
+        if why:
+            self._say(f"row worker {process.pid} {why}; another one is started")
+        process.end()
+        with self._changed:
+            self._line.end(caller)
+            self._all.discard(process)
+            if not self._is_closed:
+                self._grow(is_replaced=True)
+            self._changed.notify_all()
+
+    def _has_kept_much(self, process: Process) -> bool:
+        return process.used_bytes - process.idle_bytes > self.limits.memory_max_bytes // KEPT_SHARE
+
+    def _grow(self, *, is_replaced: bool = False) -> None:
+        """Start another process if somebody waits for one, and there may be one more; the lock is held."""
+        wanted = len(self._line) + is_replaced
+        if len(self._idle) + self._starting < wanted and len(self._all) + self._starting < self.limits.count:
+            self._starting += 1
+            self._starter.submit(self._launch)
+
+    def _launch(self) -> None:
+        """Start a process, in the thread that starts all of them; another one waits until it is ready."""
+        try:
+            process = Process(self._start)
+        except OSError as problem:
+            self._started(None, Unavailable(f"a row worker cannot be started: {problem}"))
+            return
+        threading.Thread(target=self._await, args=(process,), name="penstock-start", daemon=True).start()
+
+    def _await(self, process: Process) -> None:
+        try:
+            process.await_ready()
+        except PenstockError as problem:
+            process.end()
+            self._started(None, problem)
+        else:
+            self._started(process, None)
+
+    def _started(self, process: Process | None, problem: PenstockError | None) -> None:
+        with self._changed:
+            self._starting -= 1
+            if problem is not None:
+                self._problem = problem
+                self._failed_starts += 1
+                self._say(problem.message)
+            elif process is not None and self._is_closed:
+                process.end()
+            elif process is not None:
+                self._all.add(process)
+                self._idle.append(process)
+            self._changed.notify_all()
+
+    # -- limits --------------------------------------------------------------------------------------------
+
+    def _watch(
+        self, process: Process, ends_s: float, deadline_s: float, is_cancelled: Callable[[], bool]
+    ) -> None:
+        if process.used_bytes > self.limits.memory_max_bytes:
+            raise MemoryExhausted
+        now_s = monotonic()
+        if now_s > deadline_s:
+            raise TimedOut("the work took longer than its request may, and was ended")
+        if now_s > ends_s:
+            raise WorkTooLarge(
+                f"the work on rows took longer than {self.limits.timeout_s:g} s, this server's limit "
+                f"({self.limits.timeout_option}), and was ended: ask for fewer rows, or something simpler",
+                limit=self.limits.timeout_option,
+                timeout_s=self.limits.timeout_s,
+            )
+        if is_cancelled() or self._is_closed:
+            raise TimedOut("nobody waits for the answer any longer")
+
+    def _too_large(self) -> WorkTooLarge:
+        return WorkTooLarge(
+            f"the work on rows needed more than {self.limits.memory_max_bytes:,} bytes of memory, this "
+            f"server's limit ({self.limits.memory_option}), and was ended: ask for fewer rows or columns, or "
+            "something simpler",
+            limit=self.limits.memory_option,
+            memory_max_bytes=self.limits.memory_max_bytes,
+        )

@@ -1,0 +1,287 @@
+"""One process of a pool, as the process that started it sees it.
+
+Whoever waits for what it does watches it at the same time: a process that takes too much memory or time, or
+that nobody waits for any longer, is killed by the thread that gave it work.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import IO, Final, NamedTuple
+
+import msgspec
+
+from penstock.errors import PenstockError, Unavailable, WorkerLost
+from penstock.processes.child import Start
+from penstock.processes.frames import (
+    ASKED_MAX_BYTES,
+    CLOSE_ON_EXEC,
+    BrokenConnection,
+    Frame,
+    FrameKind,
+    call_head,
+    packed,
+    receive,
+)
+from penstock.processes.limits import used_bytes
+from penstock.wire.errors import decode_error
+
+LOOK_EVERY_MS: Final = 10
+"""How often a process that works is looked at."""
+START_TIMEOUT_S: Final = 60.0
+END_TIMEOUT_S: Final = 5.0
+SAID_MAX_BYTES: Final = 2_000
+"""Of what it wrote on its standard error before it died."""
+OF_LAKE: Final = ("PENSTOCK_", "PG")
+"""How variables begin that lead to a lake's database, or to a server."""
+_NO_MEMORY: Final = re.compile(
+    rb"memory allocation of \d+ bytes failed|bad_alloc|MemoryError|out of memory", re.IGNORECASE
+)
+"""What libraries write before they end a process that gets no more memory."""
+
+Answer = Callable[[bytes], bytes]
+Watch = Callable[[], None]
+
+
+class TaskOutput(NamedTuple):
+    """What a function gave."""
+
+    head: bytes
+    body: bytes
+    file: IO[bytes] | None = None
+    """Has the bytes, if they are many; whoever gets it closes it."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.body) if self.file is None else os.fstat(self.file.fileno()).st_size
+
+
+class MemoryExhausted(Exception):
+    """A process had no more memory."""
+
+
+class FunctionRefused(Exception):
+    """A function raised an error of Penstock's."""
+
+    def __init__(self, error: PenstockError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class FunctionFailed(Exception):
+    """A function raised what is no error of Penstock's: a bug. The text has where it was raised."""
+
+
+class Process:
+    """A process that does one piece of work at a time. Used by one thread at a time."""
+
+    def __init__(self, start: Start) -> None:
+        ours, theirs = socket.socketpair()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process is
+        self._folder = tempfile.mkdtemp(prefix="penstock-rows-")
+        try:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-m", "penstock.processes"),
+                    *(str(theirs.fileno()), str(os.getpid())),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=[theirs.fileno()],
+                process_group=0,  # Ctrl-C in a terminal is for who started it
+                env=_environment(self._folder, start.memory_max_bytes),
+            )
+        except BaseException:
+            ours.close()
+            self._tidy()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._socket = ours
+        self._poll = select.poll()
+        self.tasks = 0
+        """How many pieces of work it has done."""
+        self.idle_bytes = 0
+        """What it had before the first of them."""
+        self._start = msgspec.json.encode(start)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def used_bytes(self) -> int:
+        return used_bytes(self.pid)
+
+    def await_ready(self) -> None:
+        """``Unavailable`` if it ends instead, or is not ready in time."""
+        until_s = monotonic() + START_TIMEOUT_S
+
+        def watch() -> None:
+            if monotonic() > until_s:
+                raise Unavailable(f"a row worker did not start within {START_TIMEOUT_S:g} s")
+
+        try:
+            self._send([packed(FrameKind.TASK, size=len(self._start)), self._start], watch)
+            frame = self._receive(watch)
+        except (BrokenConnection, ConnectionError):
+            raise Unavailable(f"a row worker did not start: {self.last_words()}") from None
+        if frame.kind is not FrameKind.READY:
+            raise Unavailable(f"a row worker did not start: it said {frame.kind.name}")
+        self.idle_bytes = self.used_bytes
+
+    def run(self, function: str, head: bytes, body: bytes, answer: Answer, watch: Watch) -> TaskOutput:
+        """What a function comes to; what it asks meanwhile is answered.
+
+        ``FunctionRefused`` and ``FunctionFailed`` say that the function raised something; the process can be
+        given more work. After all else it has to be ended: ``MemoryExhausted``, ``WorkerLost`` if it has
+        ended for another reason, what ``answer`` raises, and what ``watch`` does, which is called all the
+        time.
+        """
+        self.tasks += 1
+        try:
+            self._send([packed(FrameKind.TASK, call_head(function, head), len(body)), body], watch)
+            while True:
+                frame = self._receive(watch)
+                match frame.kind:
+                    case FrameKind.ASKED:
+                        data = answer(frame.data)
+                        self._send([packed(FrameKind.ANSWER, size=len(data)), data], watch)
+                    case FrameKind.DONE:
+                        return TaskOutput(frame.head, frame.data, _file(frame))
+                    case FrameKind.REFUSED:
+                        raise FunctionRefused(_error(frame.data))
+                    case FrameKind.FAILED:
+                        raise FunctionFailed(frame.data.decode(errors="replace"))
+                    case FrameKind.TOO_LARGE:
+                        raise MemoryExhausted
+                    case _:
+                        raise BrokenConnection(f"a frame {frame.kind.name} out of turn")
+        except (BrokenConnection, ConnectionError) as problem:
+            raise self._lost(problem) from None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """Have it end; may be called while another thread waits for it, which sees that it has."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def end(self) -> None:
+        """End it, whatever it does, and let go of what belongs to it."""
+        self.kill()
+        self._socket.close()
+        with suppress(subprocess.TimeoutExpired):  # the system is busy with its memory
+            self._process.wait(END_TIMEOUT_S)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        self._errors.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def last_words(self) -> str:
+        """How it ended, and what it wrote before, for the log."""
+        written = self._written().decode(errors="replace").strip()
+        return f"{self._how()}{f'; it wrote: {written}' if written else ''}"
+
+    def _lost(self, problem: Exception) -> Exception:
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:  # it lives, and says what it should not
+            return WorkerLost(f"the process that worked on the request is not understood: {problem}")
+        if _NO_MEMORY.search(self._written()):
+            return MemoryExhausted()
+        return WorkerLost(
+            f"the process that worked on the request {self._how()}; the server has started another one. "
+            "If the same request meets this again, it is the request that ends it",
+        )
+
+    def _how(self) -> str:
+        status = self._process.poll()
+        if status is None:
+            return "goes on"
+        return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+
+    def _written(self) -> bytes:
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - SAID_MAX_BYTES))
+        return self._errors.read()
+
+    # -- bytes ---------------------------------------------------------------------------------------------
+
+    def _send(self, parts: Sequence[bytes], watch: Watch) -> None:
+        for part in parts:
+            view = memoryview(part)
+            while view:
+                try:
+                    view = view[self._socket.send(view) :]
+                except BlockingIOError:
+                    self._await(select.POLLOUT, watch)
+
+    def _receive(self, watch: Watch) -> Frame:
+        def receiving(size: int) -> tuple[bytes, Sequence[int]]:
+            found, files = bytearray(size), list[int]()
+            have = 0
+            while have < size:
+                try:
+                    data, came, _, _ = socket.recv_fds(
+                        self._socket, min(size - have, 2**20), 1, CLOSE_ON_EXEC
+                    )
+                except BlockingIOError:
+                    self._await(select.POLLIN, watch)
+                    continue
+                files += came
+                if not data:
+                    raise BrokenConnection("it has ended")
+                found[have : have + len(data)] = data
+                have += len(data)
+            return bytes(found), files
+
+        return receive(receiving, ASKED_MAX_BYTES)
+
+    def _await(self, event: int, watch: Watch) -> None:
+        """Until something can be read or written; meanwhile it is watched."""
+        self._poll.register(self._socket, event)
+        while not self._poll.poll(LOOK_EVERY_MS):
+            watch()
+
+
+def _error(data: bytes) -> PenstockError:
+    error = decode_error(500, data)
+    if error is None:
+        raise BrokenConnection("an error that is none")
+    return error
+
+
+def _file(frame: Frame) -> IO[bytes] | None:
+    if not frame.files:
+        return None
+    file = os.fdopen(frame.files[0], "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise BrokenConnection("what came is no file")
+    return file
+
+
+def _environment(folder: str, memory_max_bytes: int) -> dict[str, str]:
+    """This process's own, where keys of storage are, without what leads to the lake itself; with a folder for
+    what does not fit in memory, which goes with the process. Lance reads no further ahead than fits."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAKE)}
+    read_ahead = {"LANCE_DEFAULT_IO_BUFFER_SIZE": str(memory_max_bytes // 8)}
+    return {**read_ahead, **kept, "TMPDIR": folder}

@@ -1,0 +1,97 @@
+"""Places: how many of the requests, or connections, that a server has open may be those of one caller.
+
+Nobody gets more than one caller may have, nor more than are left for others, and the last eighth is for
+callers who have none: so there is one for the next caller, however many requests the others make.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Protocol
+
+LAST_PART: Final = 8
+"""One place of so many is for callers who have none."""
+NETWORK_BITS: Final = 64
+"""Of an address of IPv6: what one subscriber is given has at least as many addresses as the rest makes."""
+
+
+class Places:
+    """So many places, and how many each caller has. Used by the thread of the event loop alone."""
+
+    def __init__(self, count_max: int, caller_max: int) -> None:
+        self.count_max, self.caller_max = count_max, caller_max
+        self.taken = 0
+        self._by_caller: Counter[str] = Counter()
+
+    def of(self, caller: str) -> int:
+        """How many places a caller has."""
+        return self._by_caller[caller]
+
+    def are_left(self) -> bool:
+        return self.taken < self.count_max
+
+    def may_take(self, caller: str) -> bool:
+        """Whether a caller may have one more."""
+        own, left = self._by_caller[caller], self.count_max - self.taken
+        if not own:
+            return left > 0
+        return left > self.count_max // LAST_PART and own < min(self.caller_max, left)
+
+    def take(self, caller: str) -> Place:
+        """One more place for a caller, who may have it."""
+        self.taken += 1
+        self._by_caller[caller] += 1
+        return Place(self, caller)
+
+    def give_back(self, caller: str) -> None:
+        self.taken -= 1
+        self._by_caller[caller] -= 1
+        if not self._by_caller[caller]:
+            del self._by_caller[caller]
+
+
+class GivenBack(Protocol):
+    """Something that is given back."""
+
+    def give_back(self) -> None: ...
+
+
+class Place:
+    """A place that a caller has until it is given back; without places, one that is not counted."""
+
+    def __init__(self, places: Places | None = None, caller: str = "") -> None:
+        self._places, self._caller = places, caller
+        self._other: GivenBack | None = None
+
+    def goes_with(self, other: GivenBack | None) -> None:
+        """Have another place given back with this one."""
+        self._other = other
+
+    def give_back(self) -> None:
+        """May be done more than once."""
+        if self._places is not None:
+            self._places.give_back(self._caller)
+            self._places = None
+        if self._other is not None:
+            self._other.give_back()
+            self._other = None
+
+
+def address_of(client: tuple[str, int] | None) -> str:
+    """The address that a connection comes from; of IPv6, the network that its owner has addresses of."""
+    return _owner(client[0]) if client is not None else ""
+
+
+@lru_cache(maxsize=4096)
+def _owner(host: str) -> str:
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    if isinstance(address, IPv6Address) and not address.is_loopback:
+        return f"{IPv6Address(int(address) >> NETWORK_BITS << NETWORK_BITS)}/{NETWORK_BITS}"
+    return str(address)

@@ -1,0 +1,116 @@
+"""Sockets: how many connections a server takes, from everybody and from one address.
+
+Each is an open file, of which a process may have so many. If connections used them all, the system would
+reset the next ones without a word, and the server could not open its own files: the store's, and those of
+tables. So some are kept for these, and a connection that would use one of them is refused and logged.
+"""
+
+from __future__ import annotations
+
+import resource
+from time import monotonic
+from typing import Final
+
+from penstock.errors import Throttled
+from penstock.metrics.meter import SILENT, Meter
+from penstock.metrics.table import HTTP_CONNECTIONS, HTTP_REFUSALS
+from penstock.server.limits import Limits
+from penstock.server.logs import Level, Log
+from penstock.server.places import Place, Places
+from penstock.wire.errors import encode_error
+
+FILES_A_REQUEST: Final = 3
+"""Files that a request may have open beside its connection: a database has up to three."""
+FILES_MORE: Final = 64
+"""Files that a process has open beside those of its requests, and as many that it may open at any time."""
+LOG_EVERY_S: Final = 10.0
+"""However many connections are refused, the log says so once in this time."""
+
+
+class Sockets:
+    """The connections of one process. Used by the thread of the event loop alone."""
+
+    def __init__(self, limits: Limits, log: Log, meter: Meter = SILENT) -> None:
+        self._log, self._meter = log, meter
+        self._kept_files = 2 * FILES_MORE + FILES_A_REQUEST * limits.open_requests_max
+        self.files_max = _raise_open_files(limits.connections_max + self._kept_files)
+        self._descriptor_max = self.files_max - min(self._kept_files - FILES_MORE, self.files_max // 2)
+        self._wanted = limits.connections_max
+        room = max(1, self._descriptor_max - FILES_MORE)
+        self._places = Places(min(limits.connections_max, room), limits.address_connections_max)
+        self._next_line_s, self._unlogged = 0.0, 0
+
+    @property
+    def open(self) -> int:
+        return self._places.taken
+
+    @property
+    def doubt(self) -> str:
+        """What whoever runs the server should know: that there is room for fewer connections than it may
+        have."""
+        if self._places.count_max == self._wanted:
+            return ""
+        return (
+            f"the limit of open files, {self.files_max:,}, leaves room for {self._places.count_max:,} "
+            f"connections and not for {self._wanted:,}: raise it ('ulimit -n', LimitNOFILE of systemd) to "
+            f"{self._wanted + self._kept_files:,}, or lower --connections-max"
+        )
+
+    def admit(self, address: str, descriptor: int) -> Place:
+        """The place of a new connection; ``Throttled`` says why it gets none.
+
+        The system gives the lowest free number, so that a high one tells how many files are open.
+        """
+        if descriptor >= self._descriptor_max:
+            raise self._refused(
+                "open_files",
+                f"the process may have {self.files_max:,} files open, and keeps the rest for its own; raise "
+                "the limit of open files",
+            )
+        if not self._places.are_left():
+            raise self._refused(
+                "connections",
+                f"{self._places.count_max:,} are open already, as many as --connections-max and the limit of "
+                "open files allow",
+            )
+        if not self._places.may_take(address):
+            raise self._refused(
+                "address_connections",
+                f"{address} has {self._places.of(address):,} open already, and one address has at most "
+                f"{self._places.caller_max:,} (--address-connections-max), never more than others have left",
+            )
+        self._meter.gauge(HTTP_CONNECTIONS, self.open + 1)
+        return self._places.take(address)
+
+    def give_back(self, place: Place) -> None:
+        place.give_back()
+        self._meter.gauge(HTTP_CONNECTIONS, self.open)
+
+    def _refused(self, reason: str, why: str) -> Throttled:
+        self._meter.count(HTTP_REFUSALS, reason=reason)
+        self._unlogged += 1
+        now_s = monotonic()
+        if now_s >= self._next_line_s:
+            count = "1 connection is" if self._unlogged == 1 else f"{self._unlogged:,} connections are"
+            self._log.say(Level.WARNING, f"{count} refused: {why}", error=Throttled.code)
+            self._next_line_s, self._unlogged = now_s + LOG_EVERY_S, 0
+        return Throttled(f"the server takes no more connections from here for now: {why}")
+
+
+def refusal(error: Throttled) -> bytes:
+    """The answer to whatever a refused connection asks."""
+    body = encode_error(error, "")
+    return (
+        b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\nconnection: close\r\n"
+        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    )
+
+
+def _raise_open_files(wanted: int) -> int:
+    """How many files the process may have open: as many as wanted, if whoever started it allows that."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    infinite = resource.RLIM_INFINITY
+    if now != infinite and now < wanted:
+        now = wanted if most == infinite else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (now, most))
+    return now if now != infinite else wanted

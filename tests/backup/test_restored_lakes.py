@@ -1,0 +1,250 @@
+"""A lake restored from a backup: what it owns, what it may write, and what it says of files that are gone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+import penstock
+from penstock import Lake
+from penstock.errors import InvalidRequest, LakeExists, LakeMoved, ManagedElsewhere, NotManaged, Unavailable
+from penstock.kernel.description import read_description
+from penstock.kernel.settings import Settings
+from penstock.lake.backup import backup_lake, restore_backup, verify_backup
+from penstock.stores.memory import MemoryStore
+from penstock.stores.sqlite import SqliteStore
+from penstock.testing.faults import FaultyStore, Point
+from tests.copy.lakes import QUICK, Killed, Life, MortalStore, new_store, reopened, rows, table
+
+NOW = Settings(grace_s=0, data_grace_days=0, idempotency_days=0, nobody_writes=True)
+
+
+def numbers(lake: Lake) -> list[int]:
+    """The rows of the Delta table; the Lance table and the table of files can be read as well."""
+    assert lake.table("a.lance").to_lance().to_table()["id"].to_pylist() == [1]
+    assert lake.table("a.files").files.read("one.csv") == b"1"
+    return sorted(lake.at().table("a.delta").snapshot().to_arrow()["id"].to_pylist())
+
+
+def ids(*values: int) -> pa.Table:
+    return pa.table({"id": pa.array(values, pa.int64())})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A lake with a table of each format, closed."""
+    with penstock.open(tmp_path / "lake", create=True, author="ada") as lake:
+        lake.create_table("a.delta", data=ids(1))
+        lake.table("a.lance").write(ids(1), format="lance")
+        lake.table("a.files").files.put("one.csv", b"1")
+        lake.expect("no rows of nobody", "select * from a.delta where id < 0")
+        lake.finish_background()
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def backup(place: Path, tmp_path: Path) -> Path:
+    backup_lake(place, tmp_path / "nightly.backup")
+    return tmp_path / "nightly.backup"
+
+
+def test_beside_its_source_it_reads_managed_tables_and_changes_none(
+    place: Path, backup: Path, tmp_path: Path
+) -> None:
+    made = restore_backup(backup, tmp_path / "again")
+    assert not made.owns_tables
+    with penstock.open(tmp_path / "again") as again, penstock.open(place) as lake:
+        assert (again.forked_from, again.id != lake.id) == (lake.id, True)
+        assert numbers(again) == [1]
+        assert [one.name for one in again.expectations()] == [one.name for one in lake.expectations()]
+        with pytest.raises(NotManaged, match=r"as its owner, so this lake only reads it"):
+            again.table("a.delta").append(ids(2))
+        with pytest.raises(ManagedElsewhere, match="can only be read here"):
+            again.table("a.lance").append(ids(2))
+        lake.table("a.delta").append(ids(3))
+        lake.finish_background()
+        assert (numbers(lake), numbers(again)) == ([1, 3], [1])
+    assert sorted(deltalake.DeltaTable(_location(place)).to_pyarrow_table()["id"].to_pylist()) == [1, 3]
+
+
+def _location(place: Path) -> str:
+    with penstock.open(place) as lake:
+        return lake.table("a.delta").location
+
+
+def test_in_place_of_a_lake_that_is_gone_it_owns_its_tables(
+    place: Path, backup: Path, tmp_path: Path
+) -> None:
+    with penstock.open(place) as lake:
+        identity = lake.id
+    for name in ("penstock.db", "penstock.db-wal", "penstock.db-shm"):
+        (place / name).unlink(missing_ok=True)
+    with pytest.raises(InvalidRequest, match="other files in it"):
+        restore_backup(backup, place)  # the warehouse is there
+    made = restore_backup(backup, tmp_path / "again", source_is_gone=True)
+    assert made.owns_tables
+    with penstock.open(tmp_path / "again") as again:
+        assert again.id == identity
+        again.table("a.delta").append(ids(2))
+        again.finish_background()
+        location = again.table("a.delta").location
+    assert sorted(deltalake.DeltaTable(location).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+
+
+def test_what_became_of_a_source_that_cannot_be_seen_is_not_guessed(
+    place: Path, backup: Path, tmp_path: Path
+) -> None:
+    place.rename(tmp_path / "unmounted")
+    made = restore_backup(backup, tmp_path / "again", allow_missing=True)
+    assert not made.owns_tables
+    with pytest.raises(InvalidRequest, match=r"cannot be reached from here.*\n.*--source-is-gone"):
+        restore_backup(backup, tmp_path / "other", own=True, allow_missing=True)
+
+
+def test_to_own_the_tables_seals_the_source_for_good(place: Path, backup: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="and takes writes: --own seals it"):
+        restore_backup(backup, tmp_path / "again", source_is_gone=True)
+    made = restore_backup(backup, tmp_path / "again", own=True)
+    assert made.owns_tables
+    with penstock.open(place) as lake, penstock.open(tmp_path / "again") as again:
+        assert lake.id == again.id
+        with pytest.raises(LakeMoved, match="again"):
+            lake.table("a.delta").append(ids(2))
+        again.table("a.delta").append(ids(3))
+        assert numbers(again) == [1, 3]
+
+
+def test_a_copy_takes_the_place_of_its_source_later(place: Path, backup: Path, tmp_path: Path) -> None:
+    restore_backup(backup, tmp_path / "again")
+    with penstock.open(tmp_path / "again") as again:
+        again.branch("mine").create()
+    made = restore_backup(backup, tmp_path / "again", own=True)
+    assert (made.owns_tables, made.copied.repeated) == (True, True)
+    with penstock.open(place) as lake, penstock.open(tmp_path / "again") as again:
+        assert (again.id, again.forked_from) == (lake.id, "")
+        assert "mine" in [one.name for one in again.branches()]
+        again.table("a.delta").append(ids(2))
+        assert numbers(again) == [1, 2]
+        with pytest.raises(LakeMoved):
+            lake.table("a.delta").append(ids(3))
+        assert again.sweep().removed == 0
+
+
+def test_a_source_that_moved_is_looked_for_where_it_is_now(place: Path, backup: Path, tmp_path: Path) -> None:
+    penstock.move(place, tmp_path / "moved")
+    assert not restore_backup(backup, tmp_path / "again").owns_tables
+    with pytest.raises(InvalidRequest, match="takes writes"):
+        restore_backup(backup, tmp_path / "other", source_is_gone=True)
+    with penstock.open(tmp_path / "moved") as lake:
+        lake.table("a.delta").append(ids(2))
+
+
+def test_files_that_are_gone_are_named_before_anything_is_written(
+    place: Path, backup: Path, tmp_path: Path
+) -> None:
+    folder = Path(_location(place))
+    gone = next(one for one in folder.rglob("*.parquet") if "_delta_log" not in str(one))
+    gone.unlink()
+    with pytest.raises(InvalidRequest) as refused:
+        restore_backup(backup, tmp_path / "again")
+    assert f"'a.delta' at 'main' (version 0): {gone.relative_to(folder)} is gone" in refused.value.message
+    assert "--missing-ok" in refused.value.message
+    made = restore_backup(backup, tmp_path / "again", allow_missing=True)
+    assert [one for one in made.missing if "a.delta" in one]
+
+
+def test_a_sweep_leaves_the_files_that_a_backup_counts_on(place: Path, backup: Path, tmp_path: Path) -> None:
+    """An overwrite, a horizon, and a sweep of everything: the backup's rows can still be read."""
+    with penstock.open(place) as lake:
+        for number in range(3):
+            lake.table("a.delta").overwrite(ids(10 + number))
+        lake.table("a.files").files.delete("one.csv")
+        lake.keep_history("*", max_commits=1)
+        lake.finish_background()
+    with penstock.open(place, settings=NOW) as lake:
+        lake.sweep()
+        lake.sweep_tables(remove_data=True)
+        lake.sweep_files(remove_data=True)
+    restore_backup(backup, tmp_path / "again")
+    with penstock.open(tmp_path / "again") as again:
+        assert numbers(again) == [1]
+
+
+def test_an_older_backup_is_restored_by_id_and_by_time(tmp_path: Path) -> None:
+    store, target = new_store(1, 5), MemoryStore()
+    first = backup_lake(store, target, settings=QUICK).point
+    was = rows(store)
+    reopened(store).branch().put("t", table("later"))
+    second = backup_lake(store, target, settings=QUICK).point
+    for at in (first.id, first.id[:-1], "2099-01-01T00:00:00+00:00", None):
+        place = MemoryStore()
+        restore_backup(target, place, at=at, source_is_gone=True)
+        assert rows(place) == (was if at and at.startswith(first.id[:-1]) else rows(store))
+    with pytest.raises(InvalidRequest, match="the oldest backup"):
+        restore_backup(target, MemoryStore(), at="2001-01-01", source_is_gone=True)
+    with pytest.raises(InvalidRequest, match="there is no backup"):
+        restore_backup(target, MemoryStore(), at="nonsense", source_is_gone=True)
+    assert verify_backup(target, second.id).damages == ()
+
+
+@pytest.mark.parametrize("is_after", [False, True], ids=["before a call", "after a call"])
+@pytest.mark.parametrize("owns", [True, False])
+def test_a_restore_killed_anywhere_is_completed_by_the_same_restore(owns: bool, is_after: bool) -> None:
+    source, target = new_store(5, 8), MemoryStore()
+    backup_lake(source, target, settings=QUICK)
+    whole = Life()
+    restore_backup(target, MortalStore(MemoryStore(), whole), source_is_gone=owns, settings=QUICK)
+    for last in range(whole.calls):
+        place = MemoryStore()
+        with pytest.raises(Killed):
+            restore_backup(
+                target, MortalStore(place, Life(last, is_after)), source_is_gone=owns, settings=QUICK
+            )
+        restore_backup(target, place, source_is_gone=owns, settings=QUICK)
+        assert rows(place) == rows(source)
+        assert (read_description(place).id == read_description(source).id) == owns
+        assert reopened(place).fsck().damages == ()
+
+
+def test_part_of_a_restore_is_completed_by_that_restore_only() -> None:
+    source, target, place = new_store(5, 8), MemoryStore(), MemoryStore()
+    first = backup_lake(source, target, settings=QUICK).point.id
+    reopened(source).branch().put("t", table("later"))
+    backup_lake(source, target, settings=QUICK)
+    dying = FaultyStore(place)
+    dying.fail(Point.STORE, Killed())
+    with pytest.raises(Killed):
+        restore_backup(target, dying, at=first, source_is_gone=True, settings=QUICK)
+    with pytest.raises(Unavailable, match="'penstock restore-backup', run again"):
+        reopened(place)
+    with pytest.raises(InvalidRequest, match="holds part of a restore"):
+        restore_backup(target, place, source_is_gone=True, settings=QUICK)
+    restore_backup(target, place, at=first, source_is_gone=True, settings=QUICK)
+    with pytest.raises(LakeExists):
+        restore_backup(target, place, source_is_gone=True, settings=QUICK)
+
+
+def test_a_restored_lake_goes_on_with_the_backups_of_the_one_before(tmp_path: Path) -> None:
+    source, target, place = new_store(5, 8), MemoryStore(), MemoryStore()
+    made = backup_lake(source, target, settings=QUICK).point.id
+    restore_backup(target, place, source_is_gone=True, settings=QUICK)
+    lake = reopened(place)
+    assert [one.id for one in read_description(place).backups] == [made]
+    lake.branch().put("t", table("later"))
+    again = backup_lake(place, target, settings=QUICK)
+    assert not again.point.is_whole
+    assert again.point.objects < 10
+    assert verify_backup(target).damages == ()
+
+
+def test_a_copied_file_of_a_backup_is_a_backup(place: Path, backup: Path, tmp_path: Path) -> None:
+    shutil.copy(backup, tmp_path / "elsewhere.backup")
+    assert verify_backup(tmp_path / "elsewhere.backup").damages == ()
+    restore_backup(tmp_path / "elsewhere.backup", tmp_path / "again")
+    store = SqliteStore(tmp_path / "again" / "penstock.db", create=False)
+    assert read_description(store).arrival is not None
+    store.close()

@@ -1,0 +1,71 @@
+"""References that are read while others move them are what they were at one moment."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from penstock.kernel.cut import cut
+from penstock.kernel.rows import row_of
+from penstock.kernel.seal import KINDS
+from penstock.lake.opening import open_lake
+from penstock.stores.memory import MemoryStore
+from penstock.stores.port import Row
+from penstock.testing.faults import FaultyStore, Point
+from tests.copy.lakes import rows, table
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cut_is_a_state_that_there_was(seed: int) -> None:
+    """Writes come between the reads, at random; all states that there were are remembered."""
+    chosen = random.Random(seed)
+    store = MemoryStore()
+    lake = open_lake(store)
+    for name in ("a", "b", "c"):
+        lake.branch(name).create()
+    states: list[dict[str, Row]] = [rows(store)]
+    quiet = chosen.choice([0.3, 0.6, 0.9])
+    reading = FaultyStore(store)
+
+    def write() -> None:
+        if chosen.random() < quiet:
+            return
+        name = chosen.choice(["main", "main", "main", "a"])
+        lake.branch(name).put("t", table(len(states)))
+        states.append(rows(store))
+        if chosen.random() < 0.1:
+            lake.branch(f"new{len(states)}").create()
+            states.append(rows(store))
+
+    reading.at(Point.REFERENCES, write, times=None)
+    reading.at(Point.REFERENCE, write, times=None)
+    assert cut(reading, KINDS) in states
+
+
+def test_one_branch_that_never_rests_does_not_keep_the_others_from_being_a_cut() -> None:
+    store = MemoryStore()
+    lake = open_lake(store)
+    lake.branch("job").create()
+    states = [rows(store)]
+    reading = FaultyStore(store)
+
+    def write() -> None:
+        lake.branch().put("t", table(len(states)))
+        states.append(rows(store))
+
+    reading.at(Point.REFERENCES, write, times=None)
+    reading.at(Point.REFERENCE, write, times=None)
+    assert cut(reading, KINDS) in states
+
+
+def test_a_branch_that_goes_while_it_is_read_is_in_the_cut_or_not() -> None:
+    store = MemoryStore()
+    lake = open_lake(store)
+    lake.branch("job").create()
+    reading = FaultyStore(store)
+    reading.at(Point.REFERENCES, lambda: lake.branch("job").delete(), skip=2)
+    found = cut(reading, KINDS)
+    assert found == rows(store)
+    assert found["job"].kind == "deleted"
+    assert found["main"] == row_of(lake.kernel.references.get("main"))

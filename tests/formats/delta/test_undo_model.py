@@ -1,0 +1,280 @@
+"""Random histories of a Delta table on three branches, in which any commit is reverted at any time, against a
+plain model: which rows each commit brought and took, and which days it replaced. Rows are read by the lake,
+by deltalake and by DuckDB."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock
+from penstock import Lake
+from penstock.errors import CommitConflict, MergeConflict
+from penstock.model.merges import MergeResult
+from tests.chance import share
+from tests.formats.delta.sides import KEY, Side, create, foreign_ids
+
+BRANCHES = ("main", "dev", "fix")
+DAYS = ("mon", "tue")
+WRITES = ("append", "append", "append", "overwrite", "overwrite day", "delete", "mask", "compact", "column")
+KINDS = (*WRITES, "merge", "merge", "revert", "revert", "revert", "revert", "transplant")
+
+Rows = frozenset[int]
+
+
+class Done(NamedTuple):
+    """A commit as the model knows it."""
+
+    parent: str
+    further: str | None
+    before: Rows
+    after: Rows
+    replaced: tuple[str, ...] = ()
+    """The days of which it replaced all rows."""
+    undoes: str | None = None
+    files: tuple[frozenset[tuple[str, str | None]], frozenset[tuple[str, str | None]]] = (
+        frozenset(),
+        frozenset(),
+    )
+    """The files before and after it."""
+
+    @property
+    def brought(self) -> Rows:
+        return self.after - self.before
+
+    @property
+    def took(self) -> Rows:
+        return self.before - self.after
+
+    @property
+    def only_appends(self) -> bool:
+        before, after = self.files
+        return before < after
+
+
+class History:
+    """A life of a table, one step after the other."""
+
+    def __init__(self, lake: Lake, seed: int) -> None:
+        self.lake, self.random = lake, Random(seed)
+        create(lake, *BRANCHES[1:], properties={"delta.enableDeletionVectors": "true"})
+        self.sides = {name: Side(lake, name) for name in BRANCHES}
+        self.day_of = dict.fromkeys(range(1, 5), "mon") | dict.fromkeys((5, 6), "tue")
+        self.next_id = 7
+        self.columns = 0
+        self.done: dict[str, Done] = {}
+        root = self.head("main")
+        self.before: dict[str, set[str]] = {root: {root}}
+        self.counts: Counter[str] = Counter()
+
+    def head(self, branch: str) -> str:
+        return self.lake.branch(branch).head
+
+    def rows(self, branch: str) -> Rows:
+        found = self.sides[branch].ids()
+        assert len(found) == len(set(found)), f"a row is there twice: {found}"
+        return frozenset(found)
+
+    def files(self, branch: str) -> frozenset[tuple[str, str | None]]:
+        return frozenset((one.key.path, one.key.vector) for one in self.sides[branch].now().files())
+
+    def step(self) -> None:
+        kind, branch = self.random.choice(KINDS), self.random.choice(BRANCHES)
+        heads = {one: self.head(one) for one in BRANCHES}
+        rows = {one: self.rows(one) for one in BRANCHES}
+        files = self.files(branch)
+        chosen: str | None = None
+        replaced: tuple[str, ...] = ()
+        further: str | None = None
+        try:
+            if kind == "merge":
+                source = self.random.choice([one for one in BRANCHES if one != branch])
+                further = heads[source]
+                self.lake.merge(source, branch)
+            elif kind in ("revert", "transplant"):
+                chosen = self._choose(branch, kind)
+                if chosen is None:
+                    return
+                self._bring(kind, chosen, branch)
+                replaced = self.done[chosen].replaced if kind == "transplant" else ()
+            else:
+                replaced = self._write(kind, branch)
+        except (CommitConflict, MergeConflict) as conflict:
+            self.counts[f"{kind}: conflict"] += 1
+            assert {one: self.head(one) for one in BRANCHES} == heads
+            assert self.rows(branch) == rows[branch]
+            if kind == "revert" and chosen is not None:
+                self._check_refused(chosen, files, str(conflict))
+            return
+        self.counts[kind] += 1
+        assert all(self.rows(one) == rows[one] for one in BRANCHES if one != branch)
+        head, now = self.head(branch), self.rows(branch)
+        if kind == "revert" and chosen is not None:
+            self._check_reverted(chosen, heads[branch], rows[branch], now)
+        if head != heads[branch]:
+            undoes = chosen if kind == "revert" else None
+            self._note(heads[branch], further, head, rows[branch], now, replaced, undoes, files, branch)
+        if branch == "main":
+            assert foreign_ids(self.lake) == sorted(now)
+
+    def _note(
+        self,
+        parent: str,
+        further: str | None,
+        head: str,
+        before: Rows,
+        now: Rows,
+        replaced: tuple[str, ...],
+        undoes: str | None,
+        files: frozenset[tuple[str, str | None]],
+        branch: str,
+    ) -> None:
+        self.before[head] = {head} | self.before[parent] | (self.before[further] if further else set())
+        self.done[head] = Done(parent, further, before, now, replaced, undoes, (files, self.files(branch)))
+
+    def _choose(self, branch: str, kind: str) -> str | None:
+        """A commit of the branch; to be transplanted, one that is undone there."""
+        head = self.head(branch)
+        own = [one for one in self.done if one in self.before[head]]
+        if kind == "transplant":
+            own = [one for one in own if not self.in_force(one, head) and self.done[one].further is None]
+            own = [one for one in own if self.done[one].undoes is None]
+        else:
+            own = [one for one in own if self.in_force(one, head)]
+        return self.random.choice(own) if own else None
+
+    def in_force(self, commit: str, head: str) -> bool:
+        for one in self.before[head]:
+            done = self.done.get(one)
+            if done is None or done.undoes is None:
+                continue
+            undone = self.done[done.undoes]
+            came = undone.further is not None and (
+                commit in self.before[undone.further] - self.before[undone.parent]
+            )
+            if (done.undoes == commit or came) and self.in_force(one, head):
+                return False
+        return True
+
+    def _bring(self, kind: str, chosen: str, branch: str) -> MergeResult:
+        bring = self.lake.revert if kind == "revert" else self.lake.transplant
+        preview = bring(chosen, branch, dry_run=True)
+        if not preview.conflicts:
+            return bring(chosen, branch)
+        with pytest.raises(MergeConflict) as caught:
+            bring(chosen, branch)
+        assert [one.why for one in caught.value.conflicts] == [one.why for one in preview.conflicts]
+        raise caught.value
+
+    def _write(self, kind: str, branch: str) -> tuple[str, ...]:
+        side, day = self.sides[branch], self.random.choice(DAYS)
+        rows = sorted(self.rows(branch))
+        if kind in ("delete", "mask") and rows:
+            one = self.random.choice(rows)
+            side.delete(one) if kind == "delete" else side.mask(one)
+        elif kind == "compact" and any(self.day_of[one] == day for one in rows):
+            side.compact(day) if self._is_unmasked(side, day) else None
+        elif kind == "column":
+            self.columns += 1
+            side.add_column(f"note{self.columns}")
+        elif kind.startswith("overwrite"):
+            whole = kind == "overwrite"
+            side.overwrite(*self._new("mon" if whole else day), day=None if whole else day)
+            return DAYS if whole else (day,)
+        elif kind == "append":
+            side.append(*self._new(day), day=day)
+        return ()
+
+    @staticmethod
+    def _is_unmasked(side: Side, day: str) -> bool:
+        """Compactions of the test do not look at deletion vectors."""
+        files = [one for one in side.now().files() if one.partition_values["day"] == day]
+        return all(one.deletion_vector is None for one in files)
+
+    def _new(self, day: str) -> list[int]:
+        ids = [*range(self.next_id, self.next_id + self.random.randint(1, 3))]
+        self.next_id += len(ids)
+        self.day_of |= dict.fromkeys(ids, day)
+        return ids
+
+    # -- what the model says -------------------------------------------------------------------------------
+
+    def _check_reverted(self, chosen: str, head: str, rows: Rows, now: Rows) -> None:
+        """What the commit brought is gone. What it took is back, unless its day was replaced since."""
+        done = self.done[chosen]
+        gone = (rows - done.brought) & done.after
+        assert rows - done.brought <= now, "rows went that the commit had not brought"
+        assert now <= (rows - done.brought) | done.took, "rows came that the commit had not taken"
+        later = [
+            self.done[one]
+            for one in self.before[head] - self.before[chosen]
+            if one in self.done and self.in_force(one, head)
+        ]
+        replaced = {day for one in later for day in one.replaced}
+        expected = {one for one in done.took if self.day_of[one] not in replaced}
+        if self._is_plain(chosen, head):
+            assert now == (rows - done.brought) | expected | (done.took & rows)
+            self.counts["checked exactly"] += 1
+        assert gone <= now
+
+    def _is_plain(self, chosen: str, head: str) -> bool:
+        """Whether the commit was made on this branch, and all that came since was written there: what merges
+        bring they bring in sum, and what reverts bring back may have been of any age."""
+        one, is_plain = head, True
+        while one != chosen:
+            if one not in self.done:
+                return False
+            done = self.done[one]
+            is_plain = is_plain and done.further is None
+            one = done.parent
+        return is_plain
+
+    def _check_refused(self, chosen: str, files: frozenset[tuple[str, str | None]], why: str) -> None:
+        """A commit that only appended is never refused while all of its files are there."""
+        before, after = self.done[chosen].files
+        if self.done[chosen].only_appends and self.done[chosen].further is None:
+            assert not after - before <= files or "columns" in why or "taken" in why, why
+
+
+def check_history(seed: int, steps: int, duckdb: Any = None) -> Counter[str]:
+    with TemporaryDirectory() as directory, penstock.init("memory:", warehouse=directory) as lake:
+        history = History(lake, seed)
+        for _ in range(steps):
+            history.step()
+        if duckdb is not None:
+            lake.table(KEY).backfill_to_version()
+            found = duckdb.sql(f"SELECT id FROM delta_scan('{lake.table(KEY).location}')").fetchall()
+            assert sorted(one for (one,) in found) == sorted(history.rows("main"))
+        assert lake.fsck().damages == ()
+        assert Path(directory).exists()
+        return history.counts
+
+
+def test_a_few_reverts_in_any_order_leave_the_rows_that_a_model_says(duckdb: Any) -> None:
+    counts = sum((check_history(seed, 16, duckdb) for seed in range(6)), Counter[str]())
+    assert counts["revert"] > 3
+    assert counts["checked exactly"] > 3
+
+
+@pytest.mark.verify
+def test_reverts_in_any_order_leave_the_rows_that_a_model_says(duckdb: Any) -> None:
+    counts = sum((check_history(seed, 16, duckdb) for seed in range(24)), Counter[str]())
+    assert counts["revert"] > 25
+    assert counts["revert: conflict"] > 0
+    assert counts["checked exactly"] > 12
+    assert counts["merge"] > 10
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("hundreds", share(range(1, 13)))
+def test_reverts_in_very_many_histories_leave_the_rows_that_a_model_says(hundreds: int, duckdb: Any) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(hundreds * 100, hundreds * 100 + 100):
+        counts += check_history(seed, 24, duckdb if seed % 10 == 0 else None)
+    assert counts["revert"] > 300
+    assert counts["transplant"] > 5

@@ -1,0 +1,50 @@
+"""What other programs say or leave behind may be other than it should: errors have classes and words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+
+import penstock
+from penstock.errors import InvalidRequest, OutcomeUnknown, UnsupportedFormat
+from penstock.formats.delta.protocol.schema import Field
+from penstock.lake.call import Said
+from penstock.lake.delta_answers import TableVersions
+from penstock.lake.lance.jobs import Job, JobNamespace
+from penstock.model.keys import Key
+
+PROTOCOL = '{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}'
+
+
+def test_a_lance_that_does_not_ask_the_lake_is_not_believed(tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "lake", create=True, author="ada") as lake:
+        job = Job(key=Key("t"), branch="main", id="load-1", id_name="idempotency_key", said=Said())
+        with pytest.raises(OutcomeUnknown, match="did not ask the lake, which knows nothing of it") as raised:
+            JobNamespace(lake, job).run(lambda _: SimpleNamespace(version=7))
+    assert raised.value.details["key"] == "load-1"
+
+
+def test_an_answer_that_says_something_else_than_it_should_is_not_taken_for_a_table() -> None:
+    told = TableVersions(
+        key=Key("t"),
+        id=uuid4(),
+        location="/warehouse/t",
+        latest_version=0,
+        published=0,
+        commits=(),
+        protocol=PROTOCOL,
+        metadata=PROTOCOL,
+    )
+    with pytest.raises(UnsupportedFormat, match="'t'"):
+        told.declared()
+
+
+def test_a_folder_that_is_no_partition_is_refused_by_name() -> None:
+    from penstock.spark.job.partitions import values_of
+
+    day = Field(name="day", type="string", nullable=True, metadata={})
+    with pytest.raises(InvalidRequest, match="'day=1/more=2' of a job's files is no partition by day"):
+        values_of("day=1/more=2", [day])

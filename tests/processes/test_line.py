@@ -1,0 +1,53 @@
+"""The line of those who wait for a process: whose turn it is, and how many processes one caller has."""
+
+from __future__ import annotations
+
+from penstock.processes.line import Line
+
+
+def begin_next(line: Line, places: dict[str, list[object]]) -> str:
+    """Whoever's turn it is begins; nobody, if all who wait have enough."""
+    for caller, waiting in places.items():
+        if waiting and line.is_next(waiting[0]):
+            waiting.pop(0)
+            line.begin(caller)
+            return caller
+    return "nobody"
+
+
+def test_callers_take_turns_however_much_one_of_them_waits_for() -> None:
+    line = Line(1)
+    places = {"many": [line.join("many") for _ in range(3)], "one": [line.join("one")]}
+    order = []
+    while len(line):
+        order.append(begin_next(line, places))
+        line.end(order[-1])
+    assert order == ["many", "one", "many", "many"]
+
+
+def test_nobody_has_more_processes_than_are_left_for_others() -> None:
+    line = Line(3)
+    places = {"many": [line.join("many") for _ in range(5)]}
+    assert [begin_next(line, places) for _ in range(3)] == ["many", "many", "nobody"]
+    places["one"] = [line.join("one")]
+    assert begin_next(line, places) == "one"
+    line.end("one")
+    line.end("many")
+    assert begin_next(line, places) == "many"
+
+
+def test_a_line_with_one_process_serves_everybody() -> None:
+    line = Line(1)
+    places = {"a": [line.join("a")]}
+    assert begin_next(line, places) == "a"
+    places["b"] = [line.join("b")]
+    line.end("a")
+    assert begin_next(line, places) == "b"
+
+
+def test_who_leaves_is_not_waited_for() -> None:
+    line = Line(1)
+    left, stays = line.join("a"), line.join("b")
+    line.leave("a", left)
+    assert (len(line), line.of("a")) == (1, 0)
+    assert line.is_next(stays)

@@ -1,0 +1,45 @@
+"""Random histories with restores, against a plain model of the rows of each table on each branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import penstock
+from tests.chance import seeds, share
+from tests.restore.histories import History
+
+STEPS = 20
+LONG_STEPS = 120
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_histories_with_restores_read_as_a_plain_model_everywhere(tmp_path: Path, seed: int) -> None:
+    run(tmp_path, seed, STEPS)
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("seed", share(range(100, 140)))
+def test_long_histories_with_restores_read_as_a_plain_model_everywhere(
+    tmp_path: Path, seed: int, record_property: Callable[[str, object], None]
+) -> None:
+    for name, count in run(tmp_path, seed, LONG_STEPS).count.items():
+        record_property(name, count)
+
+
+def run(place: Path, seed: int, steps: int) -> History:
+    with penstock.open(place / "lake", create=True, author="tester") as lake:
+        history = History(lake, seed)
+        done: list[str] = []
+        try:
+            for _ in range(steps):
+                done.append(history.step())
+                history.check()
+            history.check_commits()
+        except BaseException as problem:
+            problem.add_note(f"seed {seed} after {done}")
+            raise
+        assert lake.fsck().damages == ()
+    return history

@@ -1,0 +1,54 @@
+"""Large bodies: however many one caller sends at once, a few of them are in the server's memory."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.server.large_bodies import LARGE_BODIES_OF_CALLER_MAX
+from tests.server.running import Program, program, read_all
+
+MIB = 2**20
+SENDERS = 3 * LARGE_BODIES_OF_CALLER_MAX
+BODY_BYTES = 16 * MIB
+
+
+def memory_bytes(server: Program, field: str = "VmRSS") -> int:
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.partition(f"{field}:")[2].split()[0]) * 1024
+
+
+def test_bodies_that_are_sent_at_once_are_not_all_in_memory_and_all_are_answered(tmp_path: Path) -> None:
+    if not Path("/proc/self/status").exists():
+        pytest.skip("memory is told by /proc")
+    answers: list[bytes] = []
+    may_end = threading.Event()
+    sent = threading.Semaphore(0)
+
+    def send(server: Program) -> None:
+        with server.raw() as connection:
+            head = "POST /api/penstock/v1/commits HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+            connection.sendall(f"{head}content-length: {BODY_BYTES}\r\n\r\n".encode())
+            for part in range(BODY_BYTES // MIB):
+                if part == BODY_BYTES // MIB - 1:
+                    sent.release()
+                    assert may_end.wait(60)
+                connection.sendall(b" " * MIB)
+            answers.append(read_all(connection)[:12])
+
+    with program(tmp_path, "--body-timeout-s", "60") as server:
+        before = memory_bytes(server)
+        senders = [threading.Thread(target=send, args=(server,)) for _ in range(SENDERS)]
+        for one in senders:
+            one.start()
+        for _ in range(LARGE_BODIES_OF_CALLER_MAX):
+            assert sent.acquire(timeout=60)
+        assert memory_bytes(server) - before < (LARGE_BODIES_OF_CALLER_MAX + 4) * BODY_BYTES
+        assert not sent.acquire(timeout=0.5)  # nobody else gets further
+        may_end.set()
+        for one in senders:
+            one.join(60)
+        assert memory_bytes(server, "VmHWM") - before < 2 * (LARGE_BODIES_OF_CALLER_MAX + 4) * BODY_BYTES
+    assert answers == [b"HTTP/1.1 400"] * SENDERS
