@@ -6,8 +6,10 @@ from datetime import datetime
 
 import pytest
 
+from penstock.errors import InvalidName
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, microseconds, utc
 from penstock.model.commits import Commit
+from penstock.model.names import parse_time
 from penstock.model.objects import EMPTY_ROOT, CommitObject
 
 
@@ -24,3 +26,14 @@ def test_a_commit_of_the_first_release_with_a_time_that_nobody_can_hold_is_shown
 ) -> None:
     stored = CommitObject(root=EMPTY_ROOT, author_time_us=stored_us)
     assert Commit.of(bytes(32), stored).author_time == shown
+
+
+@pytest.mark.parametrize("beyond_us", [TIME_MAX_US + 1, 2**62, TIME_MIN_US - 1, -(2**62)])
+def test_a_stored_time_beyond_all_years_is_the_nearest_that_can_be_held(beyond_us: int) -> None:
+    assert utc(beyond_us) == utc(TIME_MAX_US if beyond_us > 0 else TIME_MIN_US)
+
+
+@pytest.mark.parametrize("given", ["99999999999999999999", str(TIME_MAX_US // 1000 + 1)])
+def test_a_given_time_beyond_all_years_is_refused(given: str) -> None:
+    with pytest.raises(InvalidName, match="years 1 to 9999"):
+        parse_time(given)

@@ -36,12 +36,11 @@ from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
 from penstock.lake.transactions.reading import Noted, note_reads
 from penstock.lake.views import Branch, Snapshot, Tag
-from penstock.model.clock import utc
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 from penstock.model.merges import HowToMerge, KeyMerge, MergeMode, MergeResult
-from penstock.model.names import parse_time_us
+from penstock.model.names import parse_time
 from penstock.model.operations import Operation, Unchanged
 from penstock.model.reads import Read
 from penstock.model.references import Kind, Reference
@@ -1009,7 +1008,7 @@ def _moment(text: str | datetime | None) -> datetime | None:
     if isinstance(text, datetime):
         return text if text.tzinfo else text.replace(tzinfo=UTC)
     try:
-        return utc(parse_time_us(text))
+        return parse_time(text)
     except (OverflowError, OSError, ValueError):
         raise InvalidName(f"{text!r} is not a time that a commit can have") from None
 

@@ -15,8 +15,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc(time_us: int) -> datetime:
-    """A stored time, as people and programs hold it; ``OverflowError`` beyond the years 1 to 9999."""
-    return _EPOCH + timedelta(microseconds=time_us)
+    """A stored time, as people and programs hold it. What is damaged or was written by others may lie beyond
+    the years 1 to 9999: it becomes the first or the last moment of these."""
+    return _EPOCH + timedelta(microseconds=min(max(time_us, TIME_MIN_US), TIME_MAX_US))
 
 
 def microseconds(time: datetime) -> int:

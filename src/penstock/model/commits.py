@@ -105,7 +105,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
             key=given_key(stored.key),
             authors=stored.authors,
             # The first release stored any time; a log with one that nobody can hold stays readable.
-            author_time=utc(min(max(stored.author_time_us, TIME_MIN_US), TIME_MAX_US)),
+            author_time=utc(stored.author_time_us),
             committer=stored.committer,
             signed_off_by=stored.signed_off_by,
             is_merge=bool(stored.further_parents),

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.errors import InvalidName
-from penstock.model.clock import microseconds, utc
+from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, microseconds, utc
 
 NAME_MAX_CHARS: Final = 200
 STEPS_MAX: Final = 100
@@ -82,13 +82,18 @@ def parse_time_us(text: str) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
+def parse_time(text: str) -> datetime:
+    """The same as a time in UTC, of the years 1 to 9999."""
+    time_us = parse_time_us(text)
+    if not TIME_MIN_US <= time_us <= TIME_MAX_US:
+        raise InvalidName(f"{text!r} is not a time of the years 1 to 9999")
+    return utc(time_us)
+
+
 def revision_at(name: str, time: str | datetime) -> str:
     """The revision that is a reference as it was at a time; a time without a time zone is in UTC."""
-    time_us = microseconds(time) if isinstance(time, datetime) else parse_time_us(time)
-    try:
-        return f"{name}*{utc(time_us).isoformat()}"
-    except OverflowError:
-        raise InvalidName(f"{time!r} is not a time of the years 1 to 9999") from None
+    moment = utc(microseconds(time)) if isinstance(time, datetime) else parse_time(time)
+    return f"{name}*{moment.isoformat()}"
 
 
 def _commit_id(text: str, whole: str) -> str:

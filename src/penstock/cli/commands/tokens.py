@@ -16,8 +16,7 @@ from penstock.cli.rendering.times import ago, moment
 from penstock.errors import InvalidRequest, PenstockError, TokenNotFound
 from penstock.lake.lake import Lake
 from penstock.lake.tokens import new_token, parse_token
-from penstock.model.clock import utc
-from penstock.model.names import parse_time_us
+from penstock.model.names import parse_time
 from penstock.model.tokens import Token
 
 
@@ -128,7 +127,7 @@ def _moment(text: str) -> datetime:
         found = moment(text, now)
         if isinstance(found, datetime):
             return now + (now - found)
-        return utc(parse_time_us(found))
+        return parse_time(found)
     except (PenstockError, OverflowError, OSError, ValueError):
         raise click.UsageError(
             f"--expires {text!r} is no time; write it like 90d, 12h or 2027-01-01T00:00:00Z"

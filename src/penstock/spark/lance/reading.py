@@ -15,8 +15,7 @@ from penstock.formats.delta.rows.arrow_types import pa
 from penstock.lake.lance.calls import ListLanceVersions
 from penstock.lake.lance.failures import gone
 from penstock.lake.lance.rows import newest, to_lance
-from penstock.model.clock import utc
-from penstock.model.names import parse_time_us
+from penstock.model.names import parse_time
 from penstock.spark.lance import tasks
 from penstock.spark.lance.arrow import mapped
 from penstock.spark.lance.conditions import lance_condition
@@ -71,7 +70,7 @@ def _opened(table: Table, version: int | None, timestamp: str | datetime | None)
 
 def _version_at(table: Table, timestamp: str | datetime) -> int:
     """The newest version that the table had at a time."""
-    wanted = timestamp if isinstance(timestamp, datetime) else utc(parse_time_us(timestamp))
+    wanted = timestamp if isinstance(timestamp, datetime) else parse_time(timestamp)
     wanted = wanted if wanted.tzinfo else wanted.replace(tzinfo=UTC)
     listing = ListLanceVersions(key=table.key, at=table.ref, via=table.via)
     for one in table.lake.pages(listing, None, lambda last: {"below": last.version}):

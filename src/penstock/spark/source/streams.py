@@ -20,8 +20,7 @@ from penstock.lake.delta_calls import GetTableVersions
 from penstock.lake.delta_snapshot import commits_of, pages
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.model.clock import utc
-from penstock.model.names import parse_time_us
+from penstock.model.names import parse_time
 from penstock.spark.failures import telling
 from penstock.spark.source.file_groups import grouped, rows
 from penstock.spark.source.offsets import (
@@ -194,7 +193,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _first_after(self, timestamp: str, latest: int) -> int:
         """The first version that was not made before a time."""
-        wanted = utc(parse_time_us(timestamp))
+        wanted = parse_time(timestamp)
         newest = self._table.snapshot(latest).timestamp
         if newest is not None and newest < wanted:
             return latest + 1
