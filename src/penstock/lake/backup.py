@@ -29,7 +29,7 @@ from penstock.kernel.backup_points import (
     rows_of,
 )
 from penstock.kernel.backup_registry import register_backup, unregister_backups
-from penstock.kernel.copy import WORKERS, Copied, CopyProgress, copy, silent
+from penstock.kernel.copy import Copied, CopyProgress, copy, silent
 from penstock.kernel.description import (
     Description,
     Phase,
@@ -39,6 +39,7 @@ from penstock.kernel.description import (
     read_description,
 )
 from penstock.kernel.fsck import Checked
+from penstock.kernel.object_copy import WORKERS
 from penstock.kernel.seal import finish, seal
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import Place, fork_notes, opened_lake
