@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.copy import WORKERS, Copied, CopyProgress, copy, silent
+from penstock.kernel.copy import Copied, CopyProgress, copy, silent
 from penstock.kernel.description import Description, Seal, find_description
+from penstock.kernel.object_copy import WORKERS
 from penstock.kernel.seal import cancel
 from penstock.kernel.settings import Settings
 from penstock.kernel.undo_move import take_back
