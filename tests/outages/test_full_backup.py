@@ -48,7 +48,7 @@ class _Filling:
     def __init__(self, disk: SmallDisk, after: int) -> None:
         self._disk, self._after, self.counts = disk, after, list[int]()
 
-    def __call__(self, what: str, count: int, total: int) -> None:  # noqa: ARG002
+    def __call__(self, what: str, count: int, total: int) -> None:
         if what == "copying objects":
             self.counts.append(count)
             if count >= self._after:
