@@ -486,3 +486,17 @@ def test_a_server_and_a_directory_with_other_files_are_no_place_for_a_backup(
     with pytest.raises(LakeNotFound):
         backup_lake(tmp_path / "nowhere", tmp_path / "new")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["lake", "other"]
+
+
+def test_a_backup_is_restored_beside_the_databases_and_not_through_a_server(
+    place: Path, tmp_path: Path
+) -> None:
+    server, backup, new = "http://localhost:1", tmp_path / "nightly.backup", tmp_path / "new"
+    backup_lake(place, backup)
+    with pytest.raises(InvalidRequest, match="a lake is made where its data is"):
+        restore_backup(backup, server)
+    with pytest.raises(InvalidRequest, match="a backup is in a directory"):
+        restore_backup(server, new)
+    with pytest.raises(InvalidRequest, match="run this beside the database"):
+        restore_backup(backup, new, own=True, source=server)
+    assert not new.exists()

@@ -105,6 +105,18 @@ def test_behind_a_server_backups_say_where_they_are_made(forked: Terminal, tmp_p
     assert not (tmp_path / "there").exists()
 
 
+def test_a_lake_behind_a_server_is_copied_and_moved_beside_its_database(
+    forked: Terminal, tmp_path: Path
+) -> None:
+    server, there = "http://127.0.0.1:1", str(tmp_path / "there")
+    for command in (["copy", server, there], ["move", server, there, "--yes"], ["move", server, "--cancel"]):
+        assert "run this beside the database" in forked.plain(*command, status=1).err
+    for command in (["copy", str(forked.place), server], ["move", str(forked.place), server, "--yes"]):
+        assert "a lake is made where its data is" in forked.plain(*command, status=1).err
+    assert not (tmp_path / "there").exists()
+    forked("branch", "create", "still-takes-writes")
+
+
 def test_an_upgrade_asks_for_a_backup_or_says_that_none_is_made(forked: Terminal, tmp_path: Path) -> None:
     assert "say --backup TARGET" in forked("upgrade", status=2).err
     lines = forked("upgrade", "--backup", str(tmp_path / "before.backup")).lines

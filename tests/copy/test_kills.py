@@ -20,9 +20,9 @@ KILLS = 8
 
 MOVE = """
 import sys
-from penstock.kernel import copy
+from penstock.kernel import object_copy
 from penstock.lake.copy import move_lake
-copy.SCAN_PAGE = 40
+object_copy.SCAN_PAGE = 40
 move_lake(sys.argv[1], sys.argv[2], progress=lambda what, count, total: print(what, count, flush=True))
 """
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.errors import IdempotencyKeyReused, LakeMoved
-from penstock.kernel import copy as copying
+from penstock.kernel import object_copy as copying
 from penstock.kernel.description import Description, read_description
 from penstock.lake.answers import LogLine
 from penstock.lake.copy import move_lake

@@ -15,8 +15,8 @@ from penstock.errors import (
     PenstockError,
     Unavailable,
 )
-from penstock.kernel import copy as copying
-from penstock.kernel.description import read_description
+from penstock.kernel import object_copy as copying
+from penstock.kernel.description import ROW_NAME, read_description
 from penstock.lake.copy import cancel_move, move_lake
 from penstock.model.encoding import ObjectId
 from penstock.stores.memory import MemoryStore
@@ -290,7 +290,8 @@ def test_of_two_processes_that_copy_the_same_one_goes_on(original: MemoryStore) 
     def another() -> None:
         move(source, target.inner)
 
-    target.at(Point.STORE, another, skip=2)
+    # While objects are copied: before that, it is noted twice how far the move has got.
+    target.at(Point.TURN, another, skip=4, name=ROW_NAME)
     with pytest.raises(InvalidRequest, match="another process is copying"):
         move(source, target)
     assert_moved(source, target, original)

@@ -17,7 +17,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event, Lock, Thread
-from typing import Final, TypeVar
+from typing import Final
 from uuid import uuid4
 
 import msgspec
@@ -37,7 +37,7 @@ from penstock.kernel.backup_points import (
     rows_of,
 )
 from penstock.kernel.backup_registry import complete_registration, register_backup, unregister_backups
-from penstock.kernel.copy import CHUNK_MAX_BYTES, SCAN_PAGE, WORKERS, CopyProgress, chunks, silent
+from penstock.kernel.copy import CopyProgress, silent
 from penstock.kernel.cut import cut
 from penstock.kernel.description import read_description
 from penstock.kernel.expired import blobs_of, expired_commits
@@ -46,9 +46,10 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.new_history import new_commits, new_log_entries, receipt_ids, receipts_of_entries
 from penstock.kernel.new_objects import NewObjects
+from penstock.kernel.object_copy import CHUNK_MAX_BYTES, SCAN_PAGE, WORKERS, copy_objects
 from penstock.kernel.objects import check_object, parts_of
 from penstock.kernel.reachable import Horizon, Reach
-from penstock.kernel.retry import Tries, until_moved
+from penstock.kernel.retry import patiently, until_moved
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.seal import KINDS
 from penstock.kernel.settings import Settings
@@ -67,8 +68,6 @@ WAIT_S: Final = 100.0
 that was killed is good."""
 POLL_S: Final = 0.5
 DELETE_MAX: Final = 10_000
-
-T = TypeVar("T")
 
 
 class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,30 +256,18 @@ class BackupMaker:
 
     def _copy_all(self, source: Kernel, point: BackupPoint, workers: Executor) -> BackupPoint:
         """Everything that is stored, page by page; how far it is, is noted in the point."""
-
-        def carry(chunk: list[Stored]) -> tuple[int, int]:
-            found = self._patiently(partial(source.store.uncached.fetch, [one.id for one in chunk]))
-            for one, data in found.items():
-                check_object(one, data)
-            if found:
-                self._patiently(partial(self._target.store, found))
-            return len(found), sum(map(len, found.values()))
-
         if not point.is_whole:
             point = self._put_changed(point, msgspec.structs.replace(point, is_whole=True, token=b""))
-        while True:
-            page, token = self._patiently(partial(source.store.scan, point.token, SCAN_PAGE))
-            carried = [*workers.map(carry, chunks(page))]
+        for page in copy_objects(source.store, self._target, point.token, self._settings, workers):
             after = msgspec.structs.replace(
                 point,
-                token=token,
-                objects=point.objects + sum(count for count, _ in carried),
-                size_bytes=point.size_bytes + sum(size for _, size in carried),
+                token=page.token,
+                objects=point.objects + page.objects,
+                size_bytes=point.size_bytes + page.size_bytes,
             )
             self._progress("copying objects", after.objects, 0)
-            if not token:
-                return self._put_changed(point, after)
             point = self._put_changed(point, after)
+        return point
 
     def _copy_new(self, source: Kernel, point: BackupPoint, counted_on: list[BackupPoint]) -> BackupPoint:
         """What no complete point has. It costs what changed."""
@@ -318,7 +305,7 @@ class BackupMaker:
             marked |= reachable_from(self._target, point)
         token, doomed = b"", list[Stored]()
         while True:
-            page, token = self._patiently(partial(self._target.scan, token, SCAN_PAGE))
+            page, token = patiently(self._settings, partial(self._target.scan, token, SCAN_PAGE))
             doomed += [one for one in page if one.id not in marked]
             if doomed and (not token or len(doomed) >= DELETE_MAX):
                 self._keep_alone()
@@ -371,7 +358,7 @@ class BackupMaker:
     def _store(self, objects: dict[ObjectId, bytes]) -> None:
         if objects:
             self._keep_alone()
-            self._patiently(partial(self._target.store, objects))
+            patiently(self._settings, partial(self._target.store, objects))
 
     def _put_changed(self, before: BackupPoint, after: BackupPoint) -> BackupPoint:
         self._put(before, after)
@@ -402,15 +389,6 @@ class BackupMaker:
             )
 
         until_moved(self._settings, move, "another process changed the backup", doubtful)
-
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask again where a store does not answer for a moment."""
-        tries = Tries(self._settings)
-        while True:
-            try:
-                return ask()
-            except Unavailable as unavailable:
-                tries.again(unavailable)
 
 
 class _Sender:

@@ -175,6 +175,11 @@ class PointStore(WrappedStore):
         self.require_writable()
         return 0
 
+    def scan_data(
+        self, after: bytes, limit: int, max_bytes: int
+    ) -> tuple[dict[ObjectId, bytes], list[Stored], bytes]:
+        return self.inner.scan_data(after, limit, max_bytes)
+
     def reference(self, name: str) -> Row | None:
         return self._rows.get(name)
 

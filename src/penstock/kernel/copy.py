@@ -8,15 +8,14 @@ complete; so the same copy, begun again, goes on where it was stopped, wherever 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
-from typing import Final, NoReturn, TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias
 from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import Damaged, InvalidRequest, LakeExists, OutcomeUnknown, Unavailable
+from penstock.errors import Damaged, InvalidRequest, LakeExists, OutcomeUnknown
 from penstock.kernel.cut import cut, read_rows
 from penstock.kernel.description import (
     Arrival,
@@ -31,22 +30,16 @@ from penstock.kernel.description import (
 from penstock.kernel.expired import blobs_of, expired_commits, with_expired
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import Objects, check_object
-from penstock.kernel.retry import Tries, until_moved
+from penstock.kernel.object_copy import WORKERS, copy_objects, count_objects
+from penstock.kernel.objects import Objects
+from penstock.kernel.retry import until_moved
 from penstock.kernel.seal import KINDS, finish, require_sealed, seal, sealed_rows
 from penstock.kernel.table_horizons import horizon_rows
 from penstock.kernel.tokens import token_rows
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Kind
-from penstock.stores.port import Row, Store, Stored
+from penstock.stores.port import Row, Store
 
-SCAN_PAGE: Final = 1000
-CHUNK_MAX_OBJECTS: Final = 250
-CHUNK_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Of objects that one worker holds in memory."""
-WORKERS: Final = 8
-
-T = TypeVar("T")
 CopyProgress: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how many of it are done, and of how many; 0 if that is not known."""
 
@@ -277,29 +270,18 @@ class _Copy:
 
     def _copy_objects(self) -> None:
         """Everything that is stored, page by page: also receipts, to which nothing leads."""
-        total = self._count(self._source.store)
-        token = self._arrival.token
-        while True:
-            page, token = self._patiently(partial(self._source.store.scan, token, SCAN_PAGE))
-            carried = list(self._workers.map(self._carry, chunks(page)))
+        total = count_objects(self._source.store, self._source.settings)
+        pages = copy_objects(
+            self._source.store, self._target, self._arrival.token, self._source.settings, self._workers
+        )
+        for page in pages:
             self._note(
-                token=token,
-                objects=self._arrival.objects + sum(count for count, _ in carried),
-                size_bytes=self._arrival.size_bytes + sum(size for _, size in carried),
-                phase=Phase.OBJECTS if token else Phase.CHECKING,
+                token=page.token,
+                objects=self._arrival.objects + page.objects,
+                size_bytes=self._arrival.size_bytes + page.size_bytes,
+                phase=Phase.OBJECTS if page.token else Phase.CHECKING,
             )
             self._progress("copying objects", self._arrival.objects, total)
-            if not token:
-                return
-
-    def _carry(self, chunk: list[Stored]) -> tuple[int, int]:
-        """Copy some objects, checked on the way; those that a sweep has removed since are left out."""
-        found = self._patiently(partial(self._source.store.fetch, [one.id for one in chunk]))
-        for one, data in found.items():
-            check_object(one, data)
-        if found:
-            self._patiently(partial(self._target.store, found))
-        return len(found), sum(map(len, found.values()))
 
     def _check(self) -> None:
         """Compare the target with the source, and check every object in it."""
@@ -311,7 +293,7 @@ class _Copy:
         self._rewrite(lambda known: _as_arriving(arriving, known.id, self._arrival), blobs)
         if self._moves:
             self._compare_rows()
-        found = self._count(self._target)
+        found = count_objects(self._target, self._source.settings)
         if found < self._arrival.objects:
             self._again(f"of {self._arrival.objects} objects that were copied, {found} are there")
         # Formats only tell here which states of tables were erased.
@@ -357,25 +339,6 @@ class _Copy:
             )
         )
 
-    # -- means -----------------------------------------------------------------------------------------
-
-    def _count(self, store: Store) -> int:
-        count, token = 0, b""
-        while True:
-            page, token = self._patiently(partial(store.scan, token, SCAN_PAGE))
-            count += len(page)
-            if not token:
-                return count
-
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask again where a store does not answer for a moment."""
-        tries = Tries(self._source.settings)
-        while True:
-            try:
-                return ask()
-            except Unavailable as unavailable:
-                tries.again(unavailable)
-
 
 def _as_arriving(lake: Description, identity: str, arrival: Arrival) -> Description:
     """A lake's description as it is in the target while it is being copied. A fork has no backups."""
@@ -391,17 +354,3 @@ def _tokens(store: Store) -> dict[str, Row]:
 def _horizons(store: Store) -> dict[str, Row]:
     """What was erased is gone from a copy of the lake as well."""
     return {row.name: row for row in horizon_rows(store)}
-
-
-def chunks(page: Iterable[Stored]) -> Iterator[list[Stored]]:
-    """A page in parts that a worker can hold in memory."""
-    chunk: list[Stored] = []
-    size = 0
-    for one in page:
-        if chunk and (len(chunk) >= CHUNK_MAX_OBJECTS or size + one.size > CHUNK_MAX_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(one)
-        size += one.size
-    if chunk:
-        yield chunk

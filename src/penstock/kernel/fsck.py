@@ -17,6 +17,7 @@ from penstock.kernel.expired import blobs_of, expired_commits
 from penstock.kernel.jobs import decoded_job, job_rows
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
+from penstock.kernel.read_ahead import ReadAhead
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.seal import pages
 from penstock.kernel.shapes import Trees, flaws
@@ -33,6 +34,7 @@ from penstock.model.objects import (
     CommitObject,
     Leaf,
     LogEntry,
+    Node,
     Segment,
     Value,
 )
@@ -95,12 +97,16 @@ class _Checking:
         """How many changes each has."""
         self._tables: dict[Value, bytes] = {}
         """The states of tables with trees of their own, and a key that each was found at."""
+        self._roots: dict[ObjectId, None] = {}
+        """Of commits that were read since trees were checked last."""
+        self._trees = Trees(kernel.objects)
+        self._reader = ReadAhead(kernel.store.uncached)
         self._read = 0
 
     def run(self) -> Checked:
         lake = read_description(self._kernel.store)
         horizons = self._horizons()
-        reach = Reach(self._fetch, self._expired(lake), horizons.is_erased)
+        reach = Reach(self._fetch, self._expired(lake), horizons.is_erased, self._check_trees)
         reach.blobs(blobs_of(lake), "by the lake's description")
         references = list(self._references())
         reach.log(reference.log for reference in references)
@@ -115,11 +121,8 @@ class _Checking:
             self._check_entry(one, entry)
         for one, commit in self._commits.items():
             self._check_commit(one, commit)
-        trees = Trees(self._kernel.objects)
-        for root in {commit.root for commit in self._commits.values()}:
-            for one, what in trees.flaws(root):
-                self._damage(one.hex(), what)
-        self._check_tables(trees, horizons)
+        self._check_trees()
+        self._check_tables(horizons)
         commits, objects = len(self._commits), len(reach.seen - {NO_COMMIT, EMPTY_ROOT})
         self._check_rest(reach.seen)
         self._check_tokens()
@@ -165,7 +168,7 @@ class _Checking:
 
     def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         found: dict[ObjectId, AnyObject] = {}
-        for one, data in self._kernel.store.uncached.fetch(ids).items():
+        for one, data in self._reader.fetch(ids).items():
             try:
                 found[one] = check_object(one, data)
             except Damaged as damaged:
@@ -174,6 +177,8 @@ class _Checking:
             for what in flaws(found[one], data):
                 self._damage(one.hex(), what)
             self._note(one, found[one])
+            if isinstance(found[one], Leaf | Node):
+                self._kernel.objects.remember(one, found[one], len(data))
         self._read += len(ids)
         self._progress("checked", self._read)
         return found
@@ -181,6 +186,7 @@ class _Checking:
     def _note(self, one: ObjectId, decoded: AnyObject) -> None:
         if isinstance(decoded, CommitObject):
             self._commits[one] = decoded
+            self._roots[decoded.root] = None
         if isinstance(decoded, LogEntry):
             self._entries[one] = decoded
         if isinstance(decoded, Segment):
@@ -199,7 +205,14 @@ class _Checking:
             if not token:
                 return
 
-    def _check_tables(self, trees: Trees, horizons: TableHorizons) -> None:
+    def _check_trees(self) -> None:
+        """The trees of commits that were read just now: their nodes are in memory still."""
+        for root in self._roots:
+            for one, what in self._trees.flaws(root):
+                self._damage(one.hex(), what)
+        self._roots = {}
+
+    def _check_tables(self, horizons: TableHorizons) -> None:
         """Tables with trees of their own: those trees, and what the formats say of them."""
         for value, stored in self._tables.items():
             try:
@@ -208,7 +221,7 @@ class _Checking:
                 continue  # reported by whoever follows it
             if isinstance(content, FilesTable | LanceTable) and not horizons.is_behind(content):
                 for root in content.held:
-                    for one, what in trees.flaws(root):
+                    for one, what in self._trees.flaws(root):
                         self._damage(one.hex(), what)
                 for name, what in self._inspect(key, content):
                     self._damage(name, what)

@@ -203,6 +203,12 @@ def check_object(one: ObjectId, data: bytes) -> AnyObject:
     return expanded(decoded)
 
 
+def check_bytes(one: ObjectId, data: bytes) -> None:
+    """``Damaged`` if an object's bytes are not what was written. It is decoded only if its id is no hash."""
+    if object_id(data) != one:
+        check_object(one, data)
+
+
 def expanded(decoded: AnyObject) -> AnyObject:
     """A tree node with its keys whole, as it is used in memory; everything else as it is."""
     if isinstance(decoded, Leaf | Node) and decoded.prefix:

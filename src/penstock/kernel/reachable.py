@@ -62,9 +62,11 @@ class Reach:
         fetch: Fetch,
         expired_before: Collection[ObjectId] = (),
         is_erased: Callable[[AnyContent], bool] = lambda _: False,
+        walked: Callable[[], None] = lambda: None,
     ) -> None:
-        """``is_erased`` tells of a table's state whether an erase lets go what it holds."""
-        self._fetch, self._is_erased = fetch, is_erased
+        """``is_erased`` tells of a table's state whether an erase lets go what it holds. ``walked`` is called
+        whenever everything below some commits was read."""
+        self._fetch, self._is_erased, self._walked = fetch, is_erased, walked
         self._expired_before = frozenset(expired_before)
         self.seen: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
         self.damaged: dict[ObjectId, str] = {}
@@ -81,13 +83,13 @@ class Reach:
         """Everything that commits lead to, as far back as the horizon reaches; their heads always stay."""
         waiting = {head: 0 for head in heads if head != NO_COMMIT}
         kept_at: dict[ObjectId, int] = {}
+        below: list[tuple[ObjectId, str]] = []
         while waiting:
             block = dict(list(waiting.items())[:BLOCK])
             for one in block:
                 del waiting[one]
                 step()
             found = self._fetch(list(block))
-            below: list[tuple[ObjectId, str]] = []
             for one, number in block.items():
                 commit = found.get(one)
                 if number and one in self._expired_before:  # also while a sweep is about to remove it
@@ -108,7 +110,10 @@ class Reach:
                     known = kept_at.get(parent)
                     if known is None or number + 1 < known:
                         waiting[parent] = min(number + 1, waiting.get(parent, number + 1))
-            self._walk(below)
+            if len(below) >= BLOCK or not waiting:
+                self._walk(below)
+                self._walked()
+                below = []
 
     def log(self, newest: Iterable[ObjectId]) -> None:
         """The entries of ref logs."""

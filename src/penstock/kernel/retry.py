@@ -71,6 +71,16 @@ class Tries:
         self._sleep(wait_s)
 
 
+def patiently(settings: Settings, ask: Callable[[], R]) -> R:
+    """Ask a store for something that bears repetition, again where it does not answer for a moment."""
+    tries = Tries(settings)
+    while True:
+        try:
+            return ask()
+        except Unavailable as unavailable:
+            tries.again(unavailable)
+
+
 def reason_of(problem: PenstockError) -> str:
     """Why tries were in vain, without what that says of the request: an earlier try may have been applied."""
     reason: str = problem.details.get("reason", problem.message)

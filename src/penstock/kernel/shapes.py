@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.errors import Damaged
 from penstock.kernel import tree
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import OBJECT_MAX_BYTES, AnyObject, Leaf, Node, Segment
+
+BLOCK: Final = 500
+"""How many nodes are read at once."""
 
 
 def flaws(decoded: AnyObject, data: bytes) -> Iterator[str]:
@@ -67,28 +70,31 @@ class Trees:
 
         Those that are missing or unreadable are passed over: whoever reads them finds out.
         """
-        top = self._find(root)
+        top = self._find([root]).get(root)
         level = _level(top) if isinstance(top, Leaf | Node) else 0
         waiting = [_Place(root, level, None, None, True)]
         while waiting:
-            place = waiting.pop()
-            if place in self._checked:
-                continue
-            self._checked.add(place)
-            node = self._find(place.id)
-            if isinstance(node, Leaf | Node):
-                for what in _misfits(node, place):
-                    yield place.id, what
-                if isinstance(node, Node):
-                    waiting += _below(node, place)
-            elif node is not None:
-                yield place.id, f"is a {type(node).__name__}, where a tree node belongs"
+            block = [place for place in waiting[-BLOCK:] if place not in self._checked]
+            del waiting[-BLOCK:]
+            self._checked.update(block)
+            found = self._find([place.id for place in block])
+            for place in block:
+                node = found.get(place.id)
+                if isinstance(node, Leaf | Node):
+                    for what in _misfits(node, place):
+                        yield place.id, what
+                    if isinstance(node, Node):
+                        waiting += [below for below in _below(node, place) if below not in self._checked]
+                elif node is not None:
+                    yield place.id, f"is a {type(node).__name__}, where a tree node belongs"
 
-    def _find(self, one: ObjectId) -> AnyObject | None:
+    def _find(self, ids: Collection[ObjectId]) -> dict[ObjectId, AnyObject]:
         try:
-            return self._objects.find((one,)).get(one)
+            return self._objects.find(ids)
         except Damaged:
-            return None
+            if len(ids) == 1:
+                return {}
+        return {one: found for each in ids for one, found in self._find([each]).items()}
 
 
 def _misfits(node: Leaf | Node, place: _Place) -> Iterator[str]:

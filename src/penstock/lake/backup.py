@@ -29,7 +29,7 @@ from penstock.kernel.backup_points import (
     rows_of,
 )
 from penstock.kernel.backup_registry import register_backup, unregister_backups
-from penstock.kernel.copy import WORKERS, Copied, CopyProgress, copy, silent
+from penstock.kernel.copy import Copied, CopyProgress, copy, silent
 from penstock.kernel.description import (
     Description,
     Phase,
@@ -39,12 +39,13 @@ from penstock.kernel.description import (
     read_description,
 )
 from penstock.kernel.fsck import Checked
+from penstock.kernel.object_copy import WORKERS
 from penstock.kernel.seal import finish, seal
 from penstock.kernel.settings import Settings
-from penstock.lake.copy import Place, fork_notes, opened_lake
+from penstock.lake.copy import Place, fork_notes, opened_lake, require_own_store
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
-from penstock.lake.opening import is_remote, open_lake, require_target
+from penstock.lake.opening import is_remote, open_lake, require_no_server, require_target
 from penstock.model.clock import Clock, now_us, utc
 from penstock.stores import is_local, open_store, place_of
 from penstock.stores.directory import require_room
@@ -210,6 +211,8 @@ def restore_backup(
     ``InvalidRequest`` if files of tables are gone, which are named, unless ``allow_missing`` says that it
     does not matter; nothing was written then.
     """
+    if source is not None:
+        require_own_store(source)
     with ExitStack() as stack:
         store = stack.enter_context(_backup_store(backup, False, clock))
         require_backups(store)
@@ -388,7 +391,9 @@ def _backup_store(place: Place, create: bool, clock: Clock) -> Iterator[Store]:
         return
     where = os.fspath(place)
     if is_remote(where):
-        raise InvalidRequest(f"{where} is a server; a backup goes to a directory, a file or a database")
+        raise InvalidRequest(
+            f"{where} is a server; a backup is in a directory, a file, a bucket or a database", url=where
+        )
     store = _open_backup_store(where, create, clock)
     try:
         yield store
@@ -419,6 +424,7 @@ def _target_store(target: Place, clock: Clock) -> Iterator[Store]:
         yield target
         return
     where = os.fspath(target)
+    require_no_server(where)
     try:
         store = open_store(where, False, clock)
     except LakeNotFound:

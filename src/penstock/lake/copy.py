@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.copy import WORKERS, Copied, CopyProgress, copy, silent
+from penstock.kernel.copy import Copied, CopyProgress, copy, silent
 from penstock.kernel.description import Description, Seal, find_description
+from penstock.kernel.object_copy import WORKERS
 from penstock.kernel.seal import cancel
 from penstock.kernel.settings import Settings
 from penstock.kernel.undo_move import take_back
@@ -17,7 +18,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.files.forks import ForkNotes
 from penstock.lake.files.pool import pool_of
 from penstock.lake.lake import Lake
-from penstock.lake.opening import is_remote, open_lake, require_target
+from penstock.lake.opening import is_remote, open_lake, require_no_server, require_target
 from penstock.model.clock import Clock, now_us
 from penstock.stores import open_store, place_of
 from penstock.stores.port import Store
@@ -126,13 +127,19 @@ def cancel_move(source: Place, *, settings: Settings | None = None) -> Seal:
         return cancel(lake.kernel.store, lake.kernel.settings)
 
 
+def require_own_store(place: Place) -> None:
+    """``InvalidRequest`` if a lake is behind a server, where its store is needed."""
+    if not isinstance(place, Store) and is_remote(os.fspath(place)):
+        raise InvalidRequest(
+            f"{os.fspath(place)} is a server; a lake is copied, moved and backed up by whoever can open its "
+            "store: run this beside the database, with the address of that as 'penstock serve' was given it",
+            url=os.fspath(place),
+        )
+
+
 @contextmanager
 def opened_lake(source: Place, author: str | None, settings: Settings | None, clock: Clock) -> Iterator[Lake]:
-    if not isinstance(source, Store) and is_remote(os.fspath(source)):
-        raise InvalidRequest(
-            f"{os.fspath(source)} is a server; a lake is copied and moved by whoever can open its store: "
-            "give the address of that, as 'penstock serve' was given it"
-        )
+    require_own_store(source)
     lake = open_lake(source, create=False, author=author, settings=settings, clock=clock)
     try:
         yield lake
@@ -147,6 +154,7 @@ def _made(target: Place, clock: Clock) -> Iterator[Store]:
     if isinstance(target, Store):
         yield target
         return
+    require_no_server(os.fspath(target))
     require_target(os.fspath(target))
     store = open_store(os.fspath(target), True, clock)
     try:

@@ -153,6 +153,12 @@ def is_remote(place: str) -> bool:
     return place.lower().startswith(("http://", "https://"))
 
 
+def require_no_server(target: str) -> None:
+    """``InvalidRequest`` if a lake is to be made at a server's address."""
+    if is_remote(target):
+        raise InvalidRequest(f"{target} is a server; a lake is made where its data is", url=target)
+
+
 def init_lake(
     target: str | os.PathLike[str],
     *,
@@ -170,9 +176,8 @@ def init_lake(
     check_name(default_branch)
     home = normalise(warehouse) if warehouse else None
     places = tuple(normalise(root) for root in roots)
-    if is_remote(os.fspath(target)):
-        raise InvalidRequest(f"{os.fspath(target)} is a server; a lake is made where its data is")
     place = os.fspath(target)
+    require_no_server(place)
     require_target(place)
     store = open_store(place, True, now_us)
     try:

@@ -138,6 +138,17 @@ class Store(ABC):
         """Some objects, and the token from which to go on, here or in another process; an empty token begins,
         and says it ended."""
 
+    def scan_data(
+        self,
+        after: bytes,
+        limit: int,
+        max_bytes: int,  # noqa: ARG002 - for those that have bytes at hand
+    ) -> tuple[dict[ObjectId, bytes], list[Stored], bytes]:
+        """Some objects as a scan finds them: the bytes of those that cost next to nothing more to read, up to
+        ``max_bytes`` and one object; others, which are to be fetched; and the token from which to go on."""
+        page, token = self.scan(after, limit)
+        return {}, page, token
+
     @abstractmethod
     def delete(self, objects: Sequence[Stored]) -> int:
         """Delete those that were not stored again since they were scanned, and say how many."""

@@ -101,6 +101,23 @@ class ObjectContract:
             found += page
         assert Counter(one.id for one in found) == Counter(list(objects))
 
+    def test_a_scan_with_data_finds_every_object_once_with_its_bytes(self, store: Store) -> None:
+        objects = sample(30)
+        store.store(objects)
+        largest = max(map(len, objects.values()))
+        for limit, max_bytes in ((7, OBJECT_MAX_BYTES), (30, OBJECT_MAX_BYTES), (31, 3 * largest), (31, 1)):
+            found: dict[bytes, bytes] = {}
+            token, pages = b"", 0
+            while token or not pages:
+                read, others, token = store.scan_data(token, limit, max_bytes)
+                assert len(read) + len(others) <= limit
+                assert sum(map(len, read.values())) < max_bytes + largest
+                read |= store.fetch([one.id for one in others])
+                assert not found.keys() & read.keys()
+                found |= read
+                pages += 1
+            assert found == objects
+
     def test_a_page_of_a_scan_is_not_larger_than_asked(self, store: Store) -> None:
         store.store(sample(30))
         found, token = store.scan(b"", 7)

@@ -1,0 +1,101 @@
+"""Copying all objects of a store to another one, page by page of a scan, checked on the way.
+
+What it costs is mostly per object, so much goes by one call: some thousands of objects are read, checked and
+stored together, and while one such part is being stored, the next ones are read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Final, NamedTuple
+
+from penstock.kernel.objects import check_bytes
+from penstock.kernel.retry import patiently
+from penstock.kernel.settings import Settings
+from penstock.model.encoding import ObjectId
+from penstock.stores.port import Store, Stored
+
+SCAN_PAGE: Final = 5000
+CHUNK_MAX_OBJECTS: Final = 5000
+CHUNK_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Of objects that one worker holds in memory."""
+WORKERS: Final = 8
+PAGES_MAX: Final = 4
+"""How many pages are under way at once."""
+
+
+class CopiedPage(NamedTuple):
+    """All objects up to a token of the scan are copied; the page has added so much."""
+
+    token: bytes
+    """Where to go on; empty after the last page."""
+    objects: int
+    size_bytes: int
+
+
+def copy_objects(
+    source: Store, target: Store, token: bytes, settings: Settings, workers: Executor
+) -> Iterator[CopiedPage]:
+    """Copy what a scan of the source finds from a token on. Pages are handed out in their order, each when it
+    is stored; so its token may be noted, and whoever goes on from there misses nothing.
+
+    What a sweep has removed since it was scanned is left out. ``Damaged`` if the source is.
+    """
+
+    def carry(found: dict[ObjectId, bytes]) -> tuple[int, int]:
+        for one, data in found.items():
+            check_bytes(one, data)
+        if found:
+            patiently(settings, partial(target.store, found))
+        return len(found), sum(map(len, found.values()))
+
+    def fetch(chunk: list[Stored]) -> tuple[int, int]:
+        return carry(patiently(settings, partial(whole.fetch, [one.id for one in chunk])))
+
+    whole = source.uncached
+    running: deque[tuple[bytes, list[Future[tuple[int, int]]]]] = deque()
+    is_scanned = False
+    try:
+        while running or not is_scanned:
+            if not is_scanned:
+                found, others, token = patiently(
+                    settings, partial(whole.scan_data, token, SCAN_PAGE, CHUNK_MAX_BYTES)
+                )
+                parts = [workers.submit(carry, found)] if found else []
+                running.append((token, parts + [workers.submit(fetch, chunk) for chunk in chunks(others)]))
+                is_scanned = not token
+            if is_scanned or len(running) == PAGES_MAX:
+                reached, parts = running.popleft()
+                carried = [part.result() for part in parts]
+                yield CopiedPage(reached, sum(one for one, _ in carried), sum(size for _, size in carried))
+    finally:
+        for _, parts in running:
+            for part in parts:
+                part.cancel()
+
+
+def count_objects(store: Store, settings: Settings) -> int:
+    """How many objects a store has."""
+    count, token = 0, b""
+    while True:
+        page, token = patiently(settings, partial(store.scan, token, SCAN_PAGE))
+        count += len(page)
+        if not token:
+            return count
+
+
+def chunks(page: Iterable[Stored]) -> Iterator[list[Stored]]:
+    """A page in parts that a worker can hold in memory."""
+    chunk: list[Stored] = []
+    size = 0
+    for one in page:
+        if chunk and (len(chunk) >= CHUNK_MAX_OBJECTS or size + one.size > CHUNK_MAX_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(one)
+        size += one.size
+    if chunk:
+        yield chunk

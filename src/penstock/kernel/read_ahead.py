@@ -1,0 +1,87 @@
+"""Reading chains ahead: commits and log entries by the hundred, where each names only the next one.
+
+Whoever follows a chain learns the id of a link from the one before it, and asks for one object at a time. A
+jump (see ``skips``) leads further back, so that a few requests find all links between it and here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import CommitObject, LogEntry, decode_object
+from penstock.stores.port import Store
+
+FEW: Final = 8
+"""Whoever asks for more at once does not follow a chain."""
+LINKS_MAX: Final = 512
+"""How far is read ahead."""
+
+
+class ReadAhead:
+    """Fetches objects, and of chains also what is asked for next. For one thread.
+
+    What was read ahead is handed out once. It is as old as the reading ahead was.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ahead: dict[ObjectId, bytes] = {}
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        """The objects with these ids; those that do not exist are left out."""
+        found = {one: self._ahead.pop(one) for one in ids if one in self._ahead}
+        missing = [one for one in ids if one not in found]
+        if missing:
+            fetched = self._store.fetch(missing)
+            found |= fetched
+            if len(missing) <= FEW:
+                self._read_ahead(fetched)
+        return found
+
+    def _read_ahead(self, fetched: dict[ObjectId, bytes]) -> None:
+        """Read the links before some, level by level, down to a depth. What was left over is dropped."""
+        self._ahead = {}
+        links = {one: link for one, data in fetched.items() if (link := _link(data)) is not None}
+        if not links:
+            return
+        lowest = min(link.depth for link in links.values()) - LINKS_MAX
+        seen = {*links}
+        while links:
+            wanted = {
+                further
+                for link in links.values()
+                for further in (
+                    link.parent,
+                    *([link.jump] if link.depth - _span(link.depth) >= lowest else ()),
+                )
+                if link.depth - 1 >= lowest and link.depth > 1 and further not in seen
+            }
+            seen |= wanted
+            more = self._store.fetch(wanted) if wanted else {}
+            self._ahead |= more
+            links = {one: link for one, data in more.items() if (link := _link(data)) is not None}
+
+
+def _link(data: bytes) -> CommitObject | LogEntry | None:
+    """The link in an object's bytes, if it is one."""
+    try:
+        found = decode_object(data)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return found if isinstance(found, CommitObject | LogEntry) else None
+
+
+def _span(depth: int) -> int:
+    """How far back the jump of a link at a depth leads: the least part of it as a skew-binary number."""
+    span = 1
+    while span * 2 + 1 <= depth:
+        span = span * 2 + 1
+    while depth:
+        while span > depth:
+            span //= 2
+        depth -= span
+    return span
