@@ -12,10 +12,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import lance
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.errors import CommitConflict, InvalidLog, KeyNotFound, OutOfSync, PenstockError, Unavailable
+from penstock.errors import (
+    CommitConflict,
+    ForeignCommit,
+    InvalidLog,
+    KeyNotFound,
+    OutOfSync,
+    PenstockError,
+    Unavailable,
+)
+from penstock.formats.delta.publishing import publisher
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.lance.chains import Chains
 from penstock.formats.lance.folder_check import FolderCheck
@@ -491,7 +502,9 @@ def test_a_foreign_writers_rows_are_taken_over(place: Path) -> None:
         assert everywhere(lake, "delta") == [[1, 2, 2, 3]] * len(everywhere(lake, "delta"))
 
 
-def test_versions_of_lance_that_only_the_lake_has_are_left_only_if_that_is_said(place: Path) -> None:
+def own_versions_of_lance(place: Path, *numbers: int) -> Callable[[Lake], None]:
+    """Rows that a lake adds in versions that it cannot promote, because a stranger's has the first place."""
+
     def own(lake: Lake) -> None:
         def fail(*_: object) -> bool:
             raise Unavailable("the bucket is away")
@@ -500,16 +513,78 @@ def test_versions_of_lance_that_only_the_lake_has_are_left_only_if_that_is_said(
         aside = newest.rename(place.parent / newest.name)  # until the lake has written its own
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Chains, "put", fail)
-            lake.table("a.v").append(rows(3))
+            for number in numbers:
+                lake.table("a.v").append(rows(number))
             lake.close()
         aside.rename(newest)
 
-    with forked(place, "lance", own) as lake:
-        with pytest.raises(OutOfSync):
+    return own
+
+
+@pytest.mark.parametrize("own", [(3,), (3, 5)], ids=["one", "several"])
+def test_versions_of_lance_that_only_the_lake_has_are_left_only_if_that_is_said(
+    place: Path, own: tuple[int, ...]
+) -> None:
+    """Also if the newest of them has no place that is taken, and only waits behind one that has."""
+    with forked(place, "lance", own_versions_of_lance(place, *own)) as lake:
+        with pytest.raises(OutOfSync, match=r"version 2 at .* is not the one that the lake has"):
             write(lake, "lance", 4)
         with pytest.raises(OutOfSync, match="--leave-own"):
             lake.resync("a.v")
         (done,) = lake.resync("a.v", leave_own=True).tables
-        assert done.own == (2, 2)
+        assert done.own == (2, 1 + len(own))
         write(lake, "lance", 4)
         assert everywhere(lake, "lance") == [[1, 2, 4]] * len(everywhere(lake, "lance"))
+
+
+@in_each_format
+def test_a_process_that_found_a_strangers_version_goes_on_after_another_one_has_resynced(
+    place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stranger's version comes between the lake's decision and its publishing."""
+    with penstock.open(place) as lake, penstock.open(place) as other:
+        write(lake, kind, 1)
+        lake.finish_background()
+        put_version_of_a_stranger(lake, kind, monkeypatch)
+        write(lake, kind, 3)
+        with pytest.raises(ForeignCommit):
+            lake.finish_background()
+        for _ in range(2):
+            with pytest.raises(OutOfSync):
+                write(lake, kind, 4)
+        other.resync(KEYS[kind], leave_own=True)
+        other.finish_background()
+        write(lake, kind, 4)
+        lake.finish_background()
+        repeated = [3] if kind == "delta" else []
+        assert everywhere(lake, kind) == [[1, 2, *repeated, 4]] * len(everywhere(lake, kind))
+        assert lake.fsck().damages == ()
+
+
+def put_version_of_a_stranger(lake: Lake, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a stranger's version with row 2 at the next place, at the moment when the lake puts its own."""
+    location = Path(location_of(lake, kind))
+    if kind == "delta":
+        log = location / "_delta_log"
+        action = json.loads((log / f"{0:020}.json").read_text().splitlines()[-1])
+        assert "add" in action
+        pq.write_table(rows(2), location / "strange.parquet")
+        action["add"] |= {"path": "strange.parquet", "size": (location / "strange.parquet").stat().st_size}
+        action["add"].pop("stats", None)
+        there, data = log / f"{1:020}.json", json.dumps(action).encode()
+        patched: Any = publisher
+        name = "backfill"
+    else:
+        lance.write_dataset(rows(2), location, mode="append")
+        there = location / "_versions" / f"{2**64 - 1 - 2}.manifest"
+        data = there.read_bytes()
+        there.unlink()
+        patched, name = Chains, "put"
+    real = getattr(patched, name)
+
+    def late(*given: Any, **named: Any) -> Any:
+        there.write_bytes(data)
+        monkeypatch.setattr(patched, name, real)
+        return real(*given, **named)
+
+    monkeypatch.setattr(patched, name, late)

@@ -54,6 +54,7 @@ class FolderCheck:
                 return  # it is about to be the next one
         if not state.is_in_sync:
             raise out_of_sync(key, content.location, state)
+        self._promoter.forget_replaced(content.id, content.location)
         with self._lock:
             self._in_sync[content.id] = None
             self._in_sync.move_to_end(content.id)
