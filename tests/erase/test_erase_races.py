@@ -17,7 +17,7 @@ from penstock.lake.files.erase import FilesErasure
 from penstock.lake.lake import Lake
 from tests.erase.tables import MARKER, alone, people, where_is
 
-KINDS = {"delta": DeltaErasure, "files": FilesErasure}
+KINDS: dict[str, type[Any]] = {"delta": DeltaErasure, "files": FilesErasure}
 Way = Callable[[Lake], object]
 
 
@@ -94,7 +94,8 @@ def test_it_is_refused_while_an_erase_is_about_to_begin(
         with pytest.raises(MergeConflict, match="is being erased"):
             way(lake)
         raced.append(True)
-        return settle(erasure, erase)
+        first: int = settle(erasure, erase)
+        return first
 
     monkeypatch.setattr(KINDS[kind], "settle", racing)
     with alone(path) as other:
