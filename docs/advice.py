@@ -215,6 +215,7 @@ CONFLICTS: Final = (
             "back to what it was before, without anything that came since, with the mode 'force'",
             "back to what it was then, without anything that came since, with the mode 'force'",
             "or leave the table as it is with the mode 'drop'",
+            "to leave it as it is, revert the commit with the mode 'drop' for it",
             "revert the commit that did so first, or leave it with the mode 'drop'",
             "drop or rename that one and revert again, or leave it as it is with the mode 'drop'",
             "revert those first, or drop the table with all that is in it",

@@ -350,14 +350,18 @@ class CommitConflict(ConflictError):
 
 
 class MergeConflict(CommitConflict):
-    """Both sides of a merge, transplant or revert changed the same keys."""
+    """Both sides of a merge, transplant or revert changed the same keys, or a restore is not possible.
+
+    Its message says what was tried: to merge, transplant, rebase, revert or restore.
+    """
 
     code = "merge_conflict"
 
     def __init__(
         self, conflicts: Sequence[Conflict], message: str | None = None, *, what: str = "cannot merge"
     ) -> None:
-        lines = [one.in_merge() for one in conflicts[:_SHOWN]]
+        is_revert = what == "cannot revert"
+        lines = [one.in_revert() if is_revert else one.in_merge() for one in conflicts[:_SHOWN]]
         super().__init__(conflicts, message or _describe(what, conflicts, lines))
 
 
@@ -577,6 +581,7 @@ class OutOfSync(AdministratorError):
     """
 
     code = "out_of_sync"
+    http_status = 409
 
 
 class UnsupportedFormat(AdministratorError):

@@ -72,6 +72,7 @@ READS: dict[str, Make] = {
     "a transaction": lambda _: transaction_calls.GetTransaction(id=TRANSACTION),
     "transactions": lambda _: transaction_calls.ListTransactions(),
     "a Lance table": lambda _: lance_calls.GetLanceTable(key=VECTORS),
+    "status of a Lance table": lambda _: lance_calls.GetLanceStatus(key=VECTORS),
     "versions of Lance": lambda _: lance_calls.ListLanceVersions(key=VECTORS),
     "branches of Lance": lambda _: lance_calls.ListLanceBranches(key=VECTORS),
     "tags of Lance": lambda _: lance_calls.ListLanceTags(key=VECTORS),

@@ -11,9 +11,11 @@ from penstock.errors import (
     InvalidRequest,
     MergeConflict,
 )
+from penstock.kernel.bring import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
+from penstock.model.merges import KeyMerge, MergeMode
 from penstock.model.operations import Delete, Put
 from penstock.testing import CountingStore
 from tests.chance import seeds
@@ -116,8 +118,31 @@ def test_a_revert_that_cannot_be_says_so_in_its_own_words() -> None:
     kernel = new_kernel()
     made = commit(kernel, "main", puts(t=1))
     commit(kernel, "main", puts(t=2))
-    with pytest.raises(MergeConflict, match="cannot revert: 1 conflict"):
+    with pytest.raises(MergeConflict) as refused:
         kernel.revert(made, "main", META)
+    first, second, *more = str(refused.value).splitlines()
+    assert (first, second.partition(" (")[0]) == (
+        "cannot revert: 1 conflict",
+        "  't' was changed since that commit",
+    )
+    assert [("'force'" in one, "'drop'" in one) for one in more] == [(True, False), (False, True)]
+    options = MergeOptions(keys={Key("t"): KeyMerge(mode=MergeMode.DROP)})
+    assert not kernel.revert(made, "main", META, options=options).applied, "the last way out leads out"
+    options = MergeOptions(keys={Key("t"): KeyMerge(mode=MergeMode.FORCE)})
+    kernel.revert(made, "main", META, options=options)
+    assert state(kernel) == {}
+
+
+def test_a_transplant_and_a_rebase_that_cannot_be_say_so_in_their_own_words() -> None:
+    kernel = new_kernel()
+    commit(kernel, "main", puts(t=1))
+    branch(kernel, "dev")
+    made = commit(kernel, "dev", puts(t=2))
+    commit(kernel, "main", puts(t=3))
+    with pytest.raises(MergeConflict, match=r"^cannot transplant: 1 conflict"):
+        kernel.transplant([made], "main", META)
+    with pytest.raises(MergeConflict, match=r"^cannot rebase: 1 conflict"):
+        kernel.rebase("dev", head(kernel), META)
 
 
 def test_reverts_and_rebases_that_are_dry_write_nothing() -> None:

@@ -6,25 +6,46 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import lance
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from click.testing import CliRunner
 
 import penstock
-from penstock.errors import CommitConflict, InvalidLog, KeyNotFound, OutOfSync, PenstockError, Unavailable
+from penstock.cli.root import penstock as root
+from penstock.errors import (
+    CommitConflict,
+    ForeignCommit,
+    InvalidLog,
+    KeyNotFound,
+    NotManaged,
+    OutOfSync,
+    PenstockError,
+    Unavailable,
+)
+from penstock.formats.delta.publishing import publisher
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.lance.chains import Chains
 from penstock.formats.lance.folder_check import FolderCheck
 from penstock.lake.delta_calls import CommitTables, TableCommit
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
+from penstock.lake.lance.calls import CommitLance, DeregisterLance, GetLanceStatus, RegisterLance
 from penstock.lake.resync_calls import Resynced
-from penstock.model.content import ManagedTable
+from penstock.model.content import IcebergTable, ManagedTable
 from penstock.model.keys import Key
+from penstock.model.merges import MergeMode
+from penstock.server.access import OpenGate
+from penstock.server.lance.api import LANCE
+from penstock.server.limits import Limits
+from penstock.server.native import NATIVE
 from penstock.storage.places import Place
 from tests.lake.restored import (
     FORMATS,
@@ -36,6 +57,8 @@ from tests.lake.restored import (
     rows,
     write,
 )
+from tests.lance.rest.talking import Talk
+from tests.server.running import local
 
 in_each_format = pytest.mark.parametrize("kind", FORMATS)
 
@@ -74,9 +97,35 @@ def merge_branch(lake: Lake, kind: str) -> None:
     lake.merge("dev")
 
 
+def merge_by_force(lake: Lake, kind: str) -> None:
+    lake.merge("dev", default=MergeMode.FORCE)
+
+
+def merge_into_branch(lake: Lake, kind: str) -> None:
+    lake.merge("main", "dev")
+
+
+def merge_drop(lake: Lake, kind: str) -> None:
+    lake.merge("without")
+
+
+def rebase_branch(lake: Lake, kind: str) -> None:
+    lake.rebase("dev")
+
+
 def in_transaction(lake: Lake, kind: str) -> None:
     with lake.transaction() as tx:
         tx.table(KEYS[kind]).append(rows(3))
+
+
+def land_transaction_of_before(lake: Lake, kind: str) -> None:
+    (before,) = lake.transactions()
+    lake.find_transaction(before.id).land()
+
+
+def drop_in_transaction(lake: Lake, kind: str) -> None:
+    with lake.transaction() as tx:
+        tx.drop(KEYS[kind])
 
 
 def on_branch(lake: Lake, kind: str) -> None:
@@ -95,18 +144,141 @@ def revert(lake: Lake, kind: str) -> None:
     lake.revert(lake.log()[0].id)
 
 
+def restore(lake: Lake, kind: str) -> None:
+    lake.restore(KEYS[kind], to=lake.log()[1].id)
+
+
+def restore_all(lake: Lake, kind: str) -> None:
+    lake.restore(all=True, to=lake.log()[1].id)
+
+
+def restore_version(lake: Lake, kind: str) -> None:
+    lake.restore(KEYS[kind], version=0 if kind == "delta" else 1)
+
+
+def drop(lake: Lake, kind: str) -> None:
+    lake.branch().drop(KEYS[kind])
+
+
+def release(lake: Lake, kind: str) -> None:
+    lake.delta.release(KEYS[kind])
+
+
+WAYS = [
+    append,
+    merge_branch,
+    merge_by_force,
+    merge_into_branch,
+    merge_drop,
+    rebase_branch,
+    in_transaction,
+    land_transaction_of_before,
+    drop_in_transaction,
+    on_branch,
+    transplant,
+    revert,
+    restore,
+    restore_all,
+    restore_version,
+    drop,
+    release,
+]
+
+
+def behind_with_more(place: Path, kind: str) -> Lake:
+    """The same with two rows on main, a branch without the table, and a transaction that has not landed."""
+
+    def before(lake: Lake) -> None:
+        write(lake, kind, 1)
+        lake.branch("dev").create()
+        write(lake, kind, 10, branch="dev")
+        write(lake, kind, 11)
+        lake.branch("without").create()
+        lake.branch("without").drop(KEYS[kind])
+        lake.transaction(lease_s=3600).table(KEYS[kind]).append(rows(20))
+
+    restore_lake(place, before, lambda lake: write(lake, kind, 2))
+    return penstock.open(place)
+
+
 @in_each_format
-@pytest.mark.parametrize("way", [append, merge_branch, in_transaction, on_branch, transplant])
-def test_no_way_of_committing_gets_past_a_table_that_is_ahead(
-    place: Path, kind: str, way: Callable[[Lake, str], None]
-) -> None:
-    with behind(place, kind, 2) as lake:
+def test_no_way_of_committing_gets_past_a_table_that_is_ahead(place: Path, kind: str) -> None:
+    """Each is refused, so that the next one finds the lake as it was."""
+    with behind_with_more(place, kind) as lake:
         head = lake.branch().head
-        with pytest.raises(OutOfSync, match=f"penstock resync {KEYS[kind]}") as refused:
-            way(lake, kind)
-        assert refused.value.details["table"] == KEYS[kind]
+        for way in (one for one in WAYS if (one, kind) != (release, "lance")):
+            with pytest.raises(OutOfSync, match=f"penstock resync {KEYS[kind]}") as refused:
+                way(lake, kind)
+            assert refused.value.details["table"] == KEYS[kind], way
         assert lake.branch().head == head
-        assert everywhere(lake, kind) == [[1], *[[1, 2]] * (len(everywhere(lake, kind)) - 1)]
+        outside = read_outside(location_of(lake, kind), kind)
+        assert everywhere(lake, kind) == [[1, 11], *[[1, 2, 11]] * len(outside)]
+        lake.resync(KEYS[kind])
+        drop(lake, kind)
+
+
+def test_a_lance_table_that_is_ahead_keeps_all_of_its_versions_if_it_is_deregistered(place: Path) -> None:
+    key = KEYS["lance"]
+    with behind_with_more(place, "lance") as lake:
+        for name in ("dev", "without"):
+            lake.branch(name).delete()
+        (transaction,) = lake.transactions()
+        lake.find_transaction(transaction.id).abort()
+        location = location_of(lake, "lance")
+        lake.do(CommitLance(operations=(DeregisterLance(key=Key.parse(key)),)))
+        lake.finish_background()
+        assert read_outside(location, "lance") == [[1, 2, 11]]
+        lake.do(CommitLance(operations=(RegisterLance(key=Key.parse(key), location=location),)))
+        write(lake, "lance", 3)
+        assert everywhere(lake, "lance") == [[1, 2, 3, 11]] * 2
+
+
+@in_each_format
+def test_a_table_that_is_ahead_is_told_of_over_http_by_a_status_that_no_client_repeats(
+    place: Path, kind: str
+) -> None:
+    patient = Limits(request_timeout_s=120, row_timeout_s=100)  # the first one starts a process for rows
+    with (
+        behind(place, kind, 2) as lake,
+        local(lake.catalogue, [NATIVE, LANCE], limits=patient, gate=OpenGate()) as server,
+    ):
+        with penstock.open(server.url) as remote, pytest.raises(OutOfSync):
+            remote.branch().drop(KEYS[kind])
+        assert '"status":409' in server.log.replace(" ", "")
+        if kind == "lance":
+            talk = Talk(server, "/lance")
+            for said in (
+                talk("/table/a$v/insert", rows(3)),
+                talk("/table/a$v/delete", {"predicate": "id = 1"}),
+                talk("/table/a$v/drop", {}),
+                talk("/table/a$v/restore", {"version": 1}),
+            ):
+                assert (said.status, "penstock resync a.v" in said.error) == (409, True), said
+        assert '"status":500' not in server.log.replace(" ", "")
+        assert read_outside(location_of(lake, kind), kind)[0] == [1, 2]
+
+
+@in_each_format
+def test_a_table_whose_storage_is_gone_can_be_dropped(place: Path, kind: str) -> None:
+    with penstock.open(place) as lake:
+        write(lake, kind, 1)
+        lake.finish_background()
+        location = location_of(lake, kind)
+    shutil.rmtree(location)
+    with penstock.open(place) as lake:
+        lake.branch().drop(KEYS[kind])
+        with pytest.raises(KeyNotFound):
+            lake.table(KEYS[kind]).to_arrow()
+
+
+def test_what_has_no_log_cannot_be_out_of_sync(place: Path) -> None:
+    with penstock.open(place) as lake:
+        lake.branch().put("a.ice", IcebergTable(metadata_location="s3://b/m.json", snapshot_id=1))
+        lake.table("a.files").files.put("one.txt", b"1")
+        for key in ("a.ice", "a.files"):
+            with pytest.raises(NotManaged, match="cannot be out of sync") as refused:
+                lake.resync(key)
+            assert "adopt" not in refused.value.message
 
 
 @in_each_format
@@ -122,6 +294,10 @@ def test_every_look_at_the_lake_tells_of_a_table_that_is_ahead(
         if kind == "delta":
             (status,) = lake.delta.status()
             assert "out of sync" in status.alarm
+        else:
+            assert "out of sync" in lake.do(GetLanceStatus(key=Key.parse(KEYS[kind]))).alarm
+            ran = CliRunner().invoke(root, ["--lake", str(place), "lance", "status", KEYS[kind]])
+            assert (ran.exit_code, "penstock resync a.v" in ran.output) == (0, True)
         assert ids(lake.table(KEYS[kind]).to_arrow()) == [1], "reads go on"
 
 
@@ -491,7 +667,9 @@ def test_a_foreign_writers_rows_are_taken_over(place: Path) -> None:
         assert everywhere(lake, "delta") == [[1, 2, 2, 3]] * len(everywhere(lake, "delta"))
 
 
-def test_versions_of_lance_that_only_the_lake_has_are_left_only_if_that_is_said(place: Path) -> None:
+def own_versions_of_lance(place: Path, *numbers: int) -> Callable[[Lake], None]:
+    """Rows that a lake adds in versions that it cannot promote, because a stranger's has the first place."""
+
     def own(lake: Lake) -> None:
         def fail(*_: object) -> bool:
             raise Unavailable("the bucket is away")
@@ -500,16 +678,78 @@ def test_versions_of_lance_that_only_the_lake_has_are_left_only_if_that_is_said(
         aside = newest.rename(place.parent / newest.name)  # until the lake has written its own
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Chains, "put", fail)
-            lake.table("a.v").append(rows(3))
+            for number in numbers:
+                lake.table("a.v").append(rows(number))
             lake.close()
         aside.rename(newest)
 
-    with forked(place, "lance", own) as lake:
-        with pytest.raises(OutOfSync):
+    return own
+
+
+@pytest.mark.parametrize("own", [(3,), (3, 5)], ids=["one", "several"])
+def test_versions_of_lance_that_only_the_lake_has_are_left_only_if_that_is_said(
+    place: Path, own: tuple[int, ...]
+) -> None:
+    """Also if the newest of them has no place that is taken, and only waits behind one that has."""
+    with forked(place, "lance", own_versions_of_lance(place, *own)) as lake:
+        with pytest.raises(OutOfSync, match=r"version 2 at .* is not the one that the lake has"):
             write(lake, "lance", 4)
         with pytest.raises(OutOfSync, match="--leave-own"):
             lake.resync("a.v")
         (done,) = lake.resync("a.v", leave_own=True).tables
-        assert done.own == (2, 2)
+        assert done.own == (2, 1 + len(own))
         write(lake, "lance", 4)
         assert everywhere(lake, "lance") == [[1, 2, 4]] * len(everywhere(lake, "lance"))
+
+
+@in_each_format
+def test_a_process_that_found_a_strangers_version_goes_on_after_another_one_has_resynced(
+    place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stranger's version comes between the lake's decision and its publishing."""
+    with penstock.open(place) as lake, penstock.open(place) as other:
+        write(lake, kind, 1)
+        lake.finish_background()
+        put_version_of_a_stranger(lake, kind, monkeypatch)
+        write(lake, kind, 3)
+        with pytest.raises(ForeignCommit):
+            lake.finish_background()
+        for _ in range(2):
+            with pytest.raises(OutOfSync):
+                write(lake, kind, 4)
+        other.resync(KEYS[kind], leave_own=True)
+        other.finish_background()
+        write(lake, kind, 4)
+        lake.finish_background()
+        repeated = [3] if kind == "delta" else []
+        assert everywhere(lake, kind) == [[1, 2, *repeated, 4]] * len(everywhere(lake, kind))
+        assert lake.fsck().damages == ()
+
+
+def put_version_of_a_stranger(lake: Lake, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a stranger's version with row 2 at the next place, at the moment when the lake puts its own."""
+    location = Path(location_of(lake, kind))
+    if kind == "delta":
+        log = location / "_delta_log"
+        action = json.loads((log / f"{0:020}.json").read_text().splitlines()[-1])
+        assert "add" in action
+        pq.write_table(rows(2), location / "strange.parquet")
+        action["add"] |= {"path": "strange.parquet", "size": (location / "strange.parquet").stat().st_size}
+        action["add"].pop("stats", None)
+        there, data = log / f"{1:020}.json", json.dumps(action).encode()
+        patched: Any = publisher
+        name = "backfill"
+    else:
+        lance.write_dataset(rows(2), location, mode="append")
+        there = location / "_versions" / f"{2**64 - 1 - 2}.manifest"
+        data = there.read_bytes()
+        there.unlink()
+        patched, name = Chains, "put"
+    real = getattr(patched, name)
+
+    def late(*given: Any, **named: Any) -> Any:
+        there.write_bytes(data)
+        monkeypatch.setattr(patched, name, real)
+        return real(*given, **named)
+
+    monkeypatch.setattr(patched, name, late)

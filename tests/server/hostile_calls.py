@@ -204,6 +204,7 @@ class Calls:
             lambda: files.ListFiles(key=key, **at),
             lambda: files.GetFilesTable(key=key, **at),
             lambda: lance.GetLanceTable(key=key, **at),
+            lambda: lance.GetLanceStatus(key=key),
             lambda: lance.ListLanceVersions(key=key, **at),
             lambda: delta_calls.GetTableVersions(key=key, **at),
             lambda: delta_calls.FindTable(id=self._id(), **at),

@@ -301,6 +301,7 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(transaction_calls.ListTransactions()), EVERYBODY),
     (always(lance_calls.GetLanceTable(key=PAY)), ALL_READERS | {"dev_writer"}),
     (always(lance_calls.GetLanceTable(key=ORDERS, at="secret", to_write=True)), SECRET_READERS),
+    (always(lance_calls.GetLanceStatus(key=PAY)), ALL_READERS | {"dev_writer"}),
     (always(lance_calls.ListLanceVersions(key=PAY)), ALL_READERS | {"dev_writer"}),
     (at_id(lambda one: lance_calls.ListLanceVersions(key=ORDERS, at=one)), SECRET_READERS),
     (always(lance_calls.ListLanceBranches(key=ORDERS, at="dev/etl")), DEV_READERS),
@@ -375,6 +376,7 @@ def is_expected(error: PenstockError) -> bool:
         *("is no Delta table", "has no warehouse", "lies outside the lake's roots", "not a table that"),
         *("is no table whose files", "there is no job", "there is no transaction", "no Lance table"),
         "is no table that this lake manages",
+        "cannot be out of sync",
     ]
     return any(text in error.message for text in texts)
 

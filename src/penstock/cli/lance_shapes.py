@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from penstock.cli.shapes import Shape
-from penstock.lake.lance.answers import LanceAbout, LanceBranch, LanceTag, LanceVersion
+from penstock.lake.lance.answers import LanceAbout, LanceBranch, LanceStatus, LanceTag, LanceVersion
 
 
 class LanceTable(Shape, frozen=True, kw_only=True):
@@ -45,6 +45,41 @@ class LanceTables(Shape, frozen=True, kw_only=True):
     ref: str
     """Where it was looked."""
     tables: tuple[LanceTable, ...]
+    """By key."""
+
+
+class LanceTableStatus(Shape, frozen=True, kw_only=True):
+    """A Lance table of the default branch, and how far it is promoted."""
+
+    table: str
+    """The key."""
+    location: str
+    """The table's own folder."""
+    version: int | None
+    """The newest one; nothing for a table that has none yet."""
+    backlog: int
+    """How many versions are committed and not where every reader of Lance looks."""
+    oldest_s: float | None
+    """How long the oldest of them waits, in seconds."""
+    alarm: str
+    """What stands against promoting, or against commits to the table."""
+
+    @classmethod
+    def of(cls, status: LanceStatus) -> LanceTableStatus:
+        return cls(
+            table=str(status.key),
+            location=status.location,
+            version=status.version,
+            backlog=status.backlog,
+            oldest_s=status.oldest_s,
+            alarm=status.alarm,
+        )
+
+
+class LanceStatuses(Shape, frozen=True, kw_only=True):
+    """The Lance tables of the default branch, and how far they are promoted."""
+
+    tables: tuple[LanceTableStatus, ...]
     """By key."""
 
 

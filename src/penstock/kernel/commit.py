@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -96,8 +97,18 @@ class CommitRequest(Request):
                 self._prepared[change.key] = _named(self._formats, change).prepare(table, change)
             except Refused as refused:
                 edit.refuse(change.key, refused)
+        for operation in self._operations:
+            if isinstance(operation, Delete):
+                self._prepare_delete(edit, operation.key)
         if edit.conflicts:
             raise CommitConflict(edit.conflicts)
+
+    def _prepare_delete(self, edit: Edit, key: Key) -> None:
+        content = edit.content(key.encode())
+        managing = self._formats.managing(content)
+        if managing is not None and content is not None and not self._moved(content.id):
+            with suppress(Refused):  # at its turn, if it still is
+                managing.admit(edit.table(key, content), None)
 
     def _state(self, commit: ObjectId) -> Overlay:
         return state_of(self._history.objects, self._history.commit(commit))
@@ -238,6 +249,9 @@ class CommitRequest(Request):
         except Refused as refused:
             edit.refuse(key, refused)
             return
+        except PrepareAgain:
+            self.needs_preparation = True
+            raise
         edit.add_opaque(key.encode(), managing)
 
     def landed(self, commits: list[ObjectId]) -> None:

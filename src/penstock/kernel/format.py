@@ -398,7 +398,11 @@ class Format:
         return None
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
-        """Allow a raw ``Put`` or ``Delete`` of a managed table, or raise ``Refused``."""
+        """Allow a raw ``Put`` or ``Delete`` of a managed table, or raise ``Refused``.
+
+        ``PrepareAgain`` at the turn of a ``Delete`` that depends on table storage: it is asked once more
+        where that may be read.
+        """
 
     def landed(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool

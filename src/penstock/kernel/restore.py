@@ -100,7 +100,7 @@ class RestoreRequest(BringRequest):
         restoring.finish()
         self.results = list(restoring.results.values())
         if edit.conflicts:
-            raise MergeConflict(edit.conflicts)
+            raise MergeConflict(edit.conflicts, what="cannot restore")
         if not edit.changed:
             return []
         self._landing = Landing(self._formats, reference.name)

@@ -111,7 +111,8 @@ class TransplantRequest(BringRequest):
                 f"nothing to transplant at {', '.join(unused)}, but a way to do it was given"
             )
         if repeated.conflicts:
-            raise MergeConflict(repeated.conflicts)
+            what = "cannot transplant" if self._onto is None else "cannot rebase"
+            raise MergeConflict(repeated.conflicts, what=what)
         self._landing = repeated.landing
         return repeated.drafts
 

@@ -16,6 +16,7 @@ from penstock.errors import (
     InvalidRequest,
     KeyNotFound,
     ManagedElsewhere,
+    NotManaged,
     OutOfSync,
     PenstockError,
     TableNotFound,
@@ -37,7 +38,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Said
 from penstock.lake.resync_calls import Resync, Resynced, ResyncedTable
 from penstock.model.commits import CommitMeta
-from penstock.model.content import LanceTable
+from penstock.model.content import DeltaTable, LanceTable
 from penstock.model.keys import Key
 from penstock.model.operations import Change
 from penstock.storage.locations import table_of_place
@@ -99,6 +100,12 @@ class TableResync:
         content = self._content(key)
         if isinstance(content, LanceTable) and is_managed(content):
             return self._resync_lance(key)
+        if content is not None and not isinstance(content, DeltaTable | LanceTable):
+            raise NotManaged(
+                f"'{key}' cannot be out of sync: it is no Delta or Lance table, and has no versions but those"
+                " of the lake's commits",
+                key=str(key),
+            )
         asked = Asked(self._meta(key))
         done = self._logs.resync(key, asked, leave_own=self._call.leave_own, dry_run=self._call.dry_run)
         return None if done.is_in_sync else _answer(done)

@@ -49,6 +49,16 @@ _ICEBERG = (
     "to have both, rebase the source onto the target without it and run the job again under a new id",
 )
 _PATHS = ("to take one side of the table, or of a folder in it, merge that with the mode 'force' or 'drop'",)
+_IN_REVERT = {
+    ConflictKind.KEY_EXISTS: "was created again since that commit",
+    ConflictKind.KEY_DOES_NOT_EXIST: "is gone since that commit",
+    ConflictKind.VALUE_DIFFERS: "was changed since that commit",
+}
+"""What is said differently where a commit is to be undone that others came after."""
+_REVERT_ANYWAY = (
+    "to set it back to what it was before, without anything that came since, with the mode 'force'",
+    "to leave it as it is, revert the commit with the mode 'drop' for it",
+)
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -82,6 +92,14 @@ class Conflict(msgspec.Struct, frozen=True):
         elif len(more) == 1:
             reason, more = self.why, []
         return [self._told(reason), *more]
+
+    def in_revert(self) -> list[str]:
+        """The same where a commit is to be undone, and others came after it."""
+        if self.why:
+            first, *more = self.in_merge()
+            return [first, *(_REVERT_ANYWAY if tuple(more) == _PATHS else more)]
+        told = self._told(_IN_REVERT.get(self.kind, _TEXT[self.kind]))
+        return [told, *(_REVERT_ANYWAY if self.kind in _IN_REVERT else ())]
 
     @property
     def is_pointer(self) -> bool:

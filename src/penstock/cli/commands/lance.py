@@ -24,8 +24,10 @@ from penstock.cli.lance_shapes import (
     LanceMoved,
     LanceOwnBranch,
     LanceOwnTag,
+    LanceStatuses,
     LanceTable,
     LanceTables,
+    LanceTableStatus,
     LanceTableVersion,
     LanceVersions,
     LanceWhole,
@@ -36,8 +38,9 @@ from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago, counted, size
 from penstock.formats.lance.state import is_managed
 from penstock.lake.calls import Resolve
-from penstock.lake.lance.answers import LanceAbout, LanceVersion
+from penstock.lake.lance.answers import LanceAbout, LanceStatus, LanceVersion
 from penstock.lake.lance.calls import (
+    GetLanceStatus,
     GetLanceTable,
     ListLanceBranches,
     ListLanceTags,
@@ -206,6 +209,56 @@ def _version(screen: Screen, one: LanceVersion) -> Row:
 
 
 # -- where every reader of Lance looks ---------------------------------------------------------------------
+
+
+@lance.command(
+    "status",
+    prints="LanceStatuses",
+    examples="$ penstock lance status\n$ penstock lance status archive.a --json",
+)
+@click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
+@pass_call
+def lance_status(call: Call, key: str | None) -> None:
+    """Show how far the Lance tables of the default branch are promoted, and whether their folders have
+    versions that the lake does not know: of all, or of KEY.
+
+    What stands against a table is told below it, with what to do.
+    """
+    lake = call.open()
+    at = lake.at()
+    tables = [
+        one for one, content in at.entries() if isinstance(content, LanceContent) and is_managed(content)
+    ]
+    found = [lake.do(GetLanceStatus(key=one)) for one in (tables if key is None else (Key.parse(key),))]
+    call.answer(
+        lambda: LanceStatuses(tables=tuple(map(LanceTableStatus.of, found))),
+        lambda screen: _statuses(screen, found),
+    )
+
+
+def _statuses(screen: Screen, found: Sequence[LanceStatus]) -> Iterator[str]:
+    if not found:
+        yield "no Lance tables"
+    rows: list[Row] = [
+        [
+            Cell(printable(str(one.key)), "strong"),
+            "declared" if one.version is None else f"v{one.version}",
+            _promoted(one),
+            Cell(printable(one.location), "dim"),
+        ]
+        for one in found
+    ]
+    yield from columns(screen, rows, flexible=-1)
+    for one in found:
+        if one.alarm:
+            yield f"{screen.paint('!', 'bad')} {printable(str(one.key))}: {one.alarm}"
+
+
+def _promoted(one: LanceStatus) -> Cell:
+    if not one.backlog:
+        return Cell("" if one.version is None else "promoted", "good")
+    age = f", for {one.oldest_s:.0f} s" if one.oldest_s is not None else ""
+    return Cell(f"{one.backlog:,} to promote{age}", "warning")
 
 
 @lance.command("promote", prints="LanceTables", examples="$ penstock lance promote archive.a")

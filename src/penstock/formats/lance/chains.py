@@ -117,7 +117,8 @@ class Chains:
         return Look(found[::-1], there)
 
     def compare(self, location: str, content: LanceTable | None) -> SyncState:
-        """What a table's own folder has that the lake has not: two files are asked for at once.
+        """What a table's own folder has that the lake has not: two files are asked for at once, and those
+        before them if the newest version is not at its place.
 
         ``content`` is the table as the default branch has it; ``None`` if it does not. Lance's main branch is
         looked at.
@@ -140,18 +141,20 @@ class Chains:
         place = self._places.at(location)
         ahead, *there = place.read(names)
         other = -1
-        if told is not None and one is not None and there and there[0] is not None:
-            if is_of(one.version, there[0]):
+        if told is not None and one is not None and there:
+            if there[0] is not None and is_of(one.version, there[0]):
                 self._note(told, one)
-            else:
+            else:  # the newest may wait behind one whose place is taken
                 other = self._first_other(told, place)
         beyond = -1 if ahead is None else max(versions_at(place, MAIN), default=known + 1)
         return SyncState(known, beyond, other)
 
     def _first_other(self, told: Told, place: Place) -> int:
         """The first of the newest versions whose place another manifest has taken."""
-        first = -1
+        first, known = -1, self._promoted(told, MAIN)
         for one in self.own(told, MAIN):
+            if one.number <= known:
+                break
             (data,) = place.read([one.version.place(MAIN, one.number)])
             if data is None:
                 continue

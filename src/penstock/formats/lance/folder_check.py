@@ -34,6 +34,12 @@ class FolderCheck:
         self._in_sync: OrderedDict[UUID, None] = OrderedDict()
         self._lock = Lock()
 
+    def is_checked(self, identity: UUID) -> bool:
+        """Whether a table was found to be in sync by this process, and nothing has told otherwise since."""
+        with self._lock:
+            is_known = identity in self._in_sync
+        return is_known and not self._promoter.is_foreign(identity)
+
     def require_in_sync(
         self, key: Key, content: LanceTable, *, is_default: bool, written: Collection[str] = ()
     ) -> None:
@@ -43,9 +49,7 @@ class FolderCheck:
         manifests that whoever asks has put somewhere.
         """
         assert content.id is not None, "a managed table has an id"
-        with self._lock:
-            is_known = content.id in self._in_sync
-        if is_known and not self._promoter.is_foreign(content.id):
+        if self.is_checked(content.id):
             return
         state = self.compare(content.id, content.location, content if is_default else None)
         if state.other < 0 and state.beyond == state.known + 1:
@@ -54,6 +58,7 @@ class FolderCheck:
                 return  # it is about to be the next one
         if not state.is_in_sync:
             raise out_of_sync(key, content.location, state)
+        self._promoter.forget_replaced(content.id, content.location)
         with self._lock:
             self._in_sync[content.id] = None
             self._in_sync.move_to_end(content.id)

@@ -165,6 +165,20 @@ class Promoter:
         """Nothing is to be promoted of a table any more: it has become another one."""
         self._backlog.forget(table_id)
 
+    def forget_replaced(self, table_id: UUID, location: str) -> None:
+        """The same, for tables that could not go on because of others' manifests, and in whose folder this
+        one is by now: a resync, maybe of another process, has put it in their place."""
+        with self._backlog.changed:
+            jobs = [job for job in self._backlog.jobs.values() if isinstance(job.problem, ForeignCommit)]
+            replaced = {
+                told.table
+                for job in jobs
+                for told in job.waiting
+                if told.table != table_id and told.content.location == location
+            }
+        for one in replaced:
+            self.forget(one)
+
     def wait(self, ids: Iterable[UUID], timeout_s: float) -> bool:
         """Until all that was told of some tables is promoted, for at most so long; whether it is.
 

@@ -27,6 +27,21 @@ class LanceAbout(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
 
 
+class LanceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A Lance table of the default branch, and how far its versions are where every reader of Lance looks."""
+
+    key: Key
+    location: str
+    version: int | None = None
+    """The newest one; nothing for a table that is only declared."""
+    backlog: int = 0
+    """How many versions are committed and not promoted."""
+    oldest_s: float | None = None
+    """How long the oldest of them waits."""
+    alarm: str = ""
+    """What stands against promoting, or against commits: that its folder has what the lake does not know."""
+
+
 class LanceVersion(msgspec.Struct, frozen=True, kw_only=True):
     """A version of a Lance table."""
 

@@ -19,6 +19,7 @@ from penstock.lake.lance.answers import (
     LanceBranch,
     LanceCommitted,
     LanceDone,
+    LanceStatus,
     LanceTag,
     LanceVersion,
 )
@@ -193,6 +194,16 @@ class GetLanceTable(ReadAt[LanceAbout], frozen=True, kw_only=True):
     """Whether somebody may write to it where the answer says: on a branch, its line is begun then."""
 
 
+class GetLanceStatus(Call[LanceStatus], frozen=True, kw_only=True):
+    """How far a Lance table of the default branch is promoted, and whether its folder has what the lake
+    knows, and no more. Storage is looked at."""
+
+    path = "/lance/status"
+    answer = LanceStatus
+
+    key: Key
+
+
 class ListLanceVersions(ReadAt[tuple[LanceVersion, ...]], frozen=True, kw_only=True):
     """The versions of a Lance table, newest first; the next page is ``below`` the last one."""
 
@@ -258,6 +269,7 @@ class PromoteLance(Call[LanceAbout], frozen=True, kw_only=True):
 CALLS: Final[tuple[type[Call[Any]], ...]] = (
     CommitLance,
     GetLanceTable,
+    GetLanceStatus,
     ListLanceVersions,
     ListLanceBranches,
     ListLanceTags,

@@ -22,6 +22,7 @@ from penstock.errors import (
     Unavailable,
     VersionTaken,
 )
+from penstock.formats.lance.chains import Waiting
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MANIFEST, STAGING, own_branch_name
 from penstock.formats.lance.state import Version, is_managed
@@ -30,7 +31,14 @@ from penstock.lake.asked import asked
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded, commit_meta, first
 from penstock.lake.lance import calls
-from penstock.lake.lance.answers import LanceAbout, LanceBranch, LanceCommitted, LanceTag, LanceVersion
+from penstock.lake.lance.answers import (
+    LanceAbout,
+    LanceBranch,
+    LanceCommitted,
+    LanceStatus,
+    LanceTag,
+    LanceVersion,
+)
 from penstock.lake.lance.calls import LanceOperation
 from penstock.lake.lance.done import Doings, TableAt, committed, repeated, table_at
 from penstock.lake.lance.opened import Opened, Opening
@@ -60,6 +68,7 @@ class LanceAnswers:
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
             calls.CommitLance: self._commit,
             calls.GetLanceTable: self._about,
+            calls.GetLanceStatus: self._status,
             calls.ListLanceVersions: self._versions,
             calls.ListLanceBranches: self._branches,
             calls.ListLanceTags: self._tags,
@@ -70,6 +79,28 @@ class LanceAnswers:
 
     def _about(self, call: calls.GetLanceTable) -> LanceAbout:
         return _about(self._opening.table(call.at, call.key, call.via, to_write=call.to_write))
+
+    def _status(self, call: calls.GetLanceStatus) -> LanceStatus:
+        opened = self._opening.table(self._lake.or_default(None), call.key)
+        newest, alarm = opened.versions.newest(), ""
+        left: tuple[Waiting, ...] = ()
+        try:
+            alarm = self._parts.folder_alarm(opened.key, opened.content)
+            left = self._parts.promoter.unpromoted(opened.content)
+        except PenstockError as problem:
+            alarm = alarm or problem.message
+        behind = self._parts.promoter.status(opened.content) if left and not alarm else None
+        if behind is not None and behind.problem is not None:
+            alarm = behind.problem.message
+        oldest_us = min((one.version.time_us for one in left), default=None)
+        return LanceStatus(
+            key=opened.key,
+            location=opened.content.location,
+            version=None if newest is None else newest[0],
+            backlog=len(left),
+            oldest_s=None if oldest_us is None else max(0.0, (self._kernel.clock() - oldest_us) / 1e6),
+            alarm=alarm,
+        )
 
     def _versions(self, call: calls.ListLanceVersions) -> tuple[LanceVersion, ...]:
         opened = self._opening.table(call.at, call.key, call.via, to_write=call.to_write)

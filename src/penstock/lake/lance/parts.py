@@ -6,14 +6,14 @@ Lance's own library is not among it: manifests are read and put as they are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from threading import Event, Thread
 from time import monotonic
 from typing import Any, Final
 from uuid import UUID
 
-from penstock.errors import PenstockError, ReferenceNotFound
+from penstock.errors import OutOfSync, PenstockError, ReferenceNotFound
 from penstock.formats.lance.backlog import Told
 from penstock.formats.lance.changing import shortened
 from penstock.formats.lance.folder_check import FolderCheck
@@ -24,8 +24,9 @@ from penstock.formats.lance.promoting import Promoter
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.refs import RefFiles
 from penstock.formats.lance.state import NAME, is_managed, state_of
+from penstock.formats.sync import out_of_sync
 from penstock.kernel.conflict import content_of
-from penstock.kernel.format import Table
+from penstock.kernel.format import Applied, PrepareAgain, Since, Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content
@@ -125,6 +126,14 @@ class LanceParts:
         head = self._kernel.references.get(self._kernel.formats.default_branch).head
         found = None if head == NO_COMMIT else last_content(partial(self._look, head), identity)
         return found if isinstance(found, LanceTable) and is_managed(found) else None
+
+    def folder_alarm(self, key: Key, content: LanceTable) -> str:
+        """What is wrong with the folder of a table of the default branch, by what is there now; nothing if it
+        is what the lake knows, or another lake's. Raises as storage does."""
+        if content.id is None or not self.ownership.owns(content):
+            return ""
+        state = self.folder_check.compare(content.id, content.location, content)
+        return "" if state.is_in_sync else out_of_sync(key, content.location, state).message
 
     def tables(self) -> Iterator[tuple[Key, LanceTable]]:
         """The Lance tables of the default branch."""
@@ -258,6 +267,62 @@ class OwnLanceFormat(LanceFormat):
             table.key, content, is_default=table.is_default and table.content is content
         )
         return None
+
+    def merge(
+        self,
+        table: Table,
+        base: AnyContent | None,
+        source: AnyContent | None,
+        intents: Sequence[bytes] | None,
+    ) -> Applied:
+        return self._checked(table, super().merge(table, base, source, intents))
+
+    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
+        return self._checked(table, super().restore(table, wanted))
+
+    def revert(
+        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
+    ) -> Applied | None:
+        reverted = super().revert(table, was, wanted, since)
+        return None if reverted is None else self._checked(table, reverted)
+
+    def admit(self, table: Table, content: AnyContent | None) -> None:
+        super().admit(table, content)
+        if content is None:
+            self._check_folder(table, is_drop=True)
+
+    def _checked(self, table: Table, applied: Applied) -> Applied:
+        if applied.content != table.content:
+            self._check_folder(table, is_drop=applied.content is None)
+        return applied
+
+    def _check_folder(self, table: Table, *, is_drop: bool) -> None:
+        """``OutOfSync`` for a table that the default branch is to have otherwise, or not any more, and whose
+        folder has what the lake does not know: versions of a transaction that was written before would be
+        others of the same numbers, and what is dropped nobody could bring back. ``PrepareAgain`` where it is
+        not known.
+
+        A table whose storage is away, or has lost it, can be dropped; one that is deregistered keeps all.
+        """
+        content = table.content
+        if not table.is_default or not isinstance(content, LanceTable) or not is_managed(content):
+            return
+        assert content.id is not None, "a managed table has an id"
+        note = "folder", content.id, is_drop
+        if note in table.notes or self._folder_check.is_checked(content.id):
+            return
+        if not table.may_read:
+            raise PrepareAgain
+        try:
+            if self._ownership.owns(content):
+                self._folder_check.require_in_sync(table.key, content, is_default=True)
+        except OutOfSync:
+            raise
+        except PenstockError as problem:
+            if not is_drop:
+                raise
+            logger.info("'%s' goes without a look at its folder: %s", table.key, problem)
+        table.notes[note] = True
 
     def landed(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool

@@ -90,6 +90,7 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     files_calls.ListJobs: files.list_jobs,
     lance_calls.CommitLance: lance.commit_lance,
     lance_calls.GetLanceTable: lance.get_lance_table,
+    lance_calls.GetLanceStatus: lance.get_lance_status,
     lance_calls.ListLanceVersions: lance.list_lance_versions,
     lance_calls.ListLanceBranches: lance.list_lance_branches,
     lance_calls.ListLanceTags: lance.list_lance_tags,

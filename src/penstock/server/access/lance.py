@@ -8,10 +8,18 @@ from typing import TypeVar
 import msgspec
 
 from penstock.lake import calls
-from penstock.lake.lance.answers import LanceAbout, LanceBranch, LanceCommitted, LanceTag, LanceVersion
+from penstock.lake.lance.answers import (
+    LanceAbout,
+    LanceBranch,
+    LanceCommitted,
+    LanceStatus,
+    LanceTag,
+    LanceVersion,
+)
 from penstock.lake.lance.calls import (
     CommitLance,
     DeclareLance,
+    GetLanceStatus,
     GetLanceTable,
     ListLanceBranches,
     ListLanceTags,
@@ -51,6 +59,13 @@ def get_lance_table(rights: Rights, call: GetLanceTable) -> LanceAbout:
     What is put there for that are versions that they may read, as they read in another folder.
     """
     return rights.do(_readable(rights, call))
+
+
+def get_lance_status(rights: Rights, call: GetLanceStatus) -> LanceStatus:
+    """Storage is looked at for a table only that the caller may see."""
+    _, keys = rights.read(None)
+    rights.caller.require_key(keys, Role.READ, call.key)
+    return rights.do(call)
 
 
 def list_lance_versions(rights: Rights, call: ListLanceVersions) -> tuple[LanceVersion, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from penstock.errors import InvalidRequest, Throttled
+from penstock.errors import InvalidRequest, OutOfSync, PenstockError, Throttled
 from penstock.formats.delta.errors import NotManaged
 from penstock.formats.delta.lines import change_summary, merging
 from penstock.formats.delta.lines.attempt import Attempt, attempt, is_ratified, ratify_attempt
@@ -29,6 +30,8 @@ from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary
 from penstock.model.operations import Change
 from penstock.storage.places import Places
+
+logger = logging.getLogger("penstock")
 
 UNPUBLISHED_MAX: Final = 10_000
 """How far a table's log may lag behind its line on the default branch before commits have to wait."""
@@ -198,7 +201,8 @@ class DeltaFormat(Format):
     ) -> Applied:
         # What the lake did not own is no past that an owned table could share.
         sides = base if isinstance(base, DeltaTable) and base.state else None, _own(source)
-        return merging.merge(table, self.commits, *sides, self._now_ms(), self._extend)
+        merged = merging.merge(table, self.commits, *sides, self._now_ms(), self._extend)
+        return self._checked_drop(table, merged)
 
     def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
         before, now = _own(was), _own(table.content)
@@ -212,7 +216,8 @@ class DeltaFormat(Format):
         )
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        return merging.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
+        restored = merging.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
+        return self._checked_drop(table, restored)
 
     def restore_version(self, table: Table, version: int) -> Applied:
         return merging.restore_version(table, self.commits, version, self._now_ms(), self._extend)
@@ -234,13 +239,44 @@ class DeltaFormat(Format):
         since: Since,
     ) -> Applied | None:
         states = _own(was), _own(wanted)
-        return merging.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
+        reverted = merging.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
+        return None if reverted is None else self._checked_drop(table, reverted)
 
     def _extend(self, table: Table, content: DeltaTable, line: Line) -> Line:
         """A line that a merge is about to extend, if that is this lake's to do."""
         self._check_owner(table, line)
         self._require_in_sync(table, content)
         return self._shortened(table, content, line)
+
+    def _checked_drop(self, table: Table, applied: Applied) -> Applied:
+        if applied.content is None:
+            self._check_drop(table)
+        return applied
+
+    def _check_drop(self, table: Table) -> None:
+        """``OutOfSync`` for a table that is to leave the default branch, and has what the lake does not know:
+        nobody could bring that back. ``PrepareAgain`` where it is not known.
+
+        A table whose storage is away, or has lost it, can be dropped.
+        """
+        content, check = table.content, self._log_check
+        if check is None or not table.is_default or not isinstance(content, DeltaTable) or not content.state:
+            return
+        assert content.id is not None, "a managed table has an id"
+        note = "drop", content.id
+        if note in table.notes or check.is_checked(content.id):
+            return
+        if not table.may_read:
+            raise PrepareAgain
+        line = line_of(content)
+        if line.phase is Phase.OWNED and self._owner.owns(_owner_named(table, line)):
+            try:
+                check.require_in_sync(table.key, content, is_default=True)
+            except OutOfSync:
+                raise
+            except PenstockError as problem:
+                logger.info("'%s' goes without a look at its log: %s", table.key, problem)
+        table.notes[note] = True
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None:
@@ -252,6 +288,7 @@ class DeltaFormat(Format):
                 raise Refused("is being adopted; see how that ends first: penstock delta status")
             if line.phase is Phase.RELEASED:
                 raise Refused("is being released, and goes by itself once its log is complete")
+        self._check_drop(table)
 
     def is_before(self, content: AnyContent, first: int) -> bool:
         # What is published before is read from the log, which begins there.

@@ -51,6 +51,7 @@ class LogCheck:
         state = self.compare(content.id, content.location, content if is_default else None)
         if not state.is_in_sync:
             raise log_out_of_sync(key, content.location, state)
+        self._publisher.forget_replaced(content.id, content.location)
         self._publisher.note_in_sync(content.id)
 
     def warn(self, key: Key, content: DeltaTable) -> None:

@@ -168,6 +168,21 @@ class Publisher:
                 job.told = job.problem = None
                 self._backlog.forget_idle(job)
 
+    def forget_replaced(self, table_id: UUID, location: str) -> None:
+        """The same, for tables that could not go on because of others' commits, and whose log is this one's
+        by now: a resync, maybe of another process, has put it in their place."""
+        with self._changed:
+            replaced = {
+                job.id[0]
+                for job in self._backlog.jobs.values()
+                if isinstance(job.problem, ForeignCommit)
+                and job.told is not None
+                and job.id[0] != table_id
+                and job.told.content.location == location
+            }
+        for one in replaced:
+            self.forget(one)
+
     def wait(self, table_id: UUID, version: int, timeout_s: float) -> bool:
         """Until a version is published, for at most so long; whether it is.
 
