@@ -155,7 +155,9 @@ def test_one_token_does_not_keep_others_out_by_bodies_that_do_not_come(lake: Lak
                 connection.sendall(head % slow.encode())
             answered: set[socket.socket] = set()
             while len(answered) < 16:  # one token has four of eight places at most
-                ready, _, _ = select.select([one for one in connections if one not in answered], [], [], WAIT_S)
+                ready, _, _ = select.select(
+                    [one for one in connections if one not in answered], [], [], WAIT_S
+                )
                 assert ready, f"only {len(answered)} are answered, and the others are read from"
                 assert all(read_all(one).startswith(b"HTTP/1.1 429") for one in ready)
                 answered.update(ready)
