@@ -129,8 +129,7 @@ def test_a_read_of_a_store_that_fails_once_is_answered_truly_and_changes_nothing
             FAULTS[fault](store)
             try:
                 answer = lake.do(call)
-            except PenstockError as error:
-                assert isinstance(error, TryAgainError), f"{name}: {error!r}"
+            except TryAgainError:
                 answer = lake.do(call)
             store.heal()
             assert not differences(expected, plain(answer, commit_names(lake))), name

@@ -125,7 +125,7 @@ def _files(folder: Path) -> dict[str, tuple[int, int] | None]:
         within = os.path.relpath(place, folder)
         found.update((os.path.normpath(f"{within}/{name}"), None) for name in folders)
         for name in files:
-            about = os.stat(f"{place}/{name}")
+            about = Path(place, name).stat()
             found[os.path.normpath(f"{within}/{name}")] = (about.st_size, about.st_mtime_ns)
     return found
 

@@ -21,7 +21,7 @@ STATES_MAX = 50
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_cut_is_a_state_that_there_was(seed: int) -> None:
-    """Writes come between the reads, at random, until they rest; all states that there were are remembered."""
+    """Writes come between the reads, at random, and rest after a while; all states are remembered."""
     chosen = random.Random(seed)
     store = MemoryStore()
     lake = open_lake(store)

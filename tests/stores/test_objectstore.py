@@ -15,13 +15,15 @@ from tests.servers.s3 import S3Place
 CONTENDED_WAIT_S = 60.0
 """Where many write the same key, a server makes each of them wait for seconds, and so does a busy machine."""
 WAIT_S = 0.5
+MANY_WAIT_S = 3.0
+"""Where thousands of objects are written within it."""
 SERVER_WAIT_S = 1.0
 
 
 class TestDirectory(StoreContract):
     @pytest.fixture
     def open_store(self, tmp_path: Path, request: pytest.FixtureRequest) -> OpenStore:
-        wait_s = CONTENDED_WAIT_S if _is_race(request) else WAIT_S
+        wait_s = CONTENDED_WAIT_S if _is_race(request) else MANY_WAIT_S if _has_many(request) else WAIT_S
         return lambda: ObjectStore(f"file://{tmp_path}/lake", announce_wait_s=wait_s)
 
 
@@ -33,6 +35,10 @@ class TestSeaweedFS(StoreContract):
     def open_store(self, s3_place: S3Place, request: pytest.FixtureRequest) -> OpenStore:
         wait_s = CONTENDED_WAIT_S if _is_race(request) else SERVER_WAIT_S
         return lambda: ObjectStore(s3_place.url, announce_wait_s=wait_s)
+
+
+def _has_many(request: pytest.FixtureRequest) -> bool:
+    return any(word in request.node.originalname for word in ("thousands", "any_number", "binary_safe"))
 
 
 def _is_race(request: pytest.FixtureRequest) -> bool:
