@@ -27,7 +27,7 @@ from penstock.model.keys import Key
 from penstock.wire.requests import request_of
 from tests.calls import gateway as faults
 from tests.calls.answers import commit_names, differences, plain
-from tests.calls.examples import EXAMPLES, WRITES
+from tests.calls.examples import EXAMPLES, READS, WRITES
 from tests.calls.gateway import Fault, Gateway
 from tests.calls.world import VECTORS, World, state_of
 from tests.disks import disks_are_not_waited_for
@@ -50,6 +50,13 @@ FAULTS: dict[str, tuple[Fault, int | None]] = {
 }
 QUICK_FAULTS = ("lost", "always a page")
 """Those that `make test` tries with every call that changes something; reads are tried with the first one."""
+ALIKE = (
+    ("a page", "its own fault", "cut off", "half of it", "a bad gateway"),
+    ("lost before it arrived", "a page instead"),
+    ("always its own fault",),
+)
+"""Of each of these, which leave alike what was done, `make verify` tries one with a call that changes
+something, the next one with the next call; `make reliability` tries all with all."""
 
 
 class Came(NamedTuple):
@@ -89,11 +96,16 @@ class Bench:
                 yield lake
 
     def come(self, lake: Lake, call: Call[Any]) -> Came:
+        answer = self.answer(lake, call)
+        error = answer if isinstance(answer, PenstockError) else None
+        return Came(None if error is not None else answer, error, state_of(self.lake))
+
+    def answer(self, lake: Lake, call: Call[Any]) -> Any:
         try:
-            answer, error = lake.do(call), None
+            answer = lake.do(call)
         except PenstockError as problem:
-            answer, error = None, problem
-        return Came(plain(answer, commit_names(self.lake)), error, state_of(self.lake))
+            return problem
+        return plain(answer, commit_names(self.lake))
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +116,11 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def cases() -> Iterator[ParameterSet]:
-    for name in EXAMPLES:
+    for number, name in enumerate(WRITES):
+        verified = {faults[number % len(faults)] for faults in ALIKE}
         for fault in FAULTS:
-            is_quick = fault in (QUICK_FAULTS if name in WRITES else QUICK_FAULTS[:1])
-            yield pytest.param(name, fault, marks=() if is_quick else pytest.mark.verify)
+            mark = pytest.mark.verify if fault in verified else pytest.mark.reliability
+            yield pytest.param(name, fault, marks=() if fault in QUICK_FAULTS else mark)
 
 
 def test_every_call_has_an_example(bench: Bench) -> None:
@@ -129,10 +142,27 @@ def test_a_call_has_one_effect_and_its_true_answer(bench: Bench, name: str, faul
         if came.error is None:
             assert not differences(expected.answer, came.answer)
             assert came.state == expected.state
-        elif retry_of(call) is Retry.READ:
-            assert came.state == bench.before
         else:
             _is_told_what_to_do(bench, lake, call, came, expected)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [one if one in QUICK_FAULTS[:1] else pytest.param(one, marks=pytest.mark.verify) for one in FAULTS],
+)
+def test_a_read_is_answered_truly_or_not_at_all_and_changes_nothing(bench: Bench, fault: str) -> None:
+    act, times = FAULTS[fault]
+    with bench.far() as lake:
+        for name, make in READS.items():
+            call = make(bench.world)
+            expected = bench.answer(lake, call)
+            assert not isinstance(expected, PenstockError), name
+            request = request_of(call)
+            with bench.network.spoiling(request.method, PREFIX + request.target, act, times):
+                found = bench.answer(lake, call)
+            assert bench.network.spoilt > 0, name
+            assert isinstance(found, PenstockError) or not differences(expected, found), name
+        assert state_of(bench.lake) == bench.before
 
 
 def _is_told_what_to_do(bench: Bench, lake: Lake, call: Call[Any], came: Came, expected: Came) -> None:

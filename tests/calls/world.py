@@ -3,6 +3,7 @@ beside it. It is made once, and put back as it was before each case."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ class World:
             lake.finish_background(FINISH_S)
         self._lost_table()
         shutil.copytree(self._world, self._kept)
+        self._kept_files = _files(self._kept)
 
     def _vectors(self, lake: Lake, template: Path) -> str:
         """A Lance table of three versions, with a branch and a tag of Lance's own; the next one is staged."""
@@ -99,7 +101,7 @@ class World:
 
     def restore(self) -> None:
         """Put everything back as it was: what was changed since, and what came or went."""
-        kept, there = _files(self._kept), _files(self._world)
+        kept, there = self._kept_files, _files(self._world)
         for name in sorted(there.keys() - kept.keys(), reverse=True):  # what is in a folder before it
             path = self._world / name
             path.rmdir() if path.is_dir() else path.unlink()
@@ -119,9 +121,12 @@ class World:
 def _files(folder: Path) -> dict[str, tuple[int, int] | None]:
     """Files below a folder, by what would tell that one was written since; and the folders."""
     found: dict[str, tuple[int, int] | None] = {}
-    for path in folder.rglob("*"):
-        about = path.stat()
-        found[str(path.relative_to(folder))] = None if path.is_dir() else (about.st_size, about.st_mtime_ns)
+    for place, folders, files in os.walk(folder):
+        within = os.path.relpath(place, folder)
+        found.update((os.path.normpath(f"{within}/{name}"), None) for name in folders)
+        for name in files:
+            about = Path(place, name).stat()
+            found[os.path.normpath(f"{within}/{name}")] = (about.st_size, about.st_mtime_ns)
     return found
 
 

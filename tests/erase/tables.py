@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ def people(**others: list[Any]) -> pa.Table:
 
 def where_is(root: Path, marker: str = MARKER) -> list[str]:
     """The files and folders below a folder whose names, bytes or rows have the marker."""
-    return sorted({str(one.relative_to(root)) for one in _found(root, marker)})
+    while True:
+        with suppress(FileNotFoundError):  # one went meanwhile, perhaps to another name: look again
+            return sorted({str(one.relative_to(root)) for one in _found(root, marker)})
 
 
 def _found(root: Path, marker: str) -> Iterator[Path]:

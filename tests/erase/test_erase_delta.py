@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 from uuid import uuid4
 
@@ -369,7 +370,7 @@ def test_a_crash_at_any_step_is_taken_up_by_the_next_run(
     crashed: list[str] = []
 
     def crashing(*given: Any, **named: Any) -> Any:
-        if crashed:
+        if crashed or current_thread() is not main_thread():  # what is published meanwhile is no step
             return real(*given, **named)
         crashed.append(name)
         if is_done:

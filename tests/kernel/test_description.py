@@ -9,11 +9,12 @@ import pytest
 
 import penstock
 from penstock import IcebergTable, Lake
-from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
+from penstock.errors import Damaged, InvalidRequest, OutcomeUnknown, Unavailable
 from penstock.kernel.copy import copy
 from penstock.kernel.description import ROW_NAME, change_description, read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.calls import GetSetting, PutSetting
+from penstock.model.clock import TIME_MAX_US, TIME_MIN_US
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Point
 from tests.queue.hooks import new_kernel
@@ -123,3 +124,10 @@ def test_a_lake_is_moved_though_answers_are_lost_on_the_way() -> None:
     target.fail(Point.TURN, Unavailable("away"), name="main")
     copy(kernel, target, source_place="here", target_place="there")
     assert [one.name for one in penstock.open(target).branches()] == ["main"]
+
+
+@pytest.mark.parametrize("created_us", [TIME_MIN_US - 1, TIME_MAX_US + 1])
+def test_a_lake_of_a_time_that_never_was_is_damaged(created_us: int) -> None:
+    """A bit that fell over in the row, which no hash covers."""
+    with pytest.raises(Damaged, match=r"the lake's description at .* cannot be read"):
+        read_description(new_kernel(MemoryStore(), clock=lambda: created_us).store)

@@ -23,6 +23,7 @@ from penstock.server.access import TokenGate
 from penstock.server.discretion import Discreet
 from penstock.server.health import Readiness
 from penstock.server.native import NATIVE
+from tests.queue.hooks import wait_until
 from tests.remote.scenarios import table
 from tests.server.running import local
 from tests.servers.proxy import Proxy
@@ -60,6 +61,14 @@ def take_away(proxy: Proxy) -> None:
     proxy.cut_all()
 
 
+def has_created(lake: Lake, branch: str) -> bool:
+    try:
+        lake.branch(branch).create()
+    except Unavailable:
+        return False
+    return True
+
+
 def test_a_database_that_is_away_is_told_by_name_to_each_caller_and_comes_back(
     lake: Lake, proxy: Proxy
 ) -> None:
@@ -83,7 +92,7 @@ def test_a_database_that_is_away_is_told_by_name_to_each_caller_and_comes_back(
         with pytest.raises(Unavailable, match="the lake's database cannot be used at the moment"):
             readiness.require()
         proxy.accept()
-        behind.branch("test").create()
+        wait_until(lambda: has_created(behind, "test"))
         readiness.require()
         behind.close()
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
+import msgspec
 import pytest
 
 from penstock.errors import KeyNotFound, Throttled, TimedOut, Unavailable, WorkerLost, WorkTooLarge
@@ -141,17 +142,12 @@ def test_a_function_that_needs_too_much_memory_is_ended(
     assert "needed more than 100,663,296 bytes" in said[0]
 
 
-def test_a_function_that_takes_too_long_is_ended() -> None:
-    pool = ProcessPool(ProcessLimits(count_max=1, timeout_s=0.2))
-    try:
-        begun = Begun(pool)
-        process = Ending(begun.pid)
-        problem = begun.end()
-        assert isinstance(problem, WorkTooLarge)
-        assert "took longer than 0.2 s, this server's limit (timeout_s)" in problem.message
-        process.wait()
-    finally:
-        pool.close()
+def test_a_function_that_takes_too_long_is_ended(pool: ProcessPool) -> None:
+    process = Ending(pid_of(pool))
+    pool.limits = msgspec.structs.replace(pool.limits, timeout_s=0.2)
+    with pytest.raises(WorkTooLarge, match=r"took longer than 0.2 s, this server's limit \(timeout_s\)"):
+        pool.run(f"{HERE}:hang", answer=lambda _: b"")
+    process.wait()
 
 
 def test_work_that_nobody_waits_for_any_longer_is_ended(pool: ProcessPool) -> None:

@@ -15,6 +15,8 @@ from tests.servers.s3 import S3Place
 CONTENDED_WAIT_S = 60.0
 """Where many write the same key, a server makes each of them wait for seconds, and so does a busy machine."""
 WAIT_S = 0.5
+MANY_WAIT_S = 3.0
+"""Where thousands of objects are written within it."""
 SERVER_WAIT_S = 1.0
 MANY_WAIT_S = 5.0
 """Hundreds of objects at once take their time; what is deleted waits for so long."""
@@ -35,6 +37,10 @@ class TestSeaweedFS(StoreContract):
     def open_store(self, s3_place: S3Place, request: pytest.FixtureRequest) -> OpenStore:
         wait_s = CONTENDED_WAIT_S if _is_race(request) else SERVER_WAIT_S
         return lambda: ObjectStore(s3_place.url, announce_wait_s=wait_s)
+
+
+def _has_many(request: pytest.FixtureRequest) -> bool:
+    return any(word in request.node.originalname for word in ("thousands", "any_number", "binary_safe"))
 
 
 def _is_race(request: pytest.FixtureRequest) -> bool:

@@ -24,6 +24,7 @@ from penstock.kernel.grace import Grace, with_grace
 from penstock.kernel.retry import until_moved
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import Settings
+from penstock.model.clock import TIME_MAX_US, TIME_MIN_US
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.names import NAME_MAX_CHARS
 from penstock.model.objects import OBJECT_MAX_BYTES, Large, LogEntry, decode_object
@@ -319,6 +320,8 @@ def _checked(row: Row, store: Store) -> Description:
             found=version,
             known=FORMAT_VERSION,
         )
+    if not TIME_MIN_US <= found.created_us <= TIME_MAX_US:
+        raise Damaged(f"the lake's description at {store.url} cannot be read: it has a time that never was")
     return found
 
 
