@@ -15,11 +15,9 @@ from tests.servers.s3 import S3Place
 CONTENDED_WAIT_S = 60.0
 """Where many write the same key, a server makes each of them wait for seconds, and so does a busy machine."""
 WAIT_S = 0.5
-MANY_WAIT_S = 3.0
+MANY_WAIT_S = 5.0
 """Where thousands of objects are written within it."""
 SERVER_WAIT_S = 1.0
-MANY_WAIT_S = 5.0
-"""Hundreds of objects at once take their time; what is deleted waits for so long."""
 
 
 class TestDirectory(StoreContract):
@@ -45,7 +43,3 @@ def _has_many(request: pytest.FixtureRequest) -> bool:
 
 def _is_race(request: pytest.FixtureRequest) -> bool:
     return hasattr(RaceContract, request.node.originalname)
-
-
-def _has_many(request: pytest.FixtureRequest) -> bool:
-    return "thousands" in request.node.originalname or "binary_safe" in request.node.originalname
