@@ -35,6 +35,7 @@ LANDED_MIN = 0.9
 """Of the reverts that the model has no conflict for."""
 REVERTS = 0.3
 """Of all steps."""
+AGAIN = "transplant of a reverted commit"
 
 
 class RevertModel(Model):
@@ -43,6 +44,7 @@ class RevertModel(Model):
     def __init__(self, lake: Lake, seed: int, rows: int) -> None:
         super().__init__(lake, seed, rows)
         self._undone: dict[str, list[str]] = {name: [] for name in BRANCHES}
+        self._reverts: set[str] = set()
 
     def step(self) -> None:
         what = self._chance.random()
@@ -84,6 +86,7 @@ class RevertModel(Model):
             return
         self._undone[branch].append(commit.id)
         self._advance(branch, expected, (here.id,))
+        self._reverts.add(self._heads[branch])
 
     def _note_revert(self, problem: MergeConflict, before: Rows, after: Rows, now: Rows) -> None:
         try:
@@ -91,8 +94,7 @@ class RevertModel(Model):
         except Conflict as conflict:
             self.counters.conflicts[f"revert: {conflict}"] += 1
         else:
-            why = "".join(each for each in problem.conflicts[0].why.partition(" (")[0] if not each.isdigit())
-            self.counters.refused[f"revert: {why}"] += 1
+            self.counters.refused[f"revert: {_reason(problem)}"] += 1
 
     def _transplant_again(self, commit: str, branch: str) -> None:
         """Repeat a commit that was reverted."""
@@ -102,14 +104,44 @@ class RevertModel(Model):
         base = self._commits[there.parents[0]]
         try:
             self._lake.transplant([commit], branch)
-        except MergeConflict:
-            self.counters.landed["transplant of a reverted commit: refused"] += 1
+        except MergeConflict as problem:
+            self._note_again(problem, base, there, here)
             return
         if self._lake.branch(branch).head == here.id:
-            self.counters.landed["transplant of a reverted commit: nothing to do"] += 1
+            self._check_stands(base, there, here)
+            self.counters.landed[f"{AGAIN}: nothing to do"] += 1
             return
-        self.counters.landed["transplant of a reverted commit"] += 1
+        self.counters.landed[AGAIN] += 1
         self._advance(branch, merged([base.rows], there, here), (here.id,))
+
+    def _check_stands(self, base: Commit, there: Commit, here: Commit) -> None:
+        """A commit does nothing if it is there: what is missing of it was changed by others, not reverted."""
+        try:
+            expected = merged([base.rows], there, here)
+        except Conflict:
+            return
+        assert here.rows <= expected
+        assert expected - here.rows <= self._removed_for_good(here)
+
+    def _note_again(self, problem: MergeConflict, base: Commit, there: Commit, here: Commit) -> None:
+        try:
+            found = merged([base.rows], there, here)
+        except Conflict as conflict:
+            self.counters.conflicts[f"{AGAIN}: {conflict}"] += 1
+            return
+        if (found - here.rows) & self._removed_for_good(here):
+            self.counters.conflicts[f"{AGAIN}: rows that no revert removed would come back"] += 1
+            return
+        self.counters.refused[f"{AGAIN}: {_reason(problem)}"] += 1
+
+    def _removed_for_good(self, commit: Commit) -> Rows:
+        """The rows that something else than a revert has removed, in all that a commit comes from."""
+        found: Rows = frozenset()
+        for each in self._ancestors(commit.id) - self._reverts:
+            one = self._commits[each]
+            if len(one.parents) == 1:
+                found |= self._commits[one.parents[0]].rows - one.rows
+        return found
 
     def _rows_that_may_be(self, commit: Commit) -> Rows:
         """A commit may be among them that brings rows back, and not the merge that had removed them."""
@@ -134,6 +166,11 @@ def reverted(before: Rows, after: Rows, now: Rows) -> Rows:
         else:
             del found[key]
     return frozenset(found.items())
+
+
+def _reason(problem: MergeConflict) -> str:
+    """Why something was refused, without the numbers and names that differ each time."""
+    return "".join(each for each in problem.conflicts[0].why.partition(" (")[0] if not each.isdigit())
 
 
 def _what_happened(was: dict[int, float], done: dict[int, float], here: dict[int, float], key: int) -> str:

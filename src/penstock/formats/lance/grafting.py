@@ -110,6 +110,9 @@ class Done(NamedTuple):
     """Marks of the fragments that came by repeated commits."""
     comes_from_bases: bool
     """Whether it has had all rows of the states that both sides come from: none of them was left out."""
+    left_out: RowSet | None
+    """Rows of such states that it never had, and that were put in the place of others, which it has
+    therefore; ``None`` if that is not known."""
 
     @property
     def has_replaced(self) -> bool:
@@ -234,7 +237,8 @@ def _check_rows(
         twice = other_rows(twice, shared_rows(other_rows(twice, of_base), base.removed))
     one, other = source.changes, target.changes
     if one is None or other is None:
-        if twice and (source.has_replaced or target.has_replaced or not rows.lineage.is_whole):
+        has_replaced = any(done.has_replaced or _undone(twice, done) for done in (source, target))
+        if twice and (has_replaced or not rows.lineage.is_whole):
             raise Ungraftable(
                 "had rows of the same data files updated, compacted or deleted on both sides, and which rows"
                 " these were is not known",
@@ -261,9 +265,28 @@ def _check_rows(
     replaced = all_rows(change.removed for updates in own for change in updates.values())
     if clashes := shared_rows(twice, replaced):
         raise Ungraftable("had the same rows updated or deleted on both sides", clashes)
+    if clashes := all_rows(_undone(twice, done) for done in (source, target)):
+        raise Ungraftable(
+            "had rows updated or deleted on one side, and on the other one the former rows are there, since"
+            " what replaced them was reverted or left out",
+            clashes,
+        )
     # Else a row is on both sides by a common state, or on one of them alone.
-    if source.taken or target.taken or (one.has_reverts and other.has_reverts):
+    is_whole = receiver is not None or (source.comes_from_bases and target.comes_from_bases)
+    if source.taken or target.taken or not is_whole or (one.has_reverts and other.has_reverts):
         _check_repeated(rows, one, other, common, may_return=receiver is not None)
+
+
+def _undone(rows: RowSet, done: Done) -> RowSet:
+    """Of rows that a side does not have, those in whose place it has others, though it did nothing to them.
+
+    What both come from was merged to it after it had been reverted, or was left out.
+    """
+    if done.comes_from_bases:
+        return {}
+    removed = {} if done.changes is None else done.changes.removed()
+    never_had = other_rows(rows, removed)
+    return never_had if done.left_out is None else shared_rows(never_had, done.left_out)
 
 
 def _check_repeated(

@@ -26,6 +26,7 @@ from penstock.formats.lance.sides import (
     beside,
     comes_from,
     compared_versions,
+    has_arrived,
     has_undone,
     history_since,
     includes,
@@ -165,7 +166,11 @@ class Joining:
             self._add(landed, branch)
 
     def _later_versions(self, done: TableSide, lineage: Lineage, branch: str) -> LaterVersions | None:
-        """The versions that came after a state, with that one; ``None`` if it is of another chain."""
+        """The versions that came after a state, with that one; ``None`` if it is of another chain.
+
+        One that is the same as that state, and did not come from it, may be of before: versions that follow
+        it here may be such that the commit was made on top of.
+        """
         was = done.newest(branch)
         assert was is not None
         has_own = self._here.has(was, branch)
@@ -175,6 +180,8 @@ class Joining:
                 return None
             found.append(one)
             if is_same(one, was) or (has_own and one.number <= was.number):
+                if not has_own and not has_arrived(one, was) and not has_arrived(was, one):
+                    return None
                 is_undone = not is_same(one, was)
                 return LaterVersions(
                     found[::-1], lineage, lambda each: self._landing.side(each, branch), is_undone=is_undone
@@ -460,13 +467,26 @@ def _done(
     lineage: Lineage, side: TableSide, history: History, states: Sequence[TableSide], branch: str
 ) -> Done:
     trace = lineage.trace(history)
+    unknown = [state for state in states if not comes_from(side, state, branch)]
     return Done(
         frozenset(history.operations),
         lineage.changes(trace),
         Operation.UPDATE in history.operations and (trace is None or trace.has_inserts),
         frozenset(history.taken),
-        all(comes_from(side, state, branch) for state in states),
+        not unknown,
+        _left_out(lineage, side, unknown, branch),
     )
+
+
+def _left_out(lineage: Lineage, side: TableSide, states: Sequence[TableSide], branch: str) -> RowSet | None:
+    """The rows that some states have put in the place of others, and a side has not; ``None`` if unknown."""
+    found: list[RowSet] = []
+    for state in states:
+        changes = lineage.changes(lineage.trace(history_since(state, side, branch)))
+        if changes is None:
+            return None
+        found += [change.added for change in changes.updates.values()]
+    return all_rows(found)
 
 
 def _removed(lineage: Lineage, state: TableSide, others: Sequence[TableSide], branch: str) -> RowSet:

@@ -15,7 +15,7 @@ from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import is_revert
 from penstock.formats.lance.rehoming import Immovable
 from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
-from penstock.formats.lance.sides import History, Numbered
+from penstock.formats.lance.sides import History, Numbered, has_returned
 from penstock.formats.lance.state import Step, Version, VersionAt
 
 PLAIN_REMOVALS: Final = frozenset((Operation.DELETE,))
@@ -112,6 +112,9 @@ class LaterVersions:
             if rows and (there := self._present(rows, start)):
                 found += self._bisect(there, start, end)
                 rows = other_rows(rows, there)
+            if rows and start > first and (passed := self._passed(rows, start)):
+                found += self._explain(passed, start)
+                rows = other_rows(rows, passed)
             end = start
         if rows and self._is_undone:
             found.append(Removal(rows, None, is_replacing=False, is_by_revert=True))
@@ -131,6 +134,19 @@ class LaterVersions:
 
     def _present(self, rows: RowSet, place: int) -> RowSet:
         return rows_in(self._side(self._versions[place]), rows, self._lineage)
+
+    def _passed(self, rows: RowSet, place: int) -> RowSet:
+        """Those of some rows that what a merge brought at a place has removed itself, or may have.
+
+        The merge brought several changes at once: a row may have come back by one and be gone by another.
+        """
+        version = self._versions[place].version
+        if version.arrived is None:
+            return {}
+        changes = self._lineage.changes(arrived_trace(version.arrived))
+        if changes is not None:
+            return shared_rows(rows, changes.removed())
+        return rows if has_returned(version) else {}
 
     def _explain(self, rows: RowSet, place: int) -> Iterator[Removal]:
         """How the version at a place has removed rows."""

@@ -85,6 +85,12 @@ def is_same(one: Numbered | None, other: Numbered | None) -> bool:
     return one.state == other.state
 
 
+def has_arrived(one: Numbered, other: Numbered) -> bool:
+    """Whether a version is what a merge made of another one, which it brought."""
+    arrived = one.version.arrived
+    return arrived is not None and (arrived.number, arrived.id) == (other.number, other.id)
+
+
 def includes(side: TableSide, other: TableSide, one: Numbered, branch: str = MAIN) -> bool:
     """Whether a side has all that a version of the other side is made of."""
     return side.has(one, branch) or (one.number, one.id) in _arrived(side, other, branch)
@@ -242,13 +248,13 @@ def has_undone(side: TableSide, one: Numbered, branch: str = MAIN) -> bool:
     """Whether a side may have undone a version that it had: something was reverted since."""
     has_own = side.has(one, branch)
     for each, _ in standing_versions(side, branch):
-        if is_same(each, one):
+        if has_arrived(each, one) or (has_own and is_same(each, one)):
             return False
         if has_own and each.number < one.number:
             return True  # it is among those that a copy of an earlier version has undone
-        if _is_by_revert(each.version):
+        if has_returned(each.version):
             return True
-    return False
+    return True  # likewise
 
 
 def compared_versions(sides: Sequence[TableSide], branch: str = MAIN) -> list[Numbered]:
@@ -258,12 +264,12 @@ def compared_versions(sides: Sequence[TableSide], branch: str = MAIN) -> list[Nu
     file that it was in when it was removed, and may have been compacted to others before they parted.
     """
     apart = [*chain(*(versions_apart(*pair, branch) for pair in permutations(sides, 2)))]
-    if not any(_is_by_revert(one.version) for one in apart):
+    if not any(has_returned(one.version) for one in apart):
         return apart
     return [*chain(*(side.all(branch) for side in sides))]
 
 
-def _is_by_revert(version: Version) -> bool:
+def has_returned(version: Version) -> bool:
     """Whether a version has rows of earlier, or may have."""
     if is_revert(version.staged) or version.operation is Operation.RESTORE:
         return True
