@@ -751,6 +751,42 @@ ERASING: Final = (
     ),
     Advice(
         (
+            "it has versions of its own; delete it (delete_table_branch of the Lance namespace)",
+            "delete it (delete_table_tag of the Lance namespace); --all-references deletes it as well",
+        ),
+        "Versions that only Lance's own branch or tag had go; the rows of the table stay.",
+        "tests/erase/test_erase_lance.py::test_following_the_advice_of_a_refusal_lets_the_erase_go_on",
+    ),
+    Advice(
+        ("it still has the table; drop it there as well, or delete the branch",),
+        "The table goes from that branch, and all of it is erased then, as is wanted; other tables stay.",
+        "tests/erase/test_erase_dropped.py::test_who_still_has_the_table_holds_it",
+    ),
+    Advice(
+        ("it has files of this table; overwrite it with its own rows, and erase it first",),
+        "The clone has its rows in files of its own, and its history begins there.",
+        "tests/erase/test_erase_lance.py"
+        "::test_a_clone_that_has_files_of_the_table_holds_rows_until_it_is_written_anew",
+    ),
+    Advice(
+        ("cannot be made anew here\n  Drop it, erase the table, and create the index again then.",),
+        "An index is not there for a while; rows stay.",
+        "tests/erase/test_erase_lance.py"
+        "::test_an_index_that_cannot_be_made_anew_is_dropped_first_and_created_again",
+    ),
+    Advice(
+        ("write its rows to a new table, and drop this one",),
+        "The rows are in the new table.",
+        "tests/erase/test_erase_lance.py::test_a_table_in_the_oldest_file_format_is_written_to_a_new_one",
+    ),
+    Advice(
+        ("Open the table again, and create the index on the version that it has now.",),
+        "The index is made of the rows that there are.",
+        "tests/erase/test_erase_lance.py"
+        "::test_an_index_that_was_made_of_an_earlier_version_does_not_come_back",
+    ),
+    Advice(
+        (
             "delete the branch, or let it go: --all-references",
             "until the branch is rebased (penstock rebase {})",
         ),

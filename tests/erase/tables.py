@@ -37,6 +37,15 @@ def _found(root: Path, marker: str) -> Iterator[Path]:
             yield one
         if one.suffix == ".parquet" and marker in str(pq.read_table(one).to_pylist()):
             yield one  # pages are compressed
+        if one.suffix == ".lance" and one.is_file() and marker in _read_lance(one):
+            yield one
+
+
+def _read_lance(file: Path) -> str:
+    """What is in a file of Lance's format, as text: of a row that is deleted, too."""
+    from lance.file import LanceFileReader
+
+    return str(LanceFileReader(str(file)).read_all().to_table().to_pylist())
 
 
 def alone(path: Path) -> Lake:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 PREFIX: Final = "@horizon/"
 """No branch or tag has a name that begins so."""
 PAGE: Final = 1000
+GONE: Final = 2**62
+"""The first version of a table of which nothing exists any more: no state has it."""
 
 
 class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -73,7 +75,7 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             f"the history of '{self.key}' from before {since} was erased{by}\n"
             "  What was erased cannot be brought back.",
             key=self.key,
-            version=self.first,
+            version=-1 if self.first >= GONE else self.first,
             erased=since,
             who=self.who,
         )

@@ -162,7 +162,7 @@ class ErasedTable(msgspec.Struct, frozen=True, kw_only=True):
     """Of the table."""
     first_version: int
     """The first version that exists from now on, of a table of files how often it was erased; -1 in a dry
-    run."""
+    run, and of a table that was dropped."""
     begun: datetime
     """When the erase began, which may have been in an earlier run."""
     who: str = ""

@@ -240,6 +240,8 @@ class EraseTable(Call[ErasedTable], frozen=True, kw_only=True):
     all_references: bool = False
     """Also let the table's earlier history go at tags, and at branches without changes of their own to it:
     there it cannot be read any more. Without it, the erase is refused while one of them has the table."""
+    dropped: bool = False
+    """The tables that were dropped at the key, whatever is there now: all of them goes, with their files."""
     dry_run: bool = False
     """Change nothing, and only tell what would happen."""
     who: str = ""

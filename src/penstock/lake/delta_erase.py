@@ -7,6 +7,7 @@ versions which deleted rows, and what they say of them, are not part of it any m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -28,7 +29,7 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.delta import lines_of, sent
 from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, TableCommit
 from penstock.lake.delta_sweep import TableSweep
-from penstock.lake.erase import Leftovers
+from penstock.lake.erase import Holder, Leftovers
 from penstock.model.content import DeltaTable, ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -65,6 +66,10 @@ class DeltaErasure:
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
         """Whether a branch has versions of the table that the default branch does not have."""
         return isinstance(content, DeltaTable) and line_of(content).tail is not None
+
+    def holders(self, first: int | None) -> Iterator[Holder]:  # noqa: ARG002
+        """Nobody but those that every table may have."""
+        return iter(())
 
     # -- before anything goes --------------------------------------------------------------------------------
 

@@ -279,9 +279,9 @@ class Embedded:
         return sweep_tables(self, call, progress)
 
     def _erase(self, call: calls.EraseTable, progress: Progress) -> ErasedTable:
-        from penstock.lake.erase import Erase
+        from penstock.lake.erase import erase
 
-        return Erase(self, call, progress).run()
+        return erase(self, call, progress)
 
     def _sweep_files(self, call: SweepFiles, progress: Progress) -> SweptFiles:
         if not self.warehouse or not self._may_have_files():

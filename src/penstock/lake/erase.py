@@ -20,7 +20,7 @@ by that: what was deleted after its version is for another erase.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -28,16 +28,22 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from penstock.errors import Damaged, EraseRefused, KeyNotFound, NotManaged, PenstockError, UnsupportedFeature
+from penstock.errors import Damaged, EraseRefused, KeyNotFound, NotManaged, PenstockError
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import find_table
+from penstock.kernel.ledger import find_table, whereabouts
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import Progress, Reach, silent
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.sweep import heads_of_backup, sweep
-from penstock.kernel.table_horizons import TableHorizon, TableHorizons, change_horizon, find_horizon
+from penstock.kernel.table_horizons import (
+    GONE,
+    TableHorizon,
+    TableHorizons,
+    change_horizon,
+    find_horizon,
+)
 from penstock.lake.answers import ErasedTable
 from penstock.lake.calls import EraseTable
 from penstock.lake.files.forks import ForkNotes
@@ -45,7 +51,7 @@ from penstock.lake.files.pool import pool_of
 from penstock.lake.files.sweep import sweep_reads
 from penstock.lake.kept import KeptHistory
 from penstock.model.clock import utc
-from penstock.model.content import AnyContent, DeltaTable, FilesTable, ManagedTable
+from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.objects import AnyObject, CommitObject, Value
@@ -69,6 +75,8 @@ class Leftovers(NamedTuple):
     """When they are old enough to go."""
     strangers: tuple[str, ...] = ()
     """Names of files that no writer of tables gives."""
+    forked: int = 0
+    """How many more stay for a fork of the lake."""
 
 
 class Erasure(Protocol):
@@ -77,6 +85,7 @@ class Erasure(Protocol):
     @property
     def content(self) -> ManagedTable: ...
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool: ...
+    def holders(self, first: int | None) -> Iterator[Holder]: ...
     def files_to_rewrite(self) -> int: ...
     def rewrite(self) -> int: ...
     def settle(self, erase: str) -> int: ...
@@ -103,10 +112,16 @@ class Holder(NamedTuple):
 class Erase:
     """One run of an erase, as a call asks for it."""
 
-    def __init__(self, lake: Embedded, call: EraseTable, progress: Progress) -> None:
+    def __init__(
+        self,
+        lake: Embedded,
+        call: EraseTable,
+        progress: Progress,
+        format: Erasure | None = None,  # noqa: A002
+    ) -> None:
         self._lake, self._kernel, self._call, self._progress = lake, lake.kernel, call, progress
         self._store = lake.kernel.store
-        self._format = self._erasure()
+        self._format = self._erasure() if format is None else format
         content = self._format.content
         assert content.id is not None
         self._table: UUID = content.id
@@ -120,7 +135,8 @@ class Erase:
         known = find_horizon(self._store, self._table)
         if self._call.dry_run:
             return self._preview(known)
-        is_new = known is None or known.ended_us is not None
+        is_over = known is not None and self._call.dropped and known.first >= GONE  # there is no more to go
+        is_new = known is None or (known.ended_us is not None and not is_over)
         self._require_alone(None if known is None or is_new or not known.is_set else known.first)
         rewritten = self._format.rewrite() if is_new or (known is not None and not known.is_set) else 0
         horizon = self._begin(known) if is_new else known
@@ -128,7 +144,11 @@ class Erase:
         if not horizon.is_set:
             self._require_alone(None)  # who came since the first look
             self._progress("ending history", 0)
-            horizon = self._set(horizon, self._format.settle(horizon.erase))
+            try:
+                horizon = self._set(horizon, self._format.settle(horizon.erase))
+            except EraseRefused:
+                self._give_up(horizon)
+                raise
         return self._remove(horizon, rewritten)
 
     # -- who holds rows --------------------------------------------------------------------------------------
@@ -156,14 +176,17 @@ class Erase:
             for reference in self._kernel.references.all(kind):
                 if reference.name != default and reference.head != NO_COMMIT:
                     yield from self._holder(reference, first)
+        yield from self._format.holders(first)
         yield from self._forks()
         yield from self._backups(first)
 
     def _backups(self, first: int | None) -> Iterator[Holder]:
         """Backups that have the table: they have its past, and the lake keeps the files of it for them."""
+        if self._call.dropped and first is not None:
+            return  # there were none, and those that came since have nothing of it
         for backup in read_description(self._store).backups:
             heads = heads_of_backup(backup, self._kernel.objects)
-            if any(self._is_held(self._content_at(head), first) for head in heads):
+            if any(self._is_in_backup(head, first) for head in heads):
                 way = (
                     f"remove it (penstock backups expire {backup.target} {backup.id}), or if it is lost, "
                     f"forget it (penstock backups forget {backup.id}); a later backup has none of it"
@@ -188,6 +211,9 @@ class Erase:
         elif reference.kind is Kind.TAG:
             way = f"delete the tag, or let it go: --all-references makes '{self._call.key}' unreadable there"
             yield Holder(f"tag '{reference.name}'", True, way)
+        elif self._call.dropped:
+            way = "it still has the table; drop it there as well, or delete the branch"
+            yield Holder(f"branch '{reference.name}'", False, way)
         elif isinstance(content, ManagedTable) and self._format.has_own_changes(content, reference.head):
             way = "it has changes of its own to the table; merge it and delete it, or delete it"
             yield Holder(f"branch '{reference.name}'", False, way)
@@ -206,6 +232,17 @@ class Erase:
 
         key = find_table(look, self._table)
         return None if key is None else look(key.encode())
+
+    def _is_in_backup(self, head: ObjectId, first: int | None) -> bool:
+        """Whether a backup with a head has rows of the table; if that was dropped by then, of its past."""
+        state = self._kernel.state(head)
+
+        def look(stored: bytes) -> AnyContent | None:
+            return content_of(self._kernel.objects, state.get(stored))
+
+        if self._call.dropped:
+            return whereabouts(look, self._table) is not None
+        return self._is_held(self._content_at(head), first)
 
     def _forks(self) -> Iterator[Holder]:
         if self._lake.warehouse:
@@ -241,6 +278,17 @@ class Erase:
             return msgspec.structs.replace(now, first=max(first, now.first), is_set=True)
 
         return change_horizon(self._store, self._kernel.settings, self._table, change)
+
+    def _give_up(self, horizon: TableHorizon) -> None:
+        """The erase has changed nothing, and what was there before counts again."""
+
+        def change(found: TableHorizon | None) -> TableHorizon:
+            now = found or horizon
+            if now.erase != horizon.erase or now.is_set:
+                return now
+            return msgspec.structs.replace(now, is_set=True, ended_us=self._kernel.clock())
+
+        change_horizon(self._store, self._kernel.settings, self._table, change)
 
     def _end(self, horizon: TableHorizon) -> TableHorizon:
         def change(found: TableHorizon | None) -> TableHorizon:
@@ -281,7 +329,7 @@ class Erase:
         return ErasedTable(
             key=self._call.key,
             id=str(self._table),
-            first_version=horizon.first,
+            first_version=-1 if horizon.first >= GONE else horizon.first,
             begun=utc(horizon.begun_us),
             who=horizon.who,
             finished=finished,
@@ -306,7 +354,11 @@ class Erase:
                 + ", ".join(left.strangers[:STRANGERS_MAX])
                 + (f" and {more} more" if more > 0 else "")
             )
-        return bool(left.files or left.strangers)
+        if left.forked:
+            self._left.append(
+                f"{left.forked} files of the table stay for a fork of the lake, which may need them"
+            )
+        return bool(left.files or left.strangers or left.forked)
 
     def _sweep_reads(self, horizon: TableHorizon) -> None:
         """Lists of files that readers made for Spark name partitions; a reader may need one for a day."""
@@ -372,7 +424,7 @@ class Erase:
         if content is None:
             raise KeyNotFound(
                 f"there is no '{key}' on '{tables.default_branch}'\n"
-                "  A table that was dropped goes with the history of the lake: docs/guide/erase.md",
+                "  All of a table that was dropped is erased with --dropped (dropped=True).",
                 key=str(key),
             )
         if isinstance(content, DeltaTable) and content.state:
@@ -383,13 +435,43 @@ class Erase:
             from penstock.lake.files.erase import FilesErasure
 
             return FilesErasure(self._lake, key, self._call.who)
-        if isinstance(content, ManagedTable) and content.state:
-            raise UnsupportedFeature(
-                f"'{key}' is a Lance table, and these cannot be erased so far\n"
-                "  Its rows go with the history of the lake: docs/guide/erase.md",
-                key=str(key),
-            )
+        if isinstance(content, LanceTable) and content.state:
+            from penstock.lake.lance.erase import LanceErasure
+
+            return LanceErasure(self._lake, key, self._call.who, all_references=self._call.all_references)
         raise NotManaged(f"'{key}' is no table that this lake manages, so it cannot erase it", key=str(key))
+
+
+def erase(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:
+    """Carry out a call: of the table at a key, or of all tables that were dropped there."""
+    if not call.dropped:
+        return Erase(lake, call, progress).run()
+    from penstock.lake.dropped_erase import DroppedErasure, dropped_tables
+
+    found = [*dropped_tables(lake, call.key)]
+    if not found:
+        raise KeyNotFound(
+            f"no table was dropped at '{call.key}' on '{lake.kernel.formats.default_branch}'",
+            key=str(call.key),
+        )
+    parts = [DroppedErasure(lake, call.key, call.who, one) for one in found]
+    return _together([Erase(lake, call, progress, one).run() for one in parts])
+
+
+def _together(erased: Sequence[ErasedTable]) -> ErasedTable:
+    """What was found and done of several tables, in one answer; it has the id of the first."""
+    until = [one.until for one in erased if one.until is not None]
+    sums = {
+        name: sum(getattr(one, name) for one in erased)
+        for name in ("rewritten_files", "log_files", "data_files", "data_bytes", "objects")
+    }
+    return msgspec.structs.replace(
+        erased[0],
+        finished=all(one.finished for one in erased),
+        until=max(until, default=None),
+        left=tuple(dict.fromkeys(line for one in erased for line in one.left)),
+        **sums,
+    )
 
 
 def states_of(kernel: Kernel, table: UUID | None, progress: Progress = silent) -> Iterator[AnyContent]:

@@ -898,6 +898,7 @@ class Lake:
         key: str | Key,
         *,
         all_references: bool = False,
+        dropped: bool = False,
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> ErasedTable:
@@ -911,9 +912,16 @@ class Lake:
         ``EraseRefused`` while branches, tags, transactions or forks hold rows. With ``all_references`` tags,
         and branches without changes of their own to the table, let go what they hold: the table cannot be
         read there any more. Reading what is gone is ``HistoryExpired``.
+
+        With ``dropped`` it is about the tables that were dropped at the key: nothing of them is left then,
+        and they cannot be brought back.
         """
         call = calls.EraseTable(
-            key=Key.parse(key), all_references=all_references, dry_run=dry_run, who=self.author
+            key=Key.parse(key),
+            all_references=all_references,
+            dropped=dropped,
+            dry_run=dry_run,
+            who=self.author,
         )
         return self.do(call, progress)
 

@@ -35,6 +35,7 @@ from penstock.formats.lance.state import NAME as LANCE
 from penstock.formats.lance.state import is_managed
 from penstock.formats.sync import own_versions_left
 from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.call import Said
 from penstock.lake.resync_calls import Resync, Resynced, ResyncedTable
 from penstock.model.commits import CommitMeta
@@ -195,6 +196,8 @@ class TableResync:
         versions = versions_at(place, MAIN)
         if owner is None or owner.lake != self._lake.id or not versions:
             return None
+        if find_horizon(self._lake.kernel.store, UUID(owner.table)) is not None:
+            return None  # it was erased, and nothing of it is taken over
         key = self._free_key(name.partition("_")[2] or None, place)
         if not self._call.dry_run:
             identity = UUID(owner.table)

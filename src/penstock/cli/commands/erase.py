@@ -33,6 +33,11 @@ $ penstock erase web.orders --all-references
     is_flag=True,
     help="Also at tags, and at branches without changes of their own: the table is unreadable there then.",
 )
+@click.option(
+    "--dropped",
+    is_flag=True,
+    help="The tables that were dropped at the key: nothing of them is left then, and none comes back.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would happen, and who holds rows.")
 @click.option(
     "--nobody-writes",
@@ -51,6 +56,7 @@ def erase(
     call: Call,
     key: str,
     all_references: bool,
+    dropped: bool,
     dry_run: bool,
     nobody_writes: bool,
     data_grace_days: float | None,
@@ -77,7 +83,9 @@ def erase(
     settings = msgspec.structs.replace(Settings(), **given) if given else None
     lake = call.open(create=False, settings=settings)
     with Bar(call.json) as progress:
-        erased = lake.erase(key, all_references=all_references, dry_run=dry_run, progress=progress)
+        erased = lake.erase(
+            key, all_references=all_references, dropped=dropped, dry_run=dry_run, progress=progress
+        )
     call.answer(lambda: shapes.Erased.of(erased), lambda screen: _erased(screen, erased))
 
 
@@ -103,8 +111,8 @@ def _erased(screen: Screen, erased: ErasedTable) -> Iterator[str]:
     if erased.dry_run:
         return
     if erased.finished:
-        since = f"{erased.begun:%Y-%m-%d %H:%M} UTC"
-        yield screen.paint(f"{key} is erased: nothing is left of its history from before {since}", "good")
+        since = f" from before {erased.begun:%Y-%m-%d %H:%M} UTC" if erased.first_version >= 0 else ""
+        yield screen.paint(f"{key} is erased: nothing is left of its history{since}", "good")
     else:
         until = "" if erased.until is None else f" after {erased.until:%Y-%m-%d %H:%M} UTC"
         yield screen.paint(f"not finished: run this again{until}", "bad")

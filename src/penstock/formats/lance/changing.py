@@ -27,6 +27,7 @@ from penstock.formats.lance.intents import (
     Deregister,
     DropBranch,
     DropTag,
+    Erase,
     Placed,
     PutBranch,
     PutTag,
@@ -157,6 +158,8 @@ class _Doing:
                 self._put_branch(step, self._prepared.get(placed.operation))
             case DropBranch():
                 self._drop_branch(step)
+            case Erase():
+                self._erase(step, self._prepared.get(placed.operation))
 
     # -- tables --------------------------------------------------------------------------------------------
 
@@ -305,6 +308,25 @@ class _Doing:
                     )
                 changes[version_key(step.branch, version)] = None
         self._change(changes)
+
+    def _erase(self, step: Erase, made: Made | Found | None) -> None:
+        """Let the history begin with a version, which is the next one."""
+        if self._standing != Standing(b""):
+            raise InvalidRequest(
+                f"'{self._key}' can be erased on the default branch only, and outside of transactions"
+            )
+        self._create(Create(version=step.version, path=step.path, size=step.size), made)
+        versions = self._versions()
+        tags = {name: one for name, one in versions.tags().items() if one.version < step.version}
+        if versions.branches() or (tags and not step.drops_tags):
+            raise TableStateRefused(
+                f"'{self._key}' has got branches or tags of Lance's own meanwhile, which hold its rows"
+            )
+        changes: dict[bytes, Entry | None] = {tag_key(name): None for name in tags}
+        changes |= {version_key(MAIN, number): None for number, _ in versions.all(MAIN, step.version)}
+        self._change(changes)
+        content, state = self._table()
+        self.content = with_state(content, msgspec.structs.replace(state, first=step.version))
 
     def _needed(self, versions: Versions, branch: str) -> dict[int, str]:
         """Versions that one of Lance's own branches or tags leads to."""

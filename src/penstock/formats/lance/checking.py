@@ -31,7 +31,7 @@ from penstock.errors import (
 )
 from penstock.formats.lance.changing import Found, Made, no_version
 from penstock.formats.lance.continuing import ANEW, gap
-from penstock.formats.lance.intents import Create, Declare, Placed, PutBranch, Register, Resync
+from penstock.formats.lance.intents import Create, Declare, Erase, Placed, PutBranch, Register, Resync
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import (
     LINES,
@@ -52,6 +52,7 @@ from penstock.formats.lance.rehoming import (
     BASE_OF_INDEX,
     INDEX_NAME,
     INDEX_UUID,
+    INDEX_VERSION,
     Immovable,
     index_id,
     rehome,
@@ -127,6 +128,9 @@ class _Looking:
                 self.found[placed.operation] = self._version(step)
             case PutBranch() as step:
                 self.found[placed.operation] = self._branch(step)
+            case Erase() as step:
+                made = Create(version=step.version, path=step.path, size=step.size)
+                self.found[placed.operation] = self._version(made)
 
     def _found_since(self, step: Resync) -> Found:
         """What is at a table's place. The manifests of versions that the lake does not know are read: merges
@@ -203,6 +207,7 @@ class _Looking:
         try:
             self._check_bases(content, versions, step, manifest)
             self._check_continues(content, before, step, chain, manifest)
+            self._check_retained(content, state, before, step, manifest)
             mended = self._mended(content, versions, step, chain, manifest)
         except Immovable as problem:
             raise InvalidManifest(f"version {step.version} of '{self._key}' {problem}") from None
@@ -372,6 +377,40 @@ class _Looking:
                 raise InvalidManifest(
                     f"version {step.version} of '{self._key}' has files at {path}, and the table's folder is "
                     f"{content.location}: only a table that is registered may share files with others"
+                )
+
+    def _check_retained(
+        self,
+        content: LanceTable,
+        state: LanceState,
+        before: tuple[int, Version] | None,
+        step: Create,
+        manifest: Manifest,
+    ) -> None:
+        """``TableStateRefused`` if a version brings something back of a table from before it was erased: an
+        earlier version of it, or an index that was made of one, which has the values that are to be gone."""
+        if not state.first:
+            return
+        restored = manifest.transaction.message(RESTORED) if manifest.transaction is not None else None
+        number = state.first if restored is None else restored.number(1) or 0
+        if number < state.first:
+            raise TableStateRefused(
+                f"version {number} of '{self._key}' cannot be restored: the table was erased, and its "
+                f"history begins with version {state.first}",
+                version=number,
+            )
+        was = None
+        if before is not None:
+            was = self._manifests.manifest(content.location, step.branch, *before)
+        known = set() if was is None else {index_id(one) for one in was.indexes}
+        for index in manifest.indexes:
+            if index_id(index) not in known and (index.number(INDEX_VERSION) or 0) < state.first:
+                name = index.text(INDEX_NAME) or ""
+                raise TableStateRefused(
+                    f"the index '{name}' of '{self._key}' was made of a version from before the table was "
+                    "erased, and may have values that are to be gone\n"
+                    "  Open the table again, and create the index on the version that it has now.",
+                    index=name,
                 )
 
     def _was_overtaken(self, before: Version, manifest: Manifest, number: int) -> bool:

@@ -109,6 +109,9 @@ class LanceFormat(Format):
         if content is not None and content != table.content:
             raise Refused("is a Lance table that the lake keeps, whose state is not put but committed")
 
+    def is_before(self, content: AnyContent, first: int) -> bool:
+        return isinstance(content, LanceTable) and is_managed(content) and state_of(content).first < first
+
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, LanceTable) or not isinstance(after, LanceTable):
             return "would appear or vanish; merge the branch, or drop the table"

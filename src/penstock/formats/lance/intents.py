@@ -112,6 +112,18 @@ class Resync(_Step, frozen=True, kw_only=True, tag="resync"):
     becomes another one."""
 
 
+class Erase(_Step, frozen=True, kw_only=True, tag="erase"):
+    """A version with which the history of the table begins: it changes nothing, and no earlier one is told
+    any more. Only on the default branch."""
+
+    version: int
+    path: str
+    """Of its manifest, below the table's folder."""
+    size: int
+    drops_tags: bool = False
+    """Whether Lance's own tags of earlier versions go."""
+
+
 class Deregister(_Step, frozen=True, kw_only=True, tag="deregister"):
     """The lake forgets the table. Its files stay."""
 
@@ -128,6 +140,7 @@ Step: TypeAlias = (
     | DropBranch
     | Deregister
     | Resync
+    | Erase
 )
 
 

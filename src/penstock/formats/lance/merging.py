@@ -288,7 +288,7 @@ def _arrive(table: Table, means: Means, base: LanceTable | None, source: LanceTa
         return restore(table, means, None, source)
     state = state_of(source)
     if state.owner and not Standing.of(table).owner:
-        empty = LanceState(is_private=state.is_private, properties=state.properties)
+        empty = LanceState(is_private=state.is_private, properties=state.properties, first=state.first)
         start = with_state(source, empty)
         here, there = (TableSide.of(one, _objects(table)) for one in (start, source))
         what = ("lance arrival", content_bytes(source))

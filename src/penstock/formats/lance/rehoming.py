@@ -22,6 +22,8 @@ DELETION_FILE: Final = 3
 BASE_OF_FILE: Final = 7
 INDEX_UUID: Final = 1
 INDEX_NAME: Final = 3
+INDEX_VERSION: Final = 4
+"""The version of the table that an index was made of."""
 BASE_OF_INDEX: Final = 9
 Moved: TypeAlias = Mapping[int | None, int | None]
 """Which base, or none, becomes which."""

@@ -182,6 +182,9 @@ class LanceState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     none."""
     recent: tuple[Recent, ...] = ()
     """Versions that are not in the tree, oldest first. None in the tree is newer on the same branch."""
+    first: int = 0
+    """The version with which the history of the table begins, if it was erased; 0 if it never was. Every
+    state from then on has it, on every branch."""
 
 
 _decode_state = decoder(LanceState).decode
@@ -206,7 +209,12 @@ def state_of(content: LanceTable) -> LanceState:
 
 def with_state(content: LanceTable, state: LanceState) -> LanceTable:
     held = () if state.root == EMPTY_ROOT else (state.root,)
-    return msgspec.structs.replace(content, state=encode(state), held=held)
+    return msgspec.structs.replace(content, state=_encode_state(state), held=held)
+
+
+def _encode_state(state: LanceState) -> bytes:
+    """A table that was never erased has the bytes that it always had."""
+    return encode(state) if state.first else encode(msgspec.structs.astuple(state)[:-1])
 
 
 # -- keys of the tree --------------------------------------------------------------------------------------

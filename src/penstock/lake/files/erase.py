@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from penstock.errors import Damaged, KeyNotFound
 from penstock.formats.files import trees
@@ -15,7 +16,7 @@ from penstock.formats.files.files import File, is_managed, state_of
 from penstock.formats.files.intents import NAME, Mark, encode_mark
 from penstock.kernel.conflict import content_of
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import Leftovers, states_of
+from penstock.lake.erase import Holder, Leftovers, states_of
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.files.pool import pool_of
 from penstock.lake.files.sweep import FilesSweep
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
 class FilesErasure:
     """What an erase does to a table of files of the default branch."""
 
-    def __init__(self, lake: Embedded, key: Key, who: str) -> None:
+    def __init__(self, lake: Embedded, key: Key, who: str, *, dropped: UUID | None = None) -> None:
+        """``dropped`` is the id of a table that was, and is not at the key any more."""
         self._lake, self._kernel, self._key, self._who = lake, lake.kernel, key, who
         self._branch = lake.kernel.formats.default_branch
-        self._table = self.content.id
+        self._is_dropped = dropped is not None
+        self._table = self.content.id if dropped is None else dropped
 
     @property
     def content(self) -> FilesTable:
@@ -68,6 +71,10 @@ class FilesErasure:
         found = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
         return found == content
 
+    def holders(self, first: int | None) -> Iterator[Holder]:  # noqa: ARG002
+        """Nobody but those that every table may have."""
+        return iter(())
+
     def files_to_rewrite(self) -> int:
         return 0
 
@@ -92,8 +99,12 @@ class FilesErasure:
 
     def unneeded_files(self) -> list[int]:
         """The sizes of files that earlier states name and the newest does not."""
-        newest = {file.at(path) for path, file in self._files(self.content)}
+        newest = self._live()
         return [size for address, size in self._addresses().items() if address not in newest]
+
+    def _live(self) -> set[str]:
+        """The files of the newest state; none if the table was dropped."""
+        return set() if self._is_dropped else {file.at(path) for path, file in self._files(self.content)}
 
     def left(self, begun_us: int) -> Leftovers:
         """Files that only earlier states name and that are there still.
@@ -105,7 +116,7 @@ class FilesErasure:
         if self._kernel.clock() > until_us:
             return Leftovers()
         try:
-            gone, kept = self._addresses(), {file.at(path) for path, file in self._files(self.content)}
+            gone, kept = self._addresses(), self._live()
         except Damaged:  # a sweep has taken trees meanwhile
             return Leftovers(1, until_us)
         sizes = self._pool.sizes(sorted(gone.keys() - kept))

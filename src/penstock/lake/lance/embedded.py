@@ -107,6 +107,8 @@ class LanceAnswers:
         branch = self._own_branch(opened, call.branch)
         if call.version is not None:
             found = opened.versions.get(branch, call.version)
+            if found is None:
+                self._opening.require_version(opened, call.version)
             return () if found is None else (self._version(opened, branch, call.version, found),)
         listed = first(opened.versions.all(branch, call.below), call.limit)
         return tuple(self._version(opened, branch, number, one) for number, one in listed)

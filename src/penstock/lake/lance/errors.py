@@ -81,6 +81,8 @@ def _kind(problem: PenstockError) -> type[LanceNamespaceError]:
                 else lance_errors.TableBranchAlreadyExistsError
             )
         return lance_errors.TableTagNotFoundError if is_tag else lance_errors.TableBranchNotFoundError
+    if isinstance(problem, errors.HistoryExpired) and "key" in problem.details:
+        return lance_errors.TableVersionNotFoundError  # of a table that was erased
     if isinstance(problem, CommitConflict):
         for conflict in problem.conflicts:
             if conflict.kind in _CONFLICTS:

@@ -16,6 +16,7 @@ from penstock.errors import Damaged, PenstockError
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, folder_of
 from penstock.formats.lance.reading import is_of
+from penstock.formats.lance.rehoming import without_idle
 from penstock.formats.lance.standing import Standing, new_line
 from penstock.formats.lance.state import (
     Version,
@@ -99,6 +100,10 @@ class KnownTable:
         self.read: set[tuple[str, ObjectId]] = set()
         self.newest: set[tuple[str, ObjectId]] = set()
         """Versions that branches of the lake are at: these have to be there."""
+        self.first = 0
+        """The version with which its history begins, if it was erased."""
+        self.bases: set[str] = set()
+        """Places outside of its own folder at which its versions have files."""
         self.gone: set[tuple[str, ObjectId]] = set()
         """Versions that nobody can read any more, because somebody else has removed their manifests."""
 
@@ -172,6 +177,9 @@ class KeptLance:
         except Malformed as problem:
             raise Unclear(f"cannot be read: {problem}") from None
         where = f"{table.location}/{folder}".rstrip("/")
+        outside = {one.path for one in manifest.bases if not _is_inside(one.path, table.location)}
+        if outside:
+            table.bases |= outside & {one.path for one in without_idle(manifest, "").bases}
         named = {name_hash(one) for one in self._manifests.of(manifest, where)}
         self._names |= named
         self._named_in.setdefault(where, set()).update(named)
@@ -209,6 +217,7 @@ class KeptLance:
             table = self.tables[location] = KnownTable(key, location)
         state = state_of(content)
         table.is_registered |= state.is_registered
+        table.first = max(table.first, state.first)
         table.lines.add(state.chain)
         for one in self._in_tree(location, state.root):
             table.take(one)
@@ -245,6 +254,8 @@ class KeptLance:
             if branch.head == NO_COMMIT or (branch.incarnation, branch.head) in self._branches:
                 continue
             for key, content in tables_at(self._kernel, branch.head):
+                if not self._history.is_retained(content):
+                    continue
                 versions = Versions(self._kernel.objects, state_of(content))
                 table = self._take(key, content)
                 table.is_there = True
@@ -269,6 +280,8 @@ class KeptLance:
         """What a commit needs of each table: its newest version, and what Lance's own branches and tags lead
         to."""
         for _, content in tables_at(self._kernel, commit):
+            if not self._history.is_retained(content):
+                continue
             versions = Versions(self._kernel.objects, state_of(content))
             named = [(one.parent, one.version) for one in versions.branches().values()]
             named += [(one.branch, one.version) for one in versions.tags().values()]
@@ -318,6 +331,10 @@ class KeptLance:
         except Unclear as problem:
             table.problem = f"version {one.number} of the Lance table '{table.key}' {problem}"
         self._progress("manifests", len(table.read))
+
+
+def _is_inside(path: str, location: str) -> bool:
+    return path.rstrip("/") == location or path.startswith(f"{location}/")
 
 
 def _newest(versions: Versions) -> Iterator[Numbered]:

@@ -33,6 +33,7 @@ from penstock.formats.lance.sides import Numbered
 from penstock.formats.lance.standing import Standing, chain_for, free_chain
 from penstock.formats.lance.state import LanceState, Version, Versions, folder_at, is_managed, state_of
 from penstock.formats.lance.wire import Malformed, Message
+from penstock.kernel.table_horizons import find_horizon
 from penstock.model.content import LanceTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -142,8 +143,24 @@ class Opening:
             raise InvalidRequest(f"'{at}' is no branch, so that nothing can be written there")
         content = self.content(commit, key, name if via is None else via)
         state = state_of(content)
+        if name != self._lake.or_default(None):
+            self._require_retained(content, state)
         versions = Versions(self._kernel.objects, state)
         return Opened(key, content, state, versions, state.chain, branch, via or revision.name)
+
+    def _require_retained(self, content: LanceTable, state: LanceState) -> None:
+        """``HistoryExpired`` if a table is as it was before it was erased."""
+        assert content.id is not None
+        horizon = find_horizon(self._kernel.store, content.id)
+        if horizon is not None and state.first < horizon.first:
+            raise horizon.expired()
+
+    def require_version(self, opened: Opened, number: int) -> None:
+        """``HistoryExpired`` if a version that is not there was erased."""
+        if number < opened.state.first:
+            assert opened.content.id is not None
+            if (horizon := find_horizon(self._kernel.store, opened.content.id)) is not None:
+                raise horizon.expired()
 
     def _to_write(self, opened: Opened, branch: str) -> Opened:
         standing = self.standing(branch)

@@ -16,6 +16,7 @@ from penstock.formats.lance.names import MAIN, TRANSACTIONS, folder_of
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.state import Version, Versions, state_of
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.table_horizons import TableHorizons
 from penstock.lake.files.named import name_hash
 from penstock.lake.lance.kept import tables_at
 from penstock.lake.lance.leftovers import is_data
@@ -71,6 +72,7 @@ class LanceReadability:
         manifest: that takes a list of all files of each table."""
         self._kernel, self._places, self._with_files = kernel, places, with_files
         self._manifests = Manifests(places)
+        self._horizons = TableHorizons.read(kernel.store, kernel.formats)
         self._known: dict[tuple[str, ObjectId], tuple[str, bool]] = {}
         self._there: dict[str, set[bytes]] = {}
         self.tables: set[str] = set()
@@ -94,6 +96,8 @@ class LanceReadability:
         if reference.head == NO_COMMIT:
             return
         for key, content in tables_at(self._kernel, reference.head):
+            if self._horizons.is_behind(content):
+                continue  # it was erased, and is not to be there
             newest = Versions(self._kernel.objects, state_of(content)).newest()
             location = normalise(content.location)
             self.tables.add(location)

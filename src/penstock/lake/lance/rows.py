@@ -37,6 +37,8 @@ TRIES_MAX: Final = 3
 def to_lance(table: Table, **options: Any) -> Any:
     """A table as Lance's own dataset, at the version that it has now, or that the options name."""
     table.lake.do(GetLanceTable(key=table.key, at=table.ref, via=table.via))  # or it is said what it is
+    if isinstance(version := options.get("version"), int):
+        newest(table, version)
     namespace = table.lake.lance(table.ref, via=table.via)
     if not table.is_noted:
         namespace = namespace.unnoted

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from penstock.errors import Damaged, Denied, ManagedElsewhere, PenstockError, Unavailable
@@ -40,6 +40,7 @@ from penstock.lake.lance.notes import Stays, owner_of, stays
 from penstock.lake.lance.pins import Pins
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.model.keys import Key
+from penstock.storage.buckets import Entry
 from penstock.storage.fates import Fate, Judged
 from penstock.storage.locations import normalise, table_of_place
 from penstock.storage.places import Place, Places
@@ -49,6 +50,16 @@ LANCE_DAYS: Final = 7.0
 FILES_MAX: Final = 100_000
 """A folder of a table that no commit has is left to whoever looks after the warehouse if it has more."""
 NOT_OWN: Final = "{url} belongs to lake {owner}, and its files are swept there"
+
+
+class Unneeded(NamedTuple):
+    """Files in the folder of a table that no retained version names."""
+
+    to_go: list[Entry]
+    kept: list[Entry]
+    """What is not known here, and stays."""
+    pinned_us: int
+    """Files that were written until then may be those of a fork, and stay."""
 
 
 class LanceSweep:
@@ -72,7 +83,7 @@ class LanceSweep:
 
     def locations(self) -> list[str]:
         """Where there is something to sweep, as the call chooses it, sorted."""
-        self._look()
+        self.look()
         known = {one.location for one in self.kept.tables.values() if self._call.key in (None, one.key)}
         alone = set() if self._call.key is not None else {*self._alone()}
         return sorted(one for one in known | alone if one > self._call.after)
@@ -82,7 +93,7 @@ class LanceSweep:
 
         ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
         """
-        self._look()
+        self.look()
         for location in locations:
             table, tally, problem = self.kept.tables.get(location), Tally(), ""
             key = Key(location.rpartition("/")[2]) if table is None else table.key
@@ -96,7 +107,29 @@ class LanceSweep:
                 problem = error.message
             yield self._engine.answer(key, location, tally, problem)
 
-    def _look(self) -> None:
+    def unneeded(self, location: str) -> Unneeded:
+        """What there is in the folder of a table that no retained version names, however young it is."""
+        self.look()
+        table, place = self.kept.tables[location], self._places.at(location)
+        foreign = _Foreign(self.kept, table, place)
+        foreign.look()
+        needs = Needs(table, self.kept.names, foreign.keys, FOREVER_US)
+        judged = [(judge(one, needs), one) for one in place.entries()]
+        return Unneeded(
+            [one for fate, one in judged if fate.is_to_go],
+            [
+                one
+                for fate, one in judged
+                if fate is Fate.KEPT and not self._is_known(location, one.key, foreign)
+            ],
+            self.pinned_us(),
+        )
+
+    def _is_known(self, location: str, key: str, foreign: _Foreign) -> bool:
+        return self.kept.names(f"{location}/{key}") or key in foreign.keys or manifest_at(key) is not None
+
+    def look(self) -> None:
+        """Take in what retained commits have, unless that was done."""
         if not self._is_looked:
             self.kept.look()
             self._is_looked = True
@@ -254,6 +287,8 @@ class _Foreign:
         found = manifest_at(key)
         if found is None or self._kept.names(f"{self._table.location}/{key}"):
             return False
+        if found.number < self._table.first and not found.chain and not found.branch:
+            return False  # it is from before the table was erased
         return (self._table.is_registered and not found.chain) or self._is_newer(found)
 
     def _is_newer(self, found: Found) -> bool:

@@ -1,0 +1,66 @@
+"""Which versions of a Lance table hold rows or values that were deleted, and the version that begins anew.
+
+A deleted row stays in its data file, and a file of deletions says that it is gone. A column that was dropped,
+or written anew, stays in the data files that had it. An index has what it was made of.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.formats.lance.columns import numbers_of
+from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.names import LINES
+from penstock.formats.lance.rehoming import (
+    DELETION_FILE,
+    FILES,
+    INDEX_NAME,
+    INDEX_VERSION,
+    rehome,
+    without_idle,
+)
+from penstock.formats.lance.wire import Message, unpacked_numbers
+
+SYSTEM: Final = "__lance_"
+"""How the names of indexes begin that are Lance's own."""
+REUSED: Final = "__lance_frag_reuse"
+"""The index that tells where compaction has put fragments. It has no values."""
+_FIELDS_OF_FILE: Final = 2
+
+
+def fragments_with_deletions(manifest: Manifest) -> int:
+    """How many fragments hold rows that were deleted."""
+    return sum(bool(one.all(DELETION_FILE)) for one in manifest.fragments)
+
+
+def fragments_with_old_columns(manifest: Manifest) -> int:
+    """How many fragments hold columns that the table does not have, or has elsewhere by now."""
+    known = numbers_of(manifest)
+    return sum(_has_others(one, known) for one in manifest.fragments)
+
+
+def _has_others(fragment: Message, known: frozenset[int]) -> bool:
+    for file in map(Message.read, fragment.all(FILES)):
+        found = {number for packed in file.all(_FIELDS_OF_FILE) for number in unpacked_numbers(packed)}
+        if found - known:
+            return True
+    return False
+
+
+def index_names(manifest: Manifest) -> list[str]:
+    """The names of its indexes but Lance's own."""
+    names = {one.text(INDEX_NAME) or "" for one in manifest.indexes}
+    return sorted(one for one in names if not one.startswith(SYSTEM))
+
+
+def first_version(manifest: Manifest, folder: str, location: str, uuid: str, time_us: int) -> Manifest:
+    """The next version of a table, which changes nothing, and with which its history begins.
+
+    It says of all indexes that they are made of it: those that are renewed later still say so, and one that
+    was made of an earlier version is told by that.
+    """
+    number = manifest.version + 1
+    moved = without_idle(rehome(manifest, folder, location), f"{location}/{LINES}")
+    indexes = [one.having(INDEX_VERSION, number) for one in moved.indexes]
+    said = transaction(Operation.RESERVE, manifest.version, uuid, Message.of(), {})
+    return moved.with_parts(indexes=indexes).as_version(number, None, said, time_us)

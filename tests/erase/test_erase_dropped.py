@@ -1,0 +1,216 @@
+"""Nothing is left of a table that was dropped, once it is erased; what was not dropped stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from click.testing import CliRunner
+
+import penstock
+from penstock.cli.root import penstock as root
+from penstock.errors import EraseRefused, HistoryExpired, KeyNotFound, MergeConflict
+from penstock.kernel.revert import RevertRequest
+from penstock.lake.dropped_erase import DroppedErasure
+from penstock.lake.erase import Erase
+from penstock.lake.lake import Lake
+from penstock.stores.sqlite import SqliteStore
+from tests.erase.tables import MARKER, alone, people, where_is
+from tests.sweep.tables import LateClock
+
+
+def delta(lake: Lake) -> None:
+    lake.create_table("t", data=people())
+
+
+def of_lance(lake: Lake) -> None:
+    lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"], mode="create")
+
+
+def of_files(lake: Lake) -> None:
+    lake.table("t").files.put(f"name={MARKER}/a.csv", MARKER.encode(), message="load")
+
+
+MAKE: dict[str, Callable[[Lake], None]] = {"delta": delta, "lance": of_lance, "files": of_files}
+
+
+@pytest.fixture(params=[*MAKE])
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def dropped(lake: Lake, kind: str) -> str:
+    """The commit with the table, which is dropped since; another table of its kind is there."""
+    MAKE[kind](lake)
+    before = lake.branch().head
+    lake.branch().drop("t")
+    lake.create_table("other", data=pa.table({"id": [7]}))
+    lake.finish_background(20)
+    lake.close()
+    return before
+
+
+def read(lake: Lake, commit: str, kind: str) -> object:
+    table = lake.at(commit).table("t")
+    return table.files.list() if kind == "files" else table.to_arrow()
+
+
+def test_it_is_in_no_byte_and_cannot_be_read_or_brought_back(path: Path, dropped: str, kind: str) -> None:
+    assert where_is(path), "it is there before"
+    with alone(path) as lake:
+        planned = lake.erase("t", dropped=True, dry_run=True)
+        assert planned.data_files > 0
+        erased = lake.erase("t", dropped=True)
+        assert (erased.finished, erased.left, erased.first_version) == (True, (), -1)
+        assert where_is(path) == []
+        assert [one for one in (path / "warehouse").iterdir() if one.name.endswith("_t")] == []
+        with pytest.raises(HistoryExpired, match="by privacy"):
+            read(lake, dropped, kind)
+        with pytest.raises(MergeConflict, match="erased"):
+            lake.restore("t", to=dropped)
+        assert lake.table("other").to_arrow()["id"].to_pylist() == [7]
+        assert lake.fsck().damages == ()
+        assert lake.erase("t", dropped=True).finished, "a second time"
+    with penstock.open(path) as lake:
+        MAKE[kind](lake)
+    with alone(path) as lake:
+        assert where_is(path), "another table may have the key"
+        assert lake.erase("t", dropped=True).finished
+        assert where_is(path), "which is not the one that was dropped"
+        assert lake.fsck().damages == ()
+
+
+def test_a_table_that_is_there_is_not_erased_as_dropped_nor_the_other_way_round(
+    path: Path, dropped: str, kind: str
+) -> None:
+    with alone(path) as lake:
+        with pytest.raises(KeyNotFound, match="--dropped"):
+            lake.erase("t")
+        with pytest.raises(KeyNotFound, match="no table was dropped"):
+            lake.erase("other", dropped=True)
+        assert where_is(path)
+
+
+def test_who_still_has_the_table_holds_it(lake: Lake, path: Path, kind: str) -> None:
+    MAKE[kind](lake)
+    lake.branch("dev").create()
+    lake.tag("v1").create()
+    lake.branch().drop("t")
+    lake.finish_background(20)
+    with pytest.raises(EraseRefused) as refused:
+        lake.erase("t", dropped=True, all_references=True)
+    assert "branch 'dev'" in refused.value.message
+    assert "tag 'v1'" not in refused.value.message
+    lake.branch("dev").drop("t")
+    lake.close()
+    with alone(path) as lake:
+        assert lake.erase("t", dropped=True, all_references=True).finished
+        assert where_is(path) == []
+        with pytest.raises(HistoryExpired):
+            read(lake, "v1", kind)
+        assert lake.fsck().damages == ()
+
+
+def test_it_waits_for_the_grace_period_and_ends_after_it(tmp_path: Path, kind: str) -> None:
+    clock, path = LateClock(), tmp_path / "lake"
+    with penstock.open(path, create=True, clock=clock) as lake:
+        MAKE[kind](lake)
+        lake.branch().drop("t")
+        lake.finish_background(20)
+        waiting = lake.erase("t", dropped=True)
+        assert not waiting.finished
+        assert waiting.until is not None
+        clock.days = 8.1
+        assert lake.erase("t", dropped=True).finished
+        assert where_is(path) == []
+        assert lake.fsck().damages == ()
+
+
+STEPS: dict[str, tuple[Any, str]] = {
+    "it is noted": (Erase, "_begin"),
+    "it is committed that it is dropped": (DroppedErasure, "settle"),
+    "the horizon is set": (Erase, "_set"),
+    "files are swept": (DroppedErasure, "sweep"),
+    "the database is scrubbed": (SqliteStore, "scrub"),
+}
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_after_any_step_is_taken_up_by_the_next_run(
+    path: Path, dropped: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    owner, name = STEPS[step]
+    real: Callable[..., Any] = getattr(owner, name)
+
+    def crashing(*given: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        real(*given, **named)
+        raise Crash
+
+    with alone(path) as lake:
+        monkeypatch.setattr(owner, name, crashing)
+        with pytest.raises(Crash):
+            lake.erase("t", dropped=True)
+    with alone(path) as lake:
+        assert lake.erase("t", dropped=True).finished
+        assert where_is(path) == []
+        assert lake.fsck().damages == ()
+
+
+def test_a_table_that_comes_back_before_its_turn_stays_and_one_that_comes_later_is_refused(
+    lake: Lake, path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MAKE[kind](lake)
+    before = lake.branch().head
+    lake.branch().drop("t")
+    drop = lake.branch().head
+    lake.finish_background(20)
+    begin = Erase._begin
+
+    def racing(erase: Erase, known: Any) -> Any:
+        monkeypatch.undo()
+        lake.revert(drop, "main")  # before it is noted that the table is being erased
+        return begin(erase, known)
+
+    with alone(path) as other:
+        monkeypatch.setattr(Erase, "_begin", racing)
+        with pytest.raises(EraseRefused, match="brought back"):
+            other.erase("t", dropped=True)
+    assert read(lake, "main", kind)
+    lake.branch().drop("t")
+    again = lake.branch().head
+    prepare = RevertRequest.prepare
+
+    def late(request: RevertRequest, reference: Any) -> None:
+        prepare(request, reference)
+        monkeypatch.undo()
+        with alone(path) as other:
+            assert other.erase("t", dropped=True).finished
+
+    monkeypatch.setattr(RevertRequest, "prepare", late)
+    with pytest.raises(MergeConflict, match="erased"):
+        lake.revert(again, "main")
+    with pytest.raises(HistoryExpired):
+        read(lake, before, kind)
+    assert where_is(path) == []
+    assert lake.fsck().damages == ()
+
+
+def test_the_command_line_says_that_nothing_is_left(lake: Lake, path: Path) -> None:
+    delta(lake)
+    lake.branch().drop("t")
+    lake.close()
+    found = CliRunner().invoke(root, ["--lake", str(path), "erase", "t", "--dropped", "--nobody-writes"])
+    assert found.exit_code == 0, found.output
+    assert "t is erased: nothing is left of its history\n" in found.output
+    assert where_is(path) == []
