@@ -1,9 +1,9 @@
-"""Backups with data: they have all files that they need, and the source may be gone when they are restored."""
+"""Backups with data have all files that they need: the source may be gone when they are restored."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -506,10 +506,10 @@ def test_a_large_file_is_copied_in_pieces(place: Path, target: Path, monkeypatch
 
 
 @pytest.fixture
-def bucket(s3_place: S3Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Place]:
+def bucket(s3_place: S3Place, monkeypatch: pytest.MonkeyPatch) -> S3Place:
     for name, value in s3_place.environment.items():
         monkeypatch.setenv(name, value)
-    yield s3_place
+    return s3_place
 
 
 def test_a_backup_in_a_bucket(place: Path, bucket: S3Place) -> None:

@@ -1,4 +1,4 @@
-"""A backup with data whose target has no room left: it says so, is not complete, and goes on once there is."""
+"""A backup with data whose target has no room left: it says so, and goes on once there is some."""
 
 from __future__ import annotations
 
