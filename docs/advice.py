@@ -629,7 +629,7 @@ LAKES: Final = (
     Advice(
         (
             "remove it (penstock backups expire {} {})",
-            "forget it (penstock backups forget {})",
+            "forget it (penstock backups forget {}{})",
         ),
         "The backup goes, or the lake keeps no files for it: rows that only it had are gone, as an erase "
         "wants. The lake has all that its branches have.",
@@ -657,6 +657,33 @@ LAKES: Final = (
         ),
         "What was begun is completed, by whoever comes next.",
         "tests/backup/test_backups.py::test_a_backup_killed_anywhere_is_completed_by_the_next_one",
+    ),
+    Advice(
+        ("Remove it where it is: penstock backups expire PLACE {}",),
+        "The files go that no other backup has, or the lake forgets a backup that nobody has any more.",
+        "tests/backup/test_backups_with_data.py"
+        "::test_a_backup_with_data_that_is_lost_is_forgotten_only_if_that_is_said",
+    ),
+    Advice(
+        ("The same command, run again, makes a new backup of what is there",),
+        "The backup that cannot become complete is given up, and a new one is made. Other backups stay.",
+        "tests/backup/test_backups_with_data.py"
+        "::test_a_file_that_goes_away_meanwhile_is_named_and_the_repeat_begins_anew",
+    ),
+    Advice(
+        ("Run the same command again; if it lacks them again, see what removes them there",),
+        "The files that are not there are copied again.",
+        "tests/backup/test_backups_with_data.py::test_a_file_that_the_target_lost_is_found_and_copied_again",
+    ),
+    Advice(
+        ("With --data, TARGET is a directory or a bucket: penstock backup DIRECTORY --data",),
+        "A backup is made there; nothing was made before.",
+        "tests/backup/test_backups_with_data.py::test_a_large_file_is_copied_in_pieces",
+    ),
+    Advice(
+        ("Move the folder away, if what it holds is not needed",),
+        "The files of the backup are put there then. What was moved away is as it was.",
+        "tests/backup/test_backups_with_data.py::test_another_file_in_the_place_of_one_is_left_alone",
     ),
     Advice(
         ("To have a lake of it: penstock restore-backup BACKUP PLACE",),

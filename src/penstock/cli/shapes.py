@@ -36,6 +36,7 @@ from penstock.model.tokens import Token as ModelToken
 
 if TYPE_CHECKING:
     from penstock.kernel.backup import BackedUp
+    from penstock.kernel.backup_data import BackupData
     from penstock.kernel.backup_points import BackupPoint
     from penstock.kernel.description import RegisteredBackup
     from penstock.lake.backup import RestoredLake
@@ -582,7 +583,9 @@ class Backup(Shape, frozen=True, kw_only=True):
     verified: bool
     """Whether all that it leads to was read back and checked."""
     registered: bool
-    """Whether the lake keeps files of tables for it."""
+    """Whether the lake knows of it, and keeps files of tables for it unless it has them."""
+    data: BackupFiles | None
+    """The files of tables that it has, if it was made with data."""
     completed: tuple[str, ...]
     """Backups that were interrupted before, and are complete now."""
     expired: tuple[str, ...]
@@ -600,8 +603,34 @@ class Backup(Shape, frozen=True, kw_only=True):
             whole=made.point.is_whole,
             verified=made.is_verified,
             registered=made.is_registered,
+            data=None if made.point.data is None else BackupFiles.of(made.point.data),
             completed=made.completed,
             expired=made.expired,
+        )
+
+
+class BackupFiles(Shape, frozen=True, kw_only=True):
+    """The files of tables in a backup."""
+
+    files: int
+    """All that it has, also those that it shares with other backups."""
+    bytes: int
+    """Their size."""
+    new_files: int
+    """Those that were copied."""
+    new_bytes: int
+    """Their size."""
+    missing: tuple[str, ...]
+    """What was gone already when the backup was made."""
+
+    @classmethod
+    def of(cls, data: BackupData) -> BackupFiles:
+        return cls(
+            files=data.files,
+            bytes=data.size_bytes,
+            new_files=data.new_files,
+            new_bytes=data.new_bytes,
+            missing=data.missing,
         )
 
 
@@ -620,6 +649,10 @@ class BackupLine(Shape, frozen=True, kw_only=True):
     """Whether it can be restored; else the next backup completes it."""
     keeps_files: bool | None
     """Whether the lake keeps files of tables for it; unknown in a list of what a place holds."""
+    data: bool
+    """Whether it has the files of tables itself, or will once it is complete."""
+    data_bytes: int
+    """The size of all files of tables that it has."""
 
 
 class Backups(Shape, frozen=True, kw_only=True):
@@ -637,7 +670,9 @@ class Backups(Shape, frozen=True, kw_only=True):
                 created=utc(one.created_us),
                 bytes=one.size_bytes,
                 complete=one.is_complete,
-                keeps_files=True,
+                keeps_files=one.keeps_files,
+                data=one.has_data,
+                data_bytes=one.data_bytes,
             )
             for one in found
         ]
@@ -653,6 +688,8 @@ class Backups(Shape, frozen=True, kw_only=True):
                 bytes=one.size_bytes,
                 complete=one.is_complete,
                 keeps_files=None,
+                data=one.data is not None,
+                data_bytes=0 if one.data is None else one.data.size_bytes,
             )
             for one in found
         ]
@@ -677,6 +714,10 @@ class RestoredBackup(Shape, frozen=True, kw_only=True):
     """Whether the lake takes the place of the one that the backup is of."""
     missing: tuple[str, ...]
     """Files of tables that are gone."""
+    put_back_files: int
+    """Files of tables that the backup has, and that were put back where they had been."""
+    put_back_bytes: int
+    """Their size."""
     copied: Copy
     """What was copied."""
 
@@ -687,6 +728,8 @@ class RestoredBackup(Shape, frozen=True, kw_only=True):
             created=utc(made.point.created_us),
             owns_tables=made.owns_tables,
             missing=made.missing,
+            put_back_files=0 if made.put_back is None else made.put_back.files,
+            put_back_bytes=0 if made.put_back is None else made.put_back.size_bytes,
             copied=Copy.of(made.copied),
         )
 

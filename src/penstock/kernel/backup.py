@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from threading import Event, Lock, Thread
 from typing import Final
 from uuid import uuid4
@@ -23,6 +24,7 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
+from penstock.kernel.backup_data import BackupData, DataPart, data_blobs
 from penstock.kernel.backup_points import (
     BackupPoint,
     PointStore,
@@ -68,6 +70,8 @@ WAIT_S: Final = 100.0
 that was killed is good."""
 POLL_S: Final = 0.5
 DELETE_MAX: Final = 10_000
+MISSING_MAX: Final = 10
+"""How many files of tables an error names."""
 
 
 class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,8 +123,10 @@ class BackupMaker:
         progress: CopyProgress = silent,
         leases: Leases | None = None,
         wait_s: float = WAIT_S,
+        files: DataPart | None = None,
     ) -> None:
-        self._target, self._settings, self._progress = target, settings, progress
+        """``files`` copies and removes the files of tables, where the target has room for them."""
+        self._target, self._settings, self._progress, self._files = target, settings, progress, files
         self._leases, self._wait_s = leases or Leases(target), wait_s
         self._lease: Lease | None = None
         self._lock = Lock()
@@ -135,6 +141,7 @@ class BackupMaker:
         register: bool = True,
         verify: bool = False,
         retention: Retention | None = None,
+        data: bool = False,
     ) -> BackedUp:
         """Make a point of the lake as it is now, after completing one that was left."""
         rule = (retention or Retention()).check()
@@ -144,7 +151,7 @@ class BackupMaker:
             completed = [
                 point.id for point in left if self._complete_left(source, point, workers, register=register)
             ]
-            point = self._begin(source, source_place, register=register)
+            point = self._begin(source, source_place, register=register, data=data)
             point = self._complete(source, point, workers, register=register, verify=verify)
             gone = self._expire(rule.expired(read_points(self._target), source.clock()))
             if register:
@@ -161,21 +168,26 @@ class BackupMaker:
     def expire(
         self, source: Kernel | None, chosen: Callable[[list[BackupPoint]], list[BackupPoint]]
     ) -> list[str]:
-        """Remove points, and what only they need; and let the lake know, if it is given."""
+        """Remove points, and what only they need; and let the lake know, if it is given.
+
+        Files of tables go also if no point is chosen: whoever was killed may have left some.
+        """
         require_backups(self._target)
         with self._alone():
             gone = self._expire(chosen(read_points(self._target)))
+            if self._files is not None and not gone:
+                self._files.sweep_files(self._keep_alone)
         if source is not None:
             unregister_backups(source, [one.id for one in gone], place_of(self._target))
         return [one.id for one in gone]
 
-    def _begin(self, source: Kernel, source_place: str, *, register: bool) -> BackupPoint:
+    def _begin(self, source: Kernel, source_place: str, *, register: bool, data: bool) -> BackupPoint:
         """Cut, and note the point: in the lake first, so that what it counts on stays, then in the store."""
         now_us = source.clock()
         rows = [*cut(source.store, ROWS).values()]
         number = f"{utc(now_us):%Y%m%dT%H%M%S}-{str(uuid4())[:8]}"
         if register:
-            lake = register_backup(source, number, place_of(self._target), now_us, rows)
+            lake = register_backup(source, number, place_of(self._target), now_us, rows, has_data=data)
         else:
             lake = read_description(source.store)
         described = msgspec.structs.replace(lake, backups=(), sealed=None)
@@ -188,6 +200,7 @@ class BackupMaker:
             source=source_place,
             references=count_references(rows),
             is_whole=not any(one.is_complete for one in read_points(self._target)),
+            data=BackupData() if data else None,
         )
         self._store(blobs)
         self._put(None, point)
@@ -209,6 +222,8 @@ class BackupMaker:
             self._put(newest, None)
             if register:
                 unregister_backups(source, [point.id], place_of(self._target))
+            if self._files is not None:
+                self._files.sweep_files(self._keep_alone)
             return False
         return True
 
@@ -228,6 +243,8 @@ class BackupMaker:
             point = self._copy_new(source, point, counted_on)
         if verify or point.is_whole:
             self._verify(source, point)
+        if point.data is not None:
+            point = self._copy_files(point, verify=verify)
         complete = msgspec.structs.replace(point, token=b"", is_complete=True)
         there = {one.id for one in read_points(self._target)}
         if gone := [one.id for one in counted_on if one.id not in there]:
@@ -251,6 +268,23 @@ class BackupMaker:
                 f"wrong, the first: {checked.damages[0]}\n"
                 "  If 'penstock fsck' finds nothing wrong with the lake, run the same command again."
             )
+
+    def _copy_files(self, point: BackupPoint, *, verify: bool) -> BackupPoint:
+        """Copy the files of tables that are not there. The list of them is noted first."""
+        assert self._files is not None
+        assert point.data is not None
+        before, listed = point.data, self._files.list_files(point, self._store)
+        listed = msgspec.structs.replace(listed, new_files=before.new_files, new_bytes=before.new_bytes)
+        point = self._put_changed(point, msgspec.structs.replace(point, data=listed))
+        copied = self._files.copy_files(point, self._store, self._keep_alone)
+        point = self._put_changed(point, msgspec.structs.replace(point, data=copied))
+        if verify and (missing := [*islice(self._files.missing_files(point), MISSING_MAX)]):
+            raise Damaged(
+                f"the backup at {place_of(self._target)} lacks files of tables that were copied:\n  "
+                + "\n  ".join(missing)
+                + "\n  Run the same command again; if it lacks them again, see what removes them there."
+            )
+        return point
 
     # -- copying objects -----------------------------------------------------------------------------------
 
@@ -297,6 +331,8 @@ class BackupMaker:
             gone.append(point)
         if gone:
             self._sweep()
+            if self._files is not None:
+                self._files.sweep_files(self._keep_alone)
         return gone
 
     def _sweep(self) -> None:
@@ -428,7 +464,7 @@ def reachable_from(store: Store, point: BackupPoint) -> set[ObjectId]:
     lake = description_of(point)
     view = Kernel(PointStore(store, point), ())
     reach = Reach(fetch, expired_commits(lake, view.objects))
-    reach.blobs(parts_of((point.rows,)), "by the point")
+    reach.blobs((*parts_of((point.rows,)), *data_blobs(store, point)), "by the point")
     reach.blobs(blobs_of(lake), "by the lake's description")
     rows = [row for row in rows_of(store, point) if row.kind in KINDS]
     reach.log(decoded_reference(row).log for row in rows)

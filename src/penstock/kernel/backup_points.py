@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Damaged, Denied, InvalidRequest, LakeExists, LakeNotFound
+from penstock.kernel.backup_data import BackupData
 from penstock.kernel.description import (
     BACKUPS_VERSION,
     ROW_NAME,
@@ -55,6 +56,8 @@ class BackupPoint(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     size_bytes: int = 0
     """Of what it added to the store."""
     is_complete: bool = False
+    data: BackupData | None = None
+    """What it has of the files of tables, if it is to have them."""
 
 
 class _StoredRow(msgspec.Struct, frozen=True, array_like=True):

@@ -24,7 +24,7 @@ from penstock.stores.port import Row
 
 
 def register_backup(
-    kernel: Kernel, number: str, target: str, now_us: int, rows: Collection[Row]
+    kernel: Kernel, number: str, target: str, now_us: int, rows: Collection[Row], *, has_data: bool = False
 ) -> Description:
     """Note a backup with the lake, which keeps from now on what it counts on; returns the description."""
     heads, blobs = split_blobs(b"".join(heads_of(rows)))
@@ -34,6 +34,7 @@ def register_backup(
         created_us=now_us,
         heads=heads,
         references=count_references(rows),
+        has_data=has_data,
     )
 
     def change(lake: Description) -> Description:
@@ -48,7 +49,13 @@ def complete_registration(kernel: Kernel, point: BackupPoint) -> None:
     """Note that a backup is complete, and how large it is. One that was forgotten stays forgotten."""
 
     def complete(one: RegisteredBackup) -> RegisteredBackup:
-        return msgspec.structs.replace(one, is_complete=True, size_bytes=point.size_bytes)
+        return msgspec.structs.replace(
+            one,
+            is_complete=True,
+            size_bytes=point.size_bytes,
+            has_data=point.data is not None,
+            data_bytes=0 if point.data is None else point.data.size_bytes,
+        )
 
     def change(lake: Description) -> Description:
         backups = tuple(complete(one) if one.id == point.id else one for one in lake.backups)

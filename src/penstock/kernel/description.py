@@ -121,7 +121,7 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class RegisteredBackup(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """A backup that a lake knows of. It counts on files of tables, which are kept for it."""
+    """A backup that a lake knows of. Files of tables that it counts on are kept for it."""
 
     id: str
     target: str
@@ -133,6 +133,15 @@ class RegisteredBackup(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     size_bytes: int = 0
     """Of what it added to its target; 0 until it is complete."""
     is_complete: bool = False
+    has_data: bool = False
+    """Whether it has the files of tables itself, or is to have them."""
+    data_bytes: int = 0
+    """Of all files of tables that it has; 0 until it is complete."""
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether it counts on files of the lake's tables: not if it has them itself."""
+        return not (self.has_data and self.is_complete)
 
 
 class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

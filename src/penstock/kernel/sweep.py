@@ -135,7 +135,8 @@ def _note_expired(kernel: Kernel, expired: Collection[ObjectId], before: Descrip
 
 def backed_up_heads(lake: Description, objects: Objects) -> set[ObjectId]:
     """The commits that registered backups count on: all that they lead to is kept for them."""
-    return {head for backup in lake.backups for head in heads_of_backup(backup, objects)}
+    counting = (backup for backup in lake.backups if backup.keeps_files)
+    return {head for backup in counting for head in heads_of_backup(backup, objects)}
 
 
 def heads_of_backup(backup: RegisteredBackup, objects: Objects) -> set[ObjectId]:

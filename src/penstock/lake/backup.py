@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -28,7 +28,7 @@ from penstock.kernel.backup_points import (
     require_backups,
     rows_of,
 )
-from penstock.kernel.backup_registry import register_backup, unregister_backups
+from penstock.kernel.backup_registry import complete_registration, register_backup, unregister_backups
 from penstock.kernel.copy import Copied, CopyProgress, copy, silent
 from penstock.kernel.description import (
     Description,
@@ -38,18 +38,27 @@ from penstock.kernel.description import (
     find_description,
     read_description,
 )
-from penstock.kernel.fsck import Checked
+from penstock.kernel.fsck import Checked, Damage
 from penstock.kernel.object_copy import WORKERS
 from penstock.kernel.seal import finish, seal
 from penstock.kernel.settings import Settings
+from penstock.lake.backup_files import (
+    BackupFiles,
+    PutBack,
+    data_location,
+    no_room_for_data,
+    require_data_location,
+)
 from penstock.lake.copy import Place, fork_notes, opened_lake, require_own_store
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
 from penstock.lake.opening import is_remote, open_lake, require_no_server, require_target
 from penstock.model.clock import Clock, now_us, utc
+from penstock.storage.remote import SCHEMES
 from penstock.stores import is_local, open_store, place_of
 from penstock.stores.directory import require_room
 from penstock.stores.port import Store
+from penstock.stores.urls import without_secrets
 
 FILE_SUFFIX: Final = ".backup"
 """A path that ends so is one file; any other path is a directory."""
@@ -65,6 +74,8 @@ class RestoredLake(msgspec.Struct, frozen=True, kw_only=True):
     """Whether commits to managed tables are taken; else they can only be read."""
     missing: tuple[str, ...]
     """Files of tables that are gone, if that was allowed."""
+    put_back: PutBack | None = None
+    """Files of tables that the backup has, and that were put back where they had been."""
 
 
 class _Owner(Enum):
@@ -87,6 +98,7 @@ def backup_lake(
     register: bool = True,
     keep_last: int | None = None,
     keep_days: float | None = None,
+    data: bool = False,
     author: str | None = None,
     settings: Settings | None = None,
     progress: CopyProgress = silent,
@@ -96,18 +108,28 @@ def backup_lake(
 
     ``target`` is an address as of a lake, or a file whose name ends in ``.backup``. One that holds backups of
     the lake gets what changed since. The files of tables are not copied: unless ``register`` says no, the
-    lake notes the backup, and keeps the files that it counts on until it is forgotten. ``verify`` proves it
-    by a restore in memory. ``keep_last`` and ``keep_days`` remove older backups at the target afterwards:
-    those stay that either rule keeps. Interrupted, the same call completes what was begun.
+    lake notes the backup, and keeps the files that it counts on until it is forgotten. With ``data`` they are
+    copied, as far as the target lacks them, and the lake keeps nothing once that is done; the target is a
+    directory or a bucket then. ``verify`` proves it by a restore in memory. ``keep_last`` and ``keep_days``
+    remove older backups at the target afterwards: those stay that either rule keeps. Interrupted, the same
+    call completes what was begun.
     """
-    with opened_lake(source, author, settings, clock) as lake, _backup_store(target, True, clock) as store:
-        maker = BackupMaker(store, lake.kernel.settings, progress=progress)
+    with ExitStack() as stack:
+        if data:
+            _require_room_for_data(target)
+        lake = stack.enter_context(opened_lake(source, author, settings, clock))
+        store = stack.enter_context(_backup_store(target, True, clock))
+        if data:
+            require_data_location(store, _address(target))
+        files = stack.enter_context(_backup_files(store, target, lake.kernel.settings, progress, clock))
+        maker = BackupMaker(store, lake.kernel.settings, progress=progress, files=files)
         return maker.make(
             lake.kernel,
             source_place=lake.url,
             register=register,
             verify=verify,
             retention=Retention(keep_last=keep_last, keep_days=keep_days),
+            data=data,
         )
 
 
@@ -124,15 +146,42 @@ def registered_backups(source: Place, *, settings: Settings | None = None) -> li
         return list(read_description(lake.kernel.store).backups)
 
 
-def forget_backups(source: Place, *ids: str, settings: Settings | None = None) -> list[str]:
+def forget_backups(
+    source: Place, *ids: str, lost: bool = False, settings: Settings | None = None, clock: Clock = now_us
+) -> list[str]:
     """Let a lake keep nothing more for backups, wherever they are; returns which it knew.
 
-    Sweeps may remove files of tables then that only these backups count on. What is at their target stays.
+    Sweeps may remove files of tables then that only these backups count on. What is at their target stays,
+    but for backups with data: these are removed there, with all files that no other backup has. ``lost``
+    states that the target of such a backup is gone.
     """
-    with opened_lake(source, None, settings, now_us) as lake:
+    with opened_lake(source, None, settings, clock) as lake:
         known = read_description(lake.kernel.store).backups
         wanted = {_one_id(given, [one.id for one in known]) for given in ids}
+        holding = [one for one in known if one.id in wanted and one.has_data and not lost]
+        for target in sorted({one.target for one in holding}):
+            _remove_data(lake, target, {one.id for one in holding if one.target == target}, clock)
         return unregister_backups(lake.kernel, wanted)
+
+
+def _remove_data(lake: Lake, target: str, ids: set[str], clock: Clock) -> None:
+    """Remove backups with data from where the lake knows them to be."""
+    try:
+        with (
+            _backup_store(target, False, clock) as store,
+            _backup_files(store, target, lake.kernel.settings, silent, clock) as files,
+        ):
+            maker = BackupMaker(store, lake.kernel.settings, files=files)
+            maker.expire(None, lambda points: [one for one in points if one.id in ids])
+            store.scrub()
+    except LakeNotFound:
+        raise InvalidRequest(
+            f"there is no backup at {target} any more, as far as can be seen from here, and it has rows of "
+            "tables in it: nothing was forgotten\n"
+            f"  Remove it where it is: penstock backups expire PLACE {' '.join(sorted(ids))}. "
+            "If it is gone for good, say --lost.",
+            target=target,
+        ) from None
 
 
 def expire_backups(
@@ -162,8 +211,13 @@ def expire_backups(
     with ExitStack() as stack:
         store = stack.enter_context(_backup_store(target, False, clock))
         lake = None if source is None else stack.enter_context(opened_lake(source, None, settings, clock))
-        maker = BackupMaker(store, settings or Settings(), progress=progress)
-        return maker.expire(None if lake is None else lake.kernel, chosen)
+        own = settings or Settings()
+        files = stack.enter_context(_backup_files(store, target, own, progress, clock))
+        maker = BackupMaker(store, own, progress=progress, files=files)
+        gone = maker.expire(None if lake is None else lake.kernel, chosen)
+        if ids:
+            store.scrub()
+        return gone
 
 
 def verify_backup(
@@ -174,12 +228,22 @@ def verify_backup(
     progress: CopyProgress = silent,
     clock: Clock = now_us,
 ) -> Checked:
-    """Prove a backup, the newest one if none is given: it is restored in memory, and all of it is checked."""
-    with _backup_store(target, False, clock) as store:
+    """Prove a backup, the newest one if none is given: it is restored in memory, and all of it is checked.
+
+    Of one with data, it is seen to that all files are there, with the sizes that they had.
+    """
+    own = settings or Settings()
+    with (
+        _backup_store(target, False, clock) as store,
+        _backup_files(store, target, own, progress, clock) as files,
+    ):
         require_backups(store)
-        view = PointStore(store, _chosen(store, at))
+        point = _chosen(store, at)
+        view = PointStore(store, point)
         lake = open_lake(view, create=False, settings=settings, clock=clock, catch_up=False)
-        return verify_kernel(lake.kernel, progress)
+        checked = verify_kernel(lake.kernel, progress)
+        lost = [] if files is None else [Damage("a file", one) for one in files.missing_files(point)]
+        return msgspec.structs.replace(checked, damages=(*checked.damages, *lost))
 
 
 # -- restoring ---------------------------------------------------------------------------------------------
@@ -208,8 +272,9 @@ def restore_backup(
     ``source_is_gone`` states that it is gone where that cannot be seen. Both may be given later, with the
     same places.
 
-    ``InvalidRequest`` if files of tables are gone, which are named, unless ``allow_missing`` says that it
-    does not matter; nothing was written then.
+    Files of tables that are gone are put back where they were from a backup that has them, if the restored
+    lake takes the other's place. ``InvalidRequest`` if files are gone otherwise, which are named, unless
+    ``allow_missing`` says that it does not matter; no lake was made then.
     """
     if source is not None:
         require_own_store(source)
@@ -220,17 +285,21 @@ def restore_backup(
         view = PointStore(store, point)
         lake = open_lake(view, create=False, author=author, settings=settings, clock=clock, catch_up=False)
         place = stack.enter_context(_target_store(target, clock))
+        owner = _owner_of(point, place, source, clock)
+        is_to_own = (
+            owner in (_Owner.GONE, _Owner.SEALED)
+            or (own and owner is _Owner.LIVE)
+            or (source_is_gone and owner is _Owner.UNKNOWN)
+        )
+        files = stack.enter_context(_backup_files(store, backup, lake.kernel.settings, progress, clock))
+        put_back = None
+        if is_to_own and files is not None and point.data is not None:
+            if point.data.missing and not allow_missing:
+                raise _gone(point, point.data.missing, is_to_own)
+            put_back = files.put_back(point)
         missing = [str(one) for one in missing_files(lake)]
         if missing and not allow_missing:
-            more = f"\n  and {len(missing) - MISSING_MAX} more" if len(missing) > MISSING_MAX else ""
-            listing = "\n  ".join(missing[:MISSING_MAX]) + more
-            raise InvalidRequest(
-                f"files of tables are gone that the backup of {utc(point.created_us):%Y-%m-%d %H:%M:%S} UTC "
-                f"needs; nothing was written:\n  {listing}\n"
-                "  Bring them back, take a later backup, or say --missing-ok to have the lake without them.",
-                missing=missing,
-            )
-        owner = _owner_of(point, place, source, clock)
+            raise _gone(point, missing, is_to_own)
         if own and owner is _Owner.LIVE:
             _seal_source(point, place, source, lake.author, settings, clock)
             owner = _Owner.SEALED
@@ -242,7 +311,7 @@ def restore_backup(
             taken = _take_over(lake, place, point, found, tuple(missing))
             with opened_lake(place, author, settings, clock) as restored:
                 _register_again(restored, store)
-            return taken
+            return msgspec.structs.replace(taken, put_back=put_back)
         notes = None if owns else fork_notes(lake)
         if notes is not None:
             notes.begin(lake.id, place_of(place), None if found is None else found.id)
@@ -261,7 +330,25 @@ def restore_backup(
         if owns:
             with opened_lake(place, author, settings, clock) as restored:
                 _register_again(restored, store)
-        return RestoredLake(copied=copied, point=point, owns_tables=owns, missing=tuple(missing))
+        return RestoredLake(
+            copied=copied, point=point, owns_tables=owns, missing=tuple(missing), put_back=put_back
+        )
+
+
+def _gone(point: BackupPoint, missing: Sequence[str], is_to_own: bool) -> InvalidRequest:
+    more = f"\n  and {len(missing) - MISSING_MAX} more" if len(missing) > MISSING_MAX else ""
+    listing = "\n  ".join(missing[:MISSING_MAX]) + more
+    way_out = "Bring them back, take a later backup, or say --missing-ok to have the lake without them."
+    if point.data is not None and not is_to_own:
+        way_out = (
+            "The backup has them, and puts them back where they were if the lake takes the place of the "
+            "other one: --own, or --source-is-gone. With --missing-ok the lake is made without them."
+        )
+    return InvalidRequest(
+        f"files of tables are gone that the backup of {utc(point.created_us):%Y-%m-%d %H:%M:%S} UTC needs; "
+        f"no lake was made:\n  {listing}\n  {way_out}",
+        missing=[*missing],
+    )
 
 
 def _not_to_be_owned(point: BackupPoint, owner: _Owner) -> InvalidRequest:
@@ -320,7 +407,9 @@ def _register_again(restored: Lake, store: Store) -> None:
         if point.is_complete and point.id not in known:
             rows = rows_of(store, point)
             target = place_of(store)
-            register_backup(restored.kernel, point.id, target, point.created_us, rows)
+            has_data = point.data is not None
+            register_backup(restored.kernel, point.id, target, point.created_us, rows, has_data=has_data)
+            complete_registration(restored.kernel, point)
 
 
 def _owner_of(point: BackupPoint, target: Store, source: Place | None, clock: Clock) -> _Owner:
@@ -383,6 +472,46 @@ def _seal_source(
 # -- places ------------------------------------------------------------------------------------------------
 
 
+def _address(place: Place) -> str | None:
+    return None if isinstance(place, Store) else os.fspath(place)
+
+
+def _require_room_for_data(target: Place) -> None:
+    """``InvalidRequest`` before anything is made at a target that cannot hold files of tables."""
+    where = _address(target)
+    if where is None or is_remote(where):
+        return
+    scheme, has_scheme, _ = where.partition("://")
+    is_plain = not has_scheme or scheme == "sqlite"
+    if is_plain and not where.startswith("memory:"):
+        has_room = not _is_one_file(Path(where.removeprefix("sqlite://")))
+    else:
+        has_room = scheme in (*SCHEMES, "file", "rocksdb")
+    if not has_room:
+        raise no_room_for_data(without_secrets(where))
+
+
+@contextmanager
+def _backup_files(
+    store: Store, target: Place, settings: Settings, progress: CopyProgress, clock: Clock
+) -> Iterator[BackupFiles | None]:
+    """The files of tables that a store of backups has beside it; none where it has no room for files."""
+    address = _address(target)
+    location = data_location(store, address)
+    if location is None:
+        yield None
+        return
+    files = BackupFiles(store, location, settings, clock, address=address, progress=progress)
+    try:
+        yield files
+    finally:
+        files.close()
+
+
+def _is_one_file(path: Path) -> bool:
+    return path.is_file() or (path.name.endswith(FILE_SUFFIX) and not path.is_dir())
+
+
 @contextmanager
 def _backup_store(place: Place, create: bool, clock: Clock) -> Iterator[Store]:
     """The store of backups at a place, which is made if that is wanted."""
@@ -404,7 +533,7 @@ def _backup_store(place: Place, create: bool, clock: Clock) -> Iterator[Store]:
 def _open_backup_store(where: str, create: bool, clock: Clock) -> Store:
     path = Path(where.removeprefix("sqlite://"))
     is_plain = "://" not in where or where.startswith("sqlite://")
-    if is_plain and (path.is_file() or (path.name.endswith(FILE_SUFFIX) and not path.is_dir())):
+    if is_plain and _is_one_file(path):
         from penstock.stores.sqlite import SqliteStore
 
         return SqliteStore(path, create=create, clock=clock)

@@ -28,9 +28,17 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from penstock.errors import Damaged, EraseRefused, KeyNotFound, NotManaged, PenstockError
+from penstock.errors import (
+    CommitNotFound,
+    Damaged,
+    EraseRefused,
+    HistoryExpired,
+    KeyNotFound,
+    NotManaged,
+    PenstockError,
+)
 from penstock.kernel.conflict import content_of
-from penstock.kernel.description import read_description
+from penstock.kernel.description import RegisteredBackup, read_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import find_table, whereabouts
 from penstock.kernel.objects import check_object
@@ -181,17 +189,32 @@ class Erase:
         yield from self._backups(first)
 
     def _backups(self, first: int | None) -> Iterator[Holder]:
-        """Backups that have the table: they have its past, and the lake keeps the files of it for them."""
+        """Backups that have the table: they have its past, and the lake keeps the files of it for them, or
+        they have copies of them."""
         if self._call.dropped and first is not None:
             return  # there were none, and those that came since have nothing of it
         for backup in read_description(self._store).backups:
-            heads = heads_of_backup(backup, self._kernel.objects)
-            if any(self._is_in_backup(head, first) for head in heads):
+            if self._is_in_backup(backup, first):
+                lost = " --lost" if backup.has_data else ""
                 way = (
                     f"remove it (penstock backups expire {backup.target} {backup.id}), or if it is lost, "
-                    f"forget it (penstock backups forget {backup.id}); a later backup has none of it"
+                    f"forget it (penstock backups forget {backup.id}{lost}); a later backup has none of it"
                 )
-                yield Holder(f"backup {backup.id} at {backup.target}", False, way)
+                what = "backup with data" if backup.has_data else "backup"
+                yield Holder(f"{what} {backup.id} at {backup.target}", False, way)
+
+    def _is_in_backup(self, backup: RegisteredBackup, first: int | None) -> bool:
+        """Whether a backup has states of the table that an erase is about.
+
+        For one with data the lake keeps nothing: what is gone here by now may be in its files.
+        """
+        try:
+            heads = heads_of_backup(backup, self._kernel.objects)
+            return any(self._is_at_head_of_backup(head, first) for head in heads)
+        except (Damaged, CommitNotFound, HistoryExpired):
+            if backup.keeps_files:
+                raise
+            return True
 
     def _is_held(self, content: AnyContent | None, first: int | None) -> bool:
         """Whether a state of the table is one of those that an erase is about."""
@@ -233,7 +256,7 @@ class Erase:
         key = find_table(look, self._table)
         return None if key is None else look(key.encode())
 
-    def _is_in_backup(self, head: ObjectId, first: int | None) -> bool:
+    def _is_at_head_of_backup(self, head: ObjectId, first: int | None) -> bool:
         """Whether a backup with a head has rows of the table; if that was dropped by then, of its past."""
         state = self._kernel.state(head)
 

@@ -53,9 +53,15 @@ def _source(call: Call) -> str:
     examples="""
 $ penstock backup nightly.backup
 $ penstock backup nightly.backup --keep-last 7 --verify
+$ penstock backup nightly --data --keep-last 7
 """,
 )
 @click.argument("target", metavar="TARGET")
+@click.option(
+    "--data",
+    is_flag=True,
+    help="Copy the files of tables too, as far as TARGET lacks them: then it is a directory or a bucket.",
+)
 @click.option("--verify", is_flag=True, help="Prove the backup by a restore in memory.")
 @click.option(
     "--no-register",
@@ -66,7 +72,13 @@ $ penstock backup nightly.backup --keep-last 7 --verify
 @keep_days_option
 @pass_call
 def backup(
-    call: Call, target: str, verify: bool, no_register: bool, keep_last: int | None, keep_days: float | None
+    call: Call,
+    target: str,
+    data: bool,
+    verify: bool,
+    no_register: bool,
+    keep_last: int | None,
+    keep_days: float | None,
 ) -> None:
     """Make a backup of the lake, while it is in use, at TARGET.
 
@@ -75,9 +87,10 @@ def backup(
     backup has branches, tags, the whole history, logs, tokens by hash, expectations and settings, as they all
     were at one moment. If it is interrupted, the same command completes it.
 
-    Files of tables are not copied. The lake notes the backup, and sweeps leave what it counts on until
-    'penstock backups forget' or 'expire'. With --keep-last or --keep-days, older backups at TARGET are
-    removed afterwards; one stays if either rule keeps it.
+    Files of tables are copied with --data only. Without it the lake notes the backup, and sweeps leave what
+    it counts on until 'penstock backups forget' or 'expire'. With it, the lake keeps nothing for the backup
+    once that is complete, and --verify sees to it that all files are at TARGET. With --keep-last or
+    --keep-days, older backups at TARGET are removed afterwards; one stays if either rule keeps it.
     """
     with Bar(call.json) as bar:
         made = backup_lake(
@@ -87,6 +100,7 @@ def backup(
             register=not no_register,
             keep_last=keep_last,
             keep_days=keep_days,
+            data=data,
             author=call.who,
             progress=bar,
         )
@@ -101,14 +115,21 @@ def _made(screen: Screen, made: BackedUp) -> Iterator[str]:
         ["has", counted(point.references, "reference")],
         ["copied", added if point.is_whole else f"{added}: what changed since the last one"],
     ]
+    if point.data is not None:
+        rows.append(["", f"{counted(point.data.new_files, 'file')} of tables, {size(point.data.new_bytes)}"])
+        rows.append(["data", f"{counted(point.data.files, 'file')}, {size(point.data.size_bytes)}"])
     yield from columns(screen, rows, indent="  ")
     if made.is_verified:
         yield screen.paint("checked: nothing is wrong", "good")
+    if point.data is not None:
+        yield from (f"  was gone already: {printable(one)}" for one in point.data.missing)
     for one in made.completed:
         yield f"completed backup {one}, which was interrupted"
     for one in made.expired:
         yield f"removed backup {one}"
-    if made.is_registered:
+    if point.data is not None:
+        yield "It has the files of tables itself: the lake keeps none for it."
+    elif made.is_registered:
         yield "The lake keeps the files of tables that it counts on; 'penstock backups' lists what is kept."
     else:
         yield "It is not registered: the lake keeps no files of tables for it, and sweeps may remove them."
@@ -139,7 +160,9 @@ def _registered(screen: Screen, found: Sequence[RegisteredBackup]) -> Iterator[s
             Cell(one.id, "id"),
             ago(utc(one.created_us), screen.now),
             size(one.size_bytes) if one.is_complete else "not complete",
-            f"keeps files of {counted(one.references, 'reference')}",
+            f"keeps files of {counted(one.references, 'reference')}"
+            if one.keeps_files
+            else f"has data, {size(one.data_bytes)}",
             printable(one.target),
         ]
         for one in found
@@ -169,6 +192,7 @@ def _points(screen: Screen, found: Sequence[BackupPoint]) -> Iterator[str]:
             Cell(one.id, "id"),
             ago(utc(one.created_us), screen.now),
             f"{size(one.size_bytes)} added" if one.is_complete else "not complete",
+            "without data" if one.data is None else f"with data, {size(one.data.size_bytes)}",
             f"of {printable(one.source)}",
         ]
         for one in found
@@ -183,7 +207,8 @@ def _points(screen: Screen, found: Sequence[BackupPoint]) -> Iterator[str]:
 def backups_verify(call: Call, target: str, backup_id: str | None) -> None:
     """Prove a backup at TARGET, the newest or the one with an ID, by a restore in memory.
 
-    Everything that it leads to is read and checked. Ends with exit status 1 if anything is wrong.
+    Everything that it leads to is read and checked. Of one with data, it is seen to that all files are there,
+    with the sizes that they had. Ends with exit status 1 if anything is wrong.
     """
     with Bar(call.json) as bar:
         checked = verify_backup(target, backup_id, progress=bar)
@@ -212,7 +237,8 @@ def backups_expire(
 ) -> None:
     """Remove backups from TARGET: those with an ID, or those that no rule keeps.
 
-    A rule always keeps the newest one. The lake forgets them. Without a lake (--lake), only TARGET changes.
+    What no other backup there needs goes, files of tables too. A rule always keeps the newest one. The lake
+    forgets them. Without a lake (--lake), only TARGET changes.
     """
     if bool(ids) == (keep_last is not None or keep_days is not None):
         raise click.UsageError("say which backups go: their IDs, or --keep-last and --keep-days")
@@ -228,18 +254,20 @@ def backups_expire(
 @backups.command("forget", prints="RemovedBackups", examples="$ penstock backups forget --all")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--all", "everything", is_flag=True, help="Forget all backups that the lake knows of.")
+@click.option("--lost", is_flag=True, help="State that the places of backups with data are gone for good.")
 @pass_call
-def backups_forget(call: Call, ids: tuple[str, ...], everything: bool) -> None:
+def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: bool) -> None:
     """Let the lake keep nothing more for the backups with these IDs, such as those that are lost.
 
     Sweeps may remove files of tables then that only they count on. What is at their target stays there, and
-    can be restored as far as its files are there.
+    can be restored as far as its files are there. Backups with data hold rows of tables: they are removed at
+    their target as well, unless --lost says that it is gone.
     """
     if bool(ids) == everything:
         raise click.UsageError("say which backups: their IDs, or --all")
     source = _source(call)
     wanted = [one.id for one in registered_backups(source)] if everything else ids
-    gone = forget_backups(source, *wanted) if wanted else []
+    gone = forget_backups(source, *wanted, lost=lost) if wanted else []
     call.answer(
         lambda: shapes.RemovedBackups(ids=tuple(gone)),
         lambda _: [f"forgot backup {one}" for one in gone] or ["the lake knows of no backup"],
@@ -275,8 +303,9 @@ def restore_backup(
 ) -> None:
     """Make a lake of BACKUP at PLACE, which is a new directory or an empty database.
 
-    Commits keep their ids. Files of tables that are gone are named before anything is written. Two lakes must
-    not own one table: if the lake that the backup is of is gone, the new one takes its place, with its id,
+    Commits keep their ids. Files of tables that are gone are named before the lake is made; a backup with
+    data puts them back where they were, if the lake takes the place of the other one. Two lakes must not own
+    one table: if the lake that the backup is of is gone, the new one takes its place, with its id,
     its tokens and its tables. If it is there, or cannot be reached, the new one is a copy in which managed
     tables can only be read. --own and --source-is-gone decide that, at once or later by the same command. If
     it is interrupted, the same command goes on where it was.
@@ -308,6 +337,9 @@ def _restored(screen: Screen, made: RestoredLake) -> Iterator[str]:
     ]
     yield from columns(screen, rows, indent="  ")
     yield screen.paint("checked: nothing is wrong", "good")
+    if made.put_back is not None and made.put_back.files:
+        files = f"{counted(made.put_back.files, 'file')} of tables, {size(made.put_back.size_bytes)}"
+        yield f"put back {files}"
     yield from (f"  gone: {printable(one)}" for one in made.missing)
     if made.owns_tables:
         yield f"It takes the place of the lake that was at {made.point.source}, and owns its tables."

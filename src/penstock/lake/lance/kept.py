@@ -147,6 +147,8 @@ class KeptLance:
         self._manifests = ManifestNames()
         self.tables: dict[str, KnownTable] = {}
         """By location."""
+        self.bases: set[str] = set()
+        """Further folders in which manifests name files, as of tables that they were cloned from."""
 
     def look(self) -> None:
         """Take in what kept commits have. ``Damaged`` if some of it cannot be read."""
@@ -182,6 +184,7 @@ class KeptLance:
             table.bases |= outside & {one.path for one in without_idle(manifest, "").bases}
         named = {name_hash(one) for one in self._manifests.of(manifest, where)}
         self._names |= named
+        self.bases.update(normalise(base.path) for base in manifest.bases)
         self._named_in.setdefault(where, set()).update(named)
 
     def lent(self, where: str, data: Sequence[bytes]) -> list[frozenset[bytes]]:

@@ -21,7 +21,8 @@ _BRANCH: Final = re.compile(r"tree/(?P<name>.+)/", re.DOTALL)
 _V2_DIGITS: Final = 20
 _LAST: Final = 2**64 - 1
 _DATA: Final = ("data/", "_deletions/", "_indices/")
-_HINT: Final = "latest_version_hint.json"
+HINT: Final = "latest_version_hint.json"
+"""A file beside manifests that tells which version was the newest when it was written."""
 
 
 class Found(NamedTuple):
@@ -95,7 +96,7 @@ def _fate(key: str, needs: Needs) -> Fate:
 def _of_version(key: str, chain: str, needs: Needs) -> Fate:
     """What becomes of a file that is beside manifests and is not one that is named."""
     folder, _, name = key.rpartition(VERSIONS)
-    if name == _HINT:
+    if name == HINT:
         return Fate.KEPT if needs.table.holds(folder) or folder in needs.foreign else Fate.SCRATCH
     found = manifest_at(key)
     if found is not None and needs.table.is_copy(chain, found.branch, found.number):

@@ -29,7 +29,7 @@ from penstock.formats.delta.protocol.actions import (
     decode_path,
     parse_commit,
 )
-from penstock.formats.delta.protocol.names import CommitName, parse_name
+from penstock.formats.delta.protocol.names import VERSION_MAX, CommitName, parse_name
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.storage.places import Place
 
@@ -101,14 +101,14 @@ class LogRead(msgspec.Struct, frozen=True, kw_only=True):
         return any(version in one for one in self.covered)
 
 
-def read_log(place: Place, named: NamedFiles) -> LogRead:
+def read_log(place: Place, named: NamedFiles, until: int = VERSION_MAX) -> LogRead:
     """Take every name from the log at a place: from all commits that are there, and where those before are
-    missing, from the checkpoint that stands for them.
+    missing, from the checkpoint that stands for them. Versions after ``until`` are left out.
 
     ``InvalidLog`` if a file of it cannot be read, also because it is cleaned up at this very moment.
     """
     files = PlaceFiles(place)
-    listed = list(files.list(""))
+    listed = [one for one in files.list("") if (found := parse_name(one.name)) and found[0] <= until]
     commits = {
         found.version: one.size for one in listed if isinstance(found := parse_name(one.name), CommitName)
     }

@@ -1,0 +1,130 @@
+"""The files of tables that a backup has: a list for each folder of the lake's storage, kept with the point.
+
+The lists are blobs of the store of backups. A folder in which nothing changed has the same list as at the
+point before, so that it is stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from penstock.kernel.objects import Objects, parts_of, split_blobs
+from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.objects import Large
+
+if TYPE_CHECKING:
+    from penstock.kernel.backup_points import BackupPoint
+    from penstock.stores.port import Store
+
+PART_MAX_BYTES: Final = 230
+"""A name with more bytes gets its tag in front, as a folder: file systems take 255."""
+
+
+class BackupFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A file of a table, as it is in the lake's storage and in a backup."""
+
+    name: str
+    """Below the folder that it is in."""
+    size: int
+    tag: str = ""
+    """Tells files apart that have, or may get, the same name; empty where a name is never used again."""
+
+    @property
+    def stored_as(self) -> str:
+        """Its name in the folder of the backup."""
+        if not self.tag:
+            return self.name
+        last = self.name.rpartition("/")[2]
+        return (
+            f"~{self.tag}/{self.name}" if len(last.encode()) > PART_MAX_BYTES else f"{self.name}~{self.tag}"
+        )
+
+
+class BackupFolder(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A folder of the lake's storage, such as that of a table."""
+
+    location: str
+    """Where it is, or was."""
+    folder: str
+    """Its name among the files of the backup."""
+    files: Large
+    """Its files, as ``BackupFile``."""
+    count: int
+    size_bytes: int
+
+
+class BackupData(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What a backup has of the files of tables."""
+
+    folders: Large | None = None
+    """All of them, as ``BackupFolder``; ``None`` until they are known."""
+    files: int = 0
+    size_bytes: int = 0
+    """Of all that it has, also what it shares with other backups."""
+    new_files: int = 0
+    new_bytes: int = 0
+    """Of what was copied for it, since the last time that it was begun."""
+    missing: tuple[str, ...] = ()
+    """What was wrong with tables already when the backup was made: some of it."""
+
+
+_decode_files = decoder(list[BackupFile]).decode
+_decode_folders = decoder(list[BackupFolder]).decode
+
+
+def encode_folder(
+    location: str, folder: str, files: Collection[BackupFile]
+) -> tuple[BackupFolder, dict[ObjectId, bytes]]:
+    """A folder with its list of files, and the blobs that have to be stored with it."""
+    listed, blobs = split_blobs(encode(sorted(files, key=lambda one: one.name)))
+    size = sum(one.size for one in files)
+    made = BackupFolder(location=location, folder=folder, files=listed, count=len(files), size_bytes=size)
+    return made, blobs
+
+
+def encode_folders(folders: Collection[BackupFolder]) -> tuple[Large, dict[ObjectId, bytes]]:
+    return split_blobs(encode(sorted(folders, key=lambda one: one.folder)))
+
+
+def folders_of(store: Store, point: BackupPoint) -> list[BackupFolder]:
+    """The folders whose files a point has, or is to have; none if it has no data."""
+    if point.data is None or point.data.folders is None:
+        return []
+    found: list[BackupFolder] = _decode_folders(Objects(store).read(point.data.folders))
+    return found
+
+
+def files_of(store: Store, folder: BackupFolder) -> list[BackupFile]:
+    found: list[BackupFile] = _decode_files(Objects(store).read(folder.files))
+    return found
+
+
+def data_blobs(store: Store, point: BackupPoint) -> Iterator[ObjectId]:
+    """The blobs that the lists of a point are made of."""
+    if point.data is not None:
+        yield from parts_of((point.data.folders,))
+        yield from parts_of(one.files for one in folders_of(store, point))
+
+
+class DataPart(Protocol):
+    """Copies the files of tables to where a store of backups keeps them, and removes them there."""
+
+    def list_files(self, point: BackupPoint, put: Callable[[dict[ObjectId, bytes]], None]) -> BackupData:
+        """Find out which files a point needs whose objects are all in the store; ``put`` stores lists."""
+
+    def copy_files(
+        self, point: BackupPoint, put: Callable[[dict[ObjectId, bytes]], None], keep_alone: Callable[[], None]
+    ) -> BackupData:
+        """Copy what is not there. The files may turn out to be others than were listed.
+
+        ``Damaged`` if one is gone that the point needs.
+        """
+
+    def missing_files(self, point: BackupPoint) -> Iterator[str]:
+        """Which files of a point are not there, or have another size."""
+
+    def sweep_files(self, keep_alone: Callable[[], None]) -> None:
+        """Remove the files that no point needs."""

@@ -1,0 +1,472 @@
+"""The files of tables in a place of backups: copying what it lacks, proving, removing, putting back.
+
+They lie below ``data/`` of the place, each folder of the lake's storage in a folder of its own, under the
+names that they have there. Most names are given once and for ever, by an id in them. Of the others, such as
+those of a Delta log, which come again when a table is made anew at its place, each file has a tag behind its
+name, from the time when it was written: so it is never another one, and what a backup has is never written
+over. Whatever has the right name and size is there; nothing has to be remembered for a copy to go on after a
+kill.
+
+A point is not complete before all its files are there. Its list of files is stored before any of them is
+copied, so that whoever removes other points meanwhile leaves them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from hashlib import blake2b
+from itertools import islice
+from threading import Lock
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from penstock.errors import Damaged, InvalidRequest, OutcomeUnknown, Unavailable
+from penstock.kernel.backup_data import (
+    BackupData,
+    BackupFile,
+    BackupFolder,
+    encode_folder,
+    encode_folders,
+    files_of,
+    folders_of,
+)
+from penstock.kernel.backup_points import BackupPoint, PointStore, read_points
+from penstock.kernel.copy import CopyProgress, silent
+from penstock.kernel.retry import Tries
+from penstock.kernel.settings import Settings
+from penstock.lake.embedded import Embedded
+from penstock.lake.lake import Lake
+from penstock.lake.missing_files import missing_files
+from penstock.lake.needed_files import NeededFiles, NeededFolder
+from penstock.lake.opening import open_lake
+from penstock.model.clock import Clock
+from penstock.model.encoding import ObjectId
+from penstock.storage.buckets import Bucket, Entry
+from penstock.storage.places import Place, Places
+from penstock.storage.remote import SCHEMES, RemoteBucket
+from penstock.stores import DATABASE_FILE, place_of
+from penstock.stores.directory import directory_of
+from penstock.stores.port import Store
+from penstock.stores.urls import options
+
+DATA: Final = "data"
+"""Below a place of backups."""
+FILE_WORKERS: Final = 16
+PIECE_BYTES: Final = 8 * 1024 * 1024
+"""A larger file is copied in pieces."""
+AT_ONCE: Final = 256
+"""So many files are handed out at a time; in between it is seen to that nobody else took over."""
+LOOKS_MAX: Final = 5
+"""How often it is looked again what is needed, because files went away meanwhile."""
+DELETE_MAX: Final = 1000
+NAMED_MAX: Final = 10
+READABLE_CHARS: Final = 60
+
+T = TypeVar("T")
+Put = Callable[[dict[ObjectId, bytes]], None]
+
+
+class Needed(NamedTuple):
+    """A file that a point needs."""
+
+    folder: BackupFolder
+    file: BackupFile
+
+    def __str__(self) -> str:
+        return f"{self.folder.location}/{self.file.name}"
+
+
+class PutBack(NamedTuple):
+    """What was put back where it had been."""
+
+    files: int
+    size_bytes: int
+
+
+def data_location(store: Store, address: str | None = None) -> str | None:
+    """Where a store of backups has the files of tables, beside its own; ``None`` if it has no room for files:
+    a database elsewhere, or one file."""
+    url = address or store.url
+    scheme = url.partition("://")[0] if "://" in url else "sqlite"
+    if scheme in SCHEMES:
+        return f"{place_of(store).partition('?')[0].rstrip('/')}/{DATA}"
+    if scheme not in ("sqlite", "file", "rocksdb"):
+        return None
+    if scheme == "sqlite" and not store.url.endswith(f"/{DATABASE_FILE}"):
+        return None
+    return str(directory_of(store.url)[1] / DATA)
+
+
+def require_data_location(store: Store, address: str | None) -> str:
+    """The same; ``InvalidRequest`` if there is none."""
+    found = data_location(store, address)
+    if found is None:
+        raise no_room_for_data(place_of(store))
+    return found
+
+
+def no_room_for_data(target: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{target} has no room for the files of tables: it is one file, or a database\n"
+        "  With --data, TARGET is a directory or a bucket: penstock backup DIRECTORY --data",
+        target=target,
+    )
+
+
+class _TargetPlaces(Places):
+    """Opens the place of the files as the store of backups beside them was opened."""
+
+    def __init__(self, address: str | None) -> None:
+        super().__init__()
+        self._address = address or ""
+
+    def open_bucket(self, scheme: str, bucket: str) -> Bucket:
+        if "?" not in self._address:
+            return super().open_bucket(scheme, bucket)
+        given = options(self._address, "endpoint", "region")
+        return RemoteBucket(
+            f"{scheme}://{bucket}", scheme, bucket, endpoint=given.get("endpoint"), region=given.get("region")
+        )
+
+
+class BackupFiles:
+    """The files of tables of one place of backups."""
+
+    def __init__(
+        self,
+        store: Store,
+        location: str,
+        settings: Settings,
+        clock: Clock,
+        *,
+        address: str | None = None,
+        progress: CopyProgress = silent,
+    ) -> None:
+        self._store, self._location, self._settings, self._clock = store, location, settings, clock
+        self._progress = progress
+        self._places = _TargetPlaces(address)
+        self._lock = Lock()
+        self._done_bytes = self._all_bytes = 0
+
+    def close(self) -> None:
+        self._places.close()
+
+    # -- copying -------------------------------------------------------------------------------------------
+
+    def list_files(self, point: BackupPoint, put: Put) -> BackupData:
+        # Of what an earlier try was to copy, and has not, all must be there still.
+        before = [
+            Needed(folder, one) for folder in folders_of(self._store, point) for one in self._lacking(folder)
+        ]
+        with self._lake_at(point) as lake:
+            listed, gone = self._list(lake, put, before)
+        if gone:
+            raise _went_away(gone)
+        return listed
+
+    def copy_files(self, point: BackupPoint, put: Put, keep_alone: Callable[[], None]) -> BackupData:
+        data = point.data or BackupData()
+        new_files, new_bytes = data.new_files, data.new_bytes
+        gone: list[Needed] = []
+        with self._lake_at(point) as lake:
+            places = _embedded(lake).places
+            for _ in range(LOOKS_MAX):
+                files, size, gone = self._copy(point, data, places, keep_alone)
+                new_files, new_bytes = new_files + files, new_bytes + size
+                if not gone:
+                    return msgspec.structs.replace(data, new_files=new_files, new_bytes=new_bytes)
+                # Something may have taken the place of what is gone: a log that was published, a checkpoint.
+                data, needed = self._list(lake, put, gone)
+                point = msgspec.structs.replace(point, data=data)
+                if needed:
+                    break
+        raise _went_away(gone)
+
+    def _list(self, lake: Lake, put: Put, gone: Sequence[Needed]) -> tuple[BackupData, list[Needed]]:
+        """List what is needed, folder by folder; also which of some files are needed that are gone."""
+        found, still = list[BackupFolder](), list[Needed]()
+        needed = NeededFiles(_embedded(lake), lambda what, count: self._progress(f"reading {what}", count, 0))
+        for one in needed.folders():
+            folder, blobs = encode_folder(one.location, folder_name(one.location), _files(one))
+            put(blobs)
+            found.append(folder)
+            names = {file.name for file in files_of(self._store, folder)} if gone else set()
+            still += [
+                other
+                for other in gone
+                if other.folder.location == one.location
+                and other.file.name not in names
+                and one.needs(other.file.name)
+            ]
+        listed, blobs = encode_folders(found)
+        put(blobs)
+        # After the files were listed: what goes in between is in the list, and is missed when it is copied.
+        missing = [*needed.problems, *(str(one) for one in missing_files(lake))]
+        data = BackupData(
+            folders=listed,
+            files=sum(one.count for one in found),
+            size_bytes=sum(one.size_bytes for one in found),
+            missing=tuple(missing[:NAMED_MAX]),
+        )
+        return data, still
+
+    def _copy(
+        self, point: BackupPoint, data: BackupData, places: Places, keep_alone: Callable[[], None]
+    ) -> tuple[int, int, list[Needed]]:
+        """Copy what is not there: how many files, of how many bytes, and which of them are gone."""
+        point = msgspec.structs.replace(point, data=data)
+        folders = folders_of(self._store, point)
+        lacking = [(folder, self._lacking(folder)) for folder in folders]
+        self._done_bytes, self._all_bytes = 0, sum(one.size for _, files in lacking for one in files)
+        count, size, gone = 0, 0, list[Needed]()
+        with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
+            for folder, files in lacking:
+                source, target = places.at(folder.location), self._place(folder)
+                for some in _portions(files):
+                    keep_alone()
+                    copied = [*workers.map(partial(self._carry, source, target), some)]
+                    gone += [
+                        Needed(folder, one)
+                        for one, is_there in zip(some, copied, strict=True)
+                        if not is_there
+                    ]
+                    done = [one.size for one, is_there in zip(some, copied, strict=True) if is_there]
+                    count, size = count + len(done), size + sum(done)
+        return count, size, gone
+
+    def _lacking(self, folder: BackupFolder) -> list[BackupFile]:
+        there = self._sizes(folder)
+        return [one for one in files_of(self._store, folder) if there.get(one.stored_as) != one.size]
+
+    def _sizes(self, folder: BackupFolder) -> dict[str, int]:
+        return {entry.key: entry.size for entry in self._place(folder).entries()}
+
+    def _place(self, folder: BackupFolder) -> Place:
+        return self._places.at(f"{self._location}/{folder.folder}")
+
+    def _carry(self, source: Place, target: Place, file: BackupFile) -> bool:
+        """Copy a file from the lake's storage; whether it is there, and is the one that was listed."""
+
+        def is_same() -> bool:
+            if not file.tag or file.size > PIECE_BYTES:
+                return True
+            entry = source.look(file.name)
+            return entry is not None and file_tag(entry) == file.tag
+
+        def carry() -> bool:
+            if not _copy_file(source, file.name, target, file.stored_as, file.size, self._count):
+                return False
+            if is_same():
+                return True
+            target.delete([file.stored_as])  # another file has its name by now
+            return False
+
+        return self._patiently(carry)
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self._done_bytes += size
+            self._progress("copying files", self._done_bytes, self._all_bytes)
+
+    # -- proving and removing --------------------------------------------------------------------------------
+
+    def missing_files(self, point: BackupPoint) -> Iterator[str]:
+        for folder in folders_of(self._store, point):
+            there = self._sizes(folder)
+            for one in files_of(self._store, folder):
+                size = there.get(one.stored_as)
+                if size != one.size:
+                    is_what = "is missing" if size is None else f"has {size} bytes instead of {one.size}"
+                    yield f"{self._location}/{folder.folder}/{one.stored_as} {is_what}"
+
+    def sweep_files(self, keep_alone: Callable[[], None]) -> None:
+        needed: dict[str, list[BackupFolder]] = {}
+        for point in read_points(self._store):
+            for folder in folders_of(self._store, point):
+                known = needed.setdefault(folder.folder, [])
+                if folder.files not in [one.files for one in known]:
+                    known.append(folder)
+        root = self._places.at(self._location)
+        for name in [*root.folders()]:
+            names = {
+                one.stored_as for folder in needed.get(name, ()) for one in files_of(self._store, folder)
+            }
+            place = self._places.at(f"{self._location}/{name}")
+            unneeded = [entry.key for entry in place.entries() if entry.key not in names]
+            for some in _portions(unneeded, DELETE_MAX):
+                keep_alone()
+                self._patiently(partial(_delete, place, some))
+                self._progress("removing files", len(some), 0)
+            place.tidy(self._clock())  # pieces of files that a kill left
+            if name not in needed:
+                place.prune()
+            elif unneeded:
+                place.remove_empty_folders()
+
+    # -- putting back ----------------------------------------------------------------------------------------
+
+    def put_back(self, point: BackupPoint) -> PutBack:
+        """Write the files of a point that are gone to where they were. What is there is left as it is.
+
+        ``Damaged`` if the place of backups lacks one; ``InvalidRequest`` if another file is in the place of
+        one, by its size: nothing was written then.
+        """
+        there = Places()
+        try:
+            plan = [(folder, self._gone(there, folder)) for folder in folders_of(self._store, point)]
+            if lacking := [*islice(self._lost(plan), NAMED_MAX)]:
+                raise Damaged(
+                    "the backup lacks files that are to be put back; nothing was written:\n  "
+                    + "\n  ".join(lacking)
+                    + "\n  Take another backup: penstock backups list"
+                )
+            self._done_bytes, self._all_bytes = 0, sum(one.size for _, files in plan for one in files)
+            with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
+                for folder, files in plan:
+                    place, source = there.at(folder.location), self._place(folder)
+                    for some in _portions(files):
+                        [*workers.map(partial(self._bring, source, place), some)]
+            return PutBack(sum(len(files) for _, files in plan), self._all_bytes)
+        finally:
+            there.close()
+
+    def _gone(self, places: Places, folder: BackupFolder) -> list[BackupFile]:
+        sizes = {entry.key: entry.size for entry in places.at(folder.location).entries()}
+        files = files_of(self._store, folder)
+        others = [one for one in files if not one.tag and sizes.get(one.name, one.size) != one.size]
+        if others:
+            raise InvalidRequest(
+                f"{folder.location}/{others[0].name} is there with another size than in the backup; nothing "
+                "was written\n  Move the folder away, if what it holds is not needed.",
+                location=folder.location,
+            )
+        # What has a tag may have been written again since, as a checkpoint of the same version.
+        return [one for one in files if one.name not in sizes]
+
+    def _lost(self, plan: Iterable[tuple[BackupFolder, list[BackupFile]]]) -> Iterator[str]:
+        for folder, files in plan:
+            there = self._sizes(folder) if files else {}
+            for one in files:
+                if there.get(one.stored_as) != one.size:
+                    yield f"{self._location}/{folder.folder}/{one.stored_as}"
+
+    def _bring(self, source: Place, target: Place, file: BackupFile) -> None:
+        def bring() -> None:
+            if not _copy_file(source, file.stored_as, target, file.name, file.size, self._count):
+                raise Damaged(f"{source.url}/{file.stored_as} of the backup is gone, or has another size")
+
+        self._patiently(bring)
+
+    # -- means -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _lake_at(self, point: BackupPoint) -> Iterator[Lake]:
+        """The lake as a point has it, over its own storage. What it left behind is not kept for the point."""
+        settings = msgspec.structs.replace(
+            self._settings, grace_s=0, data_grace_days=0, idempotency_days=0, nobody_writes=True
+        )
+        view = PointStore(self._store, point)
+        lake = open_lake(view, create=False, settings=settings, clock=self._clock, catch_up=False)
+        try:
+            yield lake
+        finally:
+            lake.close()
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """Do something that may be done again, and again where storage does not answer for a moment."""
+        tries: Tries | None = None
+        while True:
+            try:
+                return work()
+            except (Unavailable, OutcomeUnknown) as problem:
+                tries = tries or Tries(self._settings)  # a large file may have taken long until then
+                tries.again(problem)
+
+
+def _went_away(gone: Sequence[Needed]) -> Damaged:
+    names = "\n  ".join(map(str, gone[:NAMED_MAX]))
+    return Damaged(
+        f"{len(gone)} files of tables went away while they were copied; the backup is not complete:\n"
+        f"  {names}\n"
+        "  If somebody sweeps the lake meanwhile, have the backup registered. The same command, run again, "
+        "makes a new backup of what is there.",
+        files=[str(one) for one in gone[:NAMED_MAX]],
+    )
+
+
+def _embedded(lake: Lake) -> Embedded:
+    catalogue = lake.catalogue
+    assert isinstance(catalogue, Embedded)
+    return catalogue
+
+
+def folder_name(location: str) -> str:
+    """The name of a folder of the lake's storage in a backup: never that of another, and readable."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", location.rpartition("/")[2])[:READABLE_CHARS].strip("-.")
+    return f"{blake2b(location.encode(), digest_size=8).hexdigest()}_{readable or 'files'}"
+
+
+def file_tag(entry: Entry) -> str:
+    """Tells a file from others that had its name before, or will have it.
+
+    Storage may tell more in one answer than in another, such as a version: so only what all have counts.
+    """
+    return blake2b(f"{entry.modified_us}/{entry.size}".encode(), digest_size=6).hexdigest()
+
+
+def _files(folder: NeededFolder) -> list[BackupFile]:
+    return [
+        BackupFile(one.key, one.size, "" if folder.is_unique(one.key) else file_tag(one))
+        for one in folder.files()
+    ]
+
+
+def _copy_file(
+    source: Place, name: str, target: Place, other: str, size: int, count: Callable[[int], None]
+) -> bool:
+    """Copy a file, durably, whole or not at all; ``False`` if it is gone, or has another size."""
+    if size <= PIECE_BYTES:
+        (data,) = source.read([name])
+        if data is None or len(data) != size:
+            return False
+        target.put(other, data)
+        count(size)
+        return True
+    broken = list[bool]()
+
+    def pieces() -> Iterator[bytes]:
+        start = 0
+        while start < size:
+            piece = source.read_range(name, start, min(PIECE_BYTES, size - start))
+            if not piece:
+                broken.append(True)
+                raise _Broken
+            yield piece
+            start += len(piece)
+            count(len(piece))
+
+    try:
+        target.put_pieces(other, pieces())
+    except (_Broken, OutcomeUnknown, Unavailable):
+        if broken:
+            return False
+        raise
+    return True
+
+
+class _Broken(Exception):
+    """A file ended before it should have."""
+
+
+def _delete(place: Place, names: Sequence[str]) -> None:
+    place.delete(names)
+
+
+def _portions(items: Sequence[T], count: int = AT_ONCE) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), count):
+        yield items[start : start + count]
