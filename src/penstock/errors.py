@@ -62,6 +62,7 @@
     └── AdministratorError          somebody with more rights must act
         ├── Unauthenticated         no token, or none that is known
         ├── Denied
+        │   └── StorageRefused      storage does not let this process do what it has to
         ├── Damaged                 stored bytes are not what was written
         ├── InvalidLog              a table's log breaks Delta's protocol
         │   ├── LogGap              a commit is missing from the middle of it
@@ -523,6 +524,16 @@ class Denied(AdministratorError):
     code = "denied"
     exit_code = 6
     http_status = 403
+
+
+class StorageRefused(Denied):
+    """Storage refuses this process: access keys, a right, the clock or the bucket itself are wrong.
+
+    Nothing was changed, and no retry helps before somebody has mended that. Of buckets, ``details["url"]``
+    says which, and ``details["right"]`` what was to be done: ``read``, ``write``, ``list`` or ``delete``.
+    """
+
+    code = "storage_refused"
 
 
 class Damaged(AdministratorError):

@@ -30,6 +30,7 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.StorageFull: "Nothing was changed.",
     errors.TimedOut: "",  # a write may still be applied: the message says what to do
     errors.Unauthenticated: "Set PENSTOCK_TOKEN to a token of the lake; 'penstock token create' makes one.",
+    errors.StorageRefused: "",  # the message says what is wrong
     errors.Denied: "Ask who owns the lake for access to where it is stored.",
     errors.TokenNotFound: "'penstock token list' lists what there is.",
     errors.Damaged: "'penstock fsck' lists what is damaged; 'penstock doctor' looks at the rest.",
@@ -43,6 +44,7 @@ MOVED_BEHIND_SERVER: Final = "Whoever runs the server starts it on the new place
 
 BEHIND_SERVER: Final[dict[type[errors.PenstockError], str]] = {
     errors.LakeMoved: MOVED_BEHIND_SERVER,
+    errors.StorageRefused: "",
     errors.Denied: "Ask who runs the server for a token that allows this.",
 }
 """Where it is something else that helps if the lake is behind a server."""

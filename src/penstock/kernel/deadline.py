@@ -6,8 +6,6 @@ settings alone count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 from typing import Final, NamedTuple
@@ -23,14 +21,19 @@ class TimeLimit(NamedTuple):
 _DUE: Final[ContextVar[tuple[float, str] | None]] = ContextVar("penstock_due", default=None)
 
 
-@contextmanager
-def due(at_s: float, option: str) -> Iterator[None]:
+class due:  # noqa: N801 - it is used as a function is
     """Let the work of this thread be due at a time, as ``time.monotonic`` tells it, because of an option."""
-    token = _DUE.set((at_s, option))
-    try:
-        yield
-    finally:
-        _DUE.reset(token)
+
+    __slots__ = ("_before", "_due")
+
+    def __init__(self, at_s: float, option: str) -> None:
+        self._due = at_s, option
+
+    def __enter__(self) -> None:
+        self._before = _DUE.set(self._due)
+
+    def __exit__(self, *_: object) -> None:
+        _DUE.reset(self._before)
 
 
 def time_limit(seconds: float, option: str) -> TimeLimit:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -18,6 +19,9 @@ from penstock.model.clock import microseconds, utc
 NAME_MAX_CHARS: Final = 200
 STEPS_MAX: Final = 100
 """Of a walk. Nobody writes that many, and each of them costs reads."""
+
+REVISIONS_MAX: Final = 1_000
+"""How many texts are kept with what they mean: most requests name one of a few branches."""
 
 _NAME = re.compile(r"[A-Za-z](?:(?:(?!\.\.)[A-Za-z0-9./_-])*[A-Za-z0-9_-])?")
 _HASH = re.compile(r"[0-9a-fA-F]{8,64}")
@@ -60,6 +64,11 @@ def parse_revision(text: str) -> Revision:
     """Read a revision; whether what it names exists is not asked here."""
     if not isinstance(text, str):
         raise InvalidName(f"a revision is written as text, not as {type(text).__name__}")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=REVISIONS_MAX)
+def _parsed(text: str) -> Revision:
     start = re.search(r"[~^*]", text)
     base, walk = (text[: start.start()], text[start.start() :]) if start else (text, "")
     if "@" in base:

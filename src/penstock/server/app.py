@@ -38,9 +38,9 @@ from penstock.server.places import Place, Places, address_of
 from penstock.server.routes import Answer, Api, Route
 from penstock.server.starts import Starts
 from penstock.server.streaming import Send, stream
-from penstock.server.threads import Threads
+from penstock.server.threads import Ended, Threads, Work
 from penstock.server.turns import Pace, Turns
-from penstock.server.watch import Watch
+from penstock.server.watch import WATCH_AFTER_S, Watch
 from penstock.wire.requests import KEY_HEADER
 
 VITAL_MAX: Final = 16
@@ -75,7 +75,7 @@ class Exchange(msgspec.Struct):
     request_id: str
     send: Send
     began_s: float
-    address: str = ""
+    client: tuple[str, int] | None = None
     """Where the connection comes from."""
     share: str = ""
     """Whose places and turns the request uses."""
@@ -88,6 +88,10 @@ class Exchange(msgspec.Struct):
     is_answered: bool = False
     answer_bytes: int = 0
     watch: Watch | None = None
+
+    @property
+    def address(self) -> str:
+        return address_of(self.client)
 
 
 class Application:
@@ -119,6 +123,8 @@ class Application:
         self._large_bodies = LargeBodies()
         self._starts = Starts(self._threads)
         self._arriving = 0
+        self._open_told = -1
+        """How many open requests the metrics tell."""
 
     @property
     def open_requests(self) -> int:
@@ -141,7 +147,7 @@ class Application:
         headers = _headers(scope["headers"])
         path = scope["raw_path"].decode("latin-1")
         exchange = Exchange(scope["method"], path, headers, headers["x-request-id"], send, began_s)
-        exchange.address = address_of(scope.get("client"))
+        exchange.client = scope.get("client")
         exchange.is_read = body_size(headers) <= BODY_FROM_ANYBODY_MAX_BYTES
         try:
             exchange.found = self._matching.find(exchange.method, path)
@@ -172,32 +178,38 @@ class Application:
         if route.is_instant:
             return self._handling(Received(found, query, exchange.headers, b"", exchange.request_id))
         exchange.share = self._share(exchange)
-        self._require_room(route, exchange)
         body, caller, place = b"", None, None
         if body_size(exchange.headers):
+            self._require_room(route, exchange)
             body, caller, place = await self._read(exchange, found, receive)
         if place is None:
             place = self._take_place(route, exchange)
-        request = self._received(exchange, found, query, body, caller)
-        if exchange.is_read and (route.works_on_rows or route.ends_with_client):
-            exchange.watch = Watch(request.pace, receive)
-            request = request._replace(is_cancelled=exchange.watch.is_gone)
+        request = self._received(exchange, found, query, body, caller, receive)
         exchange.is_begun = True
-        threads = self._vital_threads if route.is_vital else self._threads
-        run = partial(threads.run, ended=place.give_back)  # it keeps its place until its thread has ended
-        if request.pace is not None:
-            run = partial(self._starts.run, exchange.share, ended=place.give_back)
+        ended = place.give_back  # it keeps its place until its thread has ended
         if route.streams:
+            run = partial(self._run, exchange, request, ended=ended)
             begin = partial(_begin_stream, exchange)
             return await stream(run, partial(self._handling, request), begin, exchange.send, exchange.watch)
-        future = run(partial(self._handling, request))
-        if exchange.watch is not None:
-            exchange.watch.over(future)
+        future = self._run(exchange, request, partial(self._handling, request), ended)
         handled: Handled = await self._in_time(future, exchange)
         return handled
 
+    def _run(self, exchange: Exchange, request: Received, work: Work, ended: Ended) -> asyncio.Future[Any]:
+        """Have a request handled by a thread, when it is its time."""
+        if request.pace is not None:
+            return self._starts.run(exchange.share, work, ended)
+        threads = self._vital_threads if request.found.route.is_vital else self._threads
+        return threads.run(work, ended)
+
     def _received(
-        self, exchange: Exchange, found: Found, query: bytes, body: bytes, caller: Caller | None
+        self,
+        exchange: Exchange,
+        found: Found,
+        query: bytes,
+        body: bytes,
+        caller: Caller | None,
+        receive: Receive,
     ) -> Received:
         """A request that has arrived. A read stops by itself shortly before nobody waits for it any more."""
         limit_s = self._limits.request_timeout_s * (1 if found.route.is_write else READ_PART)
@@ -205,6 +217,10 @@ class Application:
         pace = None
         if not found.route.is_write and not found.route.is_vital:
             pace = Pace(self.turns, exchange.share, deadline_s, self._meter)
+        is_cancelled = never
+        if exchange.is_read and (found.route.works_on_rows or found.route.ends_with_client):
+            exchange.watch = Watch(pace, receive)
+            is_cancelled = exchange.watch.is_gone
         return Received(
             found,
             query,
@@ -213,18 +229,19 @@ class Application:
             exchange.request_id,
             caller,
             deadline_s,
-            pace=pace,
-            share=exchange.share,
+            is_cancelled,
+            pace,
+            exchange.share,
         )
 
     async def _in_time(self, future: asyncio.Future[Any], exchange: Exchange) -> Any:
-        """What a thread comes to; ``TimedOut`` if that takes too long."""
-        limit_s = self._limits.request_timeout_s
-        timer = asyncio.get_running_loop().call_later(limit_s, _expire, future, exchange, limit_s)
+        """What a thread comes to; ``TimedOut`` if that takes too long. A client that is watched is looked at
+        after a moment; most reads are answered before, and have one timer only."""
+        patience = _Patience(future, exchange, self._limits.request_timeout_s)
         try:
             return await future
         finally:
-            timer.cancel()
+            patience.end()
 
     def _share(self, exchange: Exchange) -> str:
         """Whose share of the server a request uses: that of its token, if it is known already; else that of
@@ -352,7 +369,9 @@ class Application:
             label = found.label if found is not None else ""
             self._meter.count(HTTP_REQUESTS, api=api, route=label, status=str(status))
             self._meter.observe(HTTP_SECONDS, took_s, api=api, route=label)
-            self._meter.gauge(HTTP_OPEN_REQUESTS, self.open_requests)
+            if self.open_requests != self._open_told:
+                self._open_told = self.open_requests
+                self._meter.gauge(HTTP_OPEN_REQUESTS, self._open_told)
         is_quiet = found is not None and found.route.is_vital and not found.route.is_write and status < 400
         level = _level(status)
         if self._log.wants(level) and not is_quiet:
@@ -384,17 +403,40 @@ def _level(status: int) -> Level:
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The headers of a request, with a request id: it goes to the log, so it may not be a secret."""
     headers = Headers(raw)
-    given = headers.get("x-request-id", "")
-    if not _REQUEST_ID.fullmatch(given) or masked(given) != given:
+    given = headers.get("x-request-id")
+    if not given or not _REQUEST_ID.fullmatch(given) or masked(given) != given:
         headers["x-request-id"] = secrets.token_hex(8)
     return headers
 
 
-def _expire(future: asyncio.Future[Any], exchange: Exchange, limit_s: float) -> None:
-    """Nobody waits any longer for what a thread does; it goes on, and its result is dropped."""
-    if not future.done():
-        why = f"the request took longer than {limit_s:g} s, this server's limit"
-        future.set_exception(_overdue(why, exchange, request_timeout_s=limit_s))
+class _Patience:
+    """How long somebody waits for what a thread does, and when it is first looked whether they still do."""
+
+    __slots__ = ("_exchange", "_future", "_limit_s", "_timer")
+
+    def __init__(self, future: asyncio.Future[Any], exchange: Exchange, limit_s: float) -> None:
+        self._future, self._exchange, self._limit_s = future, exchange, limit_s
+        loop = asyncio.get_running_loop()
+        if exchange.watch is None or limit_s <= WATCH_AFTER_S:
+            self._timer = loop.call_later(limit_s, self._expire)
+        else:
+            self._timer = loop.call_later(WATCH_AFTER_S, self._watch)
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+    def _watch(self) -> None:
+        assert self._exchange.watch is not None
+        left_s = self._limit_s - WATCH_AFTER_S
+        self._timer = asyncio.get_running_loop().call_later(left_s, self._expire)
+        self._exchange.watch.begin(self._future)
+
+    def _expire(self) -> None:
+        """Nobody waits any longer; the work goes on, and its result is dropped."""
+        if not self._future.done():
+            why = f"the request took longer than {self._limit_s:g} s, this server's limit"
+            overdue = _overdue(why, self._exchange, request_timeout_s=self._limit_s)
+            self._future.set_exception(overdue)
 
 
 def _overdue(why: str, exchange: Exchange, **details: float) -> TimedOut:

@@ -17,6 +17,7 @@ from penstock.errors import (
     OutcomeUnknown,
     PenstockError,
     StorageFull,
+    StorageRefused,
     Unavailable,
     UnsupportedFormat,
 )
@@ -30,6 +31,10 @@ _GENERAL: Final[dict[type[PenstockError], str]] = {
     Unavailable: "the lake's {part} cannot be used at the moment",
     StorageFull: "the lake's {part} has no room left; whoever runs the server must free space there",
     OutcomeUnknown: "the lake's store did not say whether this was applied",
+    StorageRefused: (
+        "the lake's {part} refuses the server, and does so again if this is repeated; whoever runs the "
+        "server must see to its keys and rights there"
+    ),
     Denied: "the server may not use the lake's store; whoever runs it must see to that",
     Damaged: "the lake is damaged; whoever runs the server must see to that",
     UnsupportedFormat: "the server's version does not understand the lake; whoever runs it must see to that",
@@ -44,7 +49,7 @@ _OF_STORES: Final = tuple(_GENERAL)
 _PARTS: Final = {"database": "database", "storage": "storage of tables"}
 """Parts of a lake, as errors tell them (``details["part"]``)."""
 
-_TOLD: Final = ("key", "name", "id", "object", "objects", "part")
+_TOLD: Final = ("key", "name", "id", "object", "objects", "part", "right")
 """Details that are about what was asked."""
 
 

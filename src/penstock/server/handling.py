@@ -39,6 +39,9 @@ from penstock.server.wording import in_plain_words
 
 QUERY_FIELDS_MAX: Final = 2_000
 RETRY_AFTER_S: Final = 1
+JSON: Final = "application/json"
+UNCOUNTED_MAX_BYTES: Final = 256 * 1024
+"""A smaller body is decoded as it is."""
 STATUS_CLIENT_GONE: Final = 499
 """In the log and in metrics; there is nobody to send it to."""
 FAULT: Final = "a request met a bug"
@@ -168,6 +171,8 @@ class Handling:
         data = unpacked(
             request.body, request.headers.get("content-encoding", ""), self._limits.body_max_bytes
         )
+        if len(data) > UNCOUNTED_MAX_BYTES and route.media_types[0] == JSON:
+            require_few_values(data, self._limits.values_max)
         return _read(api.codec.decode, data, api, route.body)
 
 
@@ -238,11 +243,30 @@ def _read(read: Callable[[Any, Any], Any], given: Any, api: Api, kind: Any) -> A
 def _pairs(raw: bytes) -> list[tuple[str, str]]:
     try:
         text = raw.decode("ascii")
+        if "%" not in text and "+" not in text and text.count("&") < QUERY_FIELDS_MAX:  # as most are
+            parts = [part.partition("=") for part in text.split("&") if part]
+            return [(name, value) for name, _, value in parts]
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
     except ValueError:
         raise InvalidRequest(
             f"the query is not percent-encoded UTF-8, or has more than {QUERY_FIELDS_MAX:,} fields"
         ) from None
+
+
+def require_few_values(data: bytes, values_max: int) -> None:
+    """``TooLarge`` if a body in JSON would become too many objects: each takes far more memory than its text.
+
+    Texts, objects and lists are counted by how they begin, which takes no memory and little time. Quotes
+    within a text, such as the lines of a Delta commit, have a backslash before them and are not counted.
+    """
+    texts = (data.count(b'"') - data.count(b'\\"')) // 2
+    count = texts + data.count(b"{") + data.count(b"[")
+    if count > values_max:
+        raise TooLarge(
+            f"the body has about {count:,} values, but this server takes at most {values_max:,}: make more "
+            "requests, or start the server with a larger --operations-max, of which each stands for 50",
+            values_max=values_max,
+        )
 
 
 def unpacked(body: bytes, encoding: str, size_max_bytes: int) -> bytes:

@@ -10,12 +10,17 @@ class Headers(dict[str, str]):
 
     def __init__(self, raw: Iterable[tuple[bytes, bytes]] = ()) -> None:
         super().__init__()
-        self._values: dict[str, list[str]] = {}
-        for name, value in raw:
-            values = self._values.setdefault(name.decode("latin-1"), [])
-            values.append(value.decode("latin-1"))
-        self.update((name, ", ".join(values)) for name, values in self._values.items())
+        self._several: dict[str, list[str]] = {}
+        for raw_name, raw_value in raw:
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+            if name in self:
+                self._several.setdefault(name, [self[name]]).append(value)
+                self[name] = f"{self[name]}, {value}"
+            else:
+                self[name] = value
 
     def values_of(self, name: str) -> tuple[str, ...]:
         """Every value of a name as it was sent: a comma inside one is not a border between two."""
-        return tuple(self._values.get(name, ()))
+        if name in self._several:
+            return tuple(self._several[name])
+        return (self[name],) if name in self else ()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.errors import Denied, PenstockError, StorageFull, Unavailable
+from penstock.errors import Denied, PenstockError, StorageFull, StorageRefused, Unavailable
 from penstock.lake.calls import GetAbout, ListReferences
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
@@ -56,7 +56,7 @@ class Readiness:
             self._writability.note(error)
 
     def require(self, *, writes: bool = True) -> None:
-        """``Unavailable`` says why no requests should be sent here, or no reads if ``writes`` says no."""
+        """Raises why no requests should be sent here, or no reads if ``writes`` says no."""
         if self.is_draining:
             raise Unavailable("the server is stopping")
         with self._lock:
@@ -112,9 +112,13 @@ def _not_ready(look: Callable[[], None]) -> PenstockError | None:
     return None
 
 
-def _in_words(error: PenstockError) -> Unavailable:
+def _in_words(error: PenstockError) -> PenstockError:
     """Why a server is not ready, in words that may be told to anybody."""
-    kind = StorageFull if isinstance(error, StorageFull) else Unavailable
+    kind: type[PenstockError] = Unavailable
+    if isinstance(error, StorageFull):
+        kind = StorageFull
+    elif isinstance(error, Denied):  # nobody's grants were asked for: the database or storage refuses
+        kind = StorageRefused
     return kind(f"{in_general(error).message} ({error.code})", **in_general(error).details)
 
 
@@ -194,4 +198,6 @@ def _get(
 
 
 def _error(error: PenstockError, headers: Mapping[str, str]) -> Answer:
-    return Answer(status=error.http_status, body=encode_error(error, headers["x-request-id"]))
+    # That storage refuses the server is no refusal of who asks whether it is ready.
+    status = Unavailable.http_status if isinstance(error, StorageRefused) else error.http_status
+    return Answer(status=status, body=encode_error(error, headers["x-request-id"]))

@@ -15,6 +15,7 @@ ROW_MEMORY_MIN_BYTES: Final = 256 * 1024**2
 """Less is not enough for the libraries alone."""
 CHECKS_SHARE: Final = 2 / 3
 """How much of a request's time is for what its branch expects."""
+VALUES_OF_OPERATION: Final = 50
 THREADS_MAX: Final = 10_000
 CONNECTIONS_MAX: Final = 1_000_000
 
@@ -57,6 +58,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """For the work on rows of one request; less than a request may take, so that it is told why it ended."""
     row_queue_max: Annotated[int, Meta(ge=0)] = 32
     """Requests that wait for a row worker."""
+
+    @property
+    def values_max(self) -> int:
+        """Texts, objects and lists in one body: what an operation has of them, and more."""
+        return self.operations_max * VALUES_OF_OPERATION
 
     @property
     def checks_timeout_s(self) -> float:

@@ -6,7 +6,6 @@ callers who have none: so there is one for the next caller, however many request
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol
@@ -23,18 +22,18 @@ class Places:
     def __init__(self, count_max: int, caller_max: int) -> None:
         self.count_max, self.caller_max = count_max, caller_max
         self.taken = 0
-        self._by_caller: Counter[str] = Counter()
+        self._by_caller: dict[str, int] = {}
 
     def of(self, caller: str) -> int:
         """How many places a caller has."""
-        return self._by_caller[caller]
+        return self._by_caller.get(caller, 0)
 
     def are_left(self) -> bool:
         return self.taken < self.count_max
 
     def may_take(self, caller: str) -> bool:
         """Whether a caller may have one more."""
-        own, left = self._by_caller[caller], self.count_max - self.taken
+        own, left = self._by_caller.get(caller, 0), self.count_max - self.taken
         if not own:
             return left > 0
         return left > self.count_max // LAST_PART and own < min(self.caller_max, left)
@@ -42,13 +41,15 @@ class Places:
     def take(self, caller: str) -> Place:
         """One more place for a caller, who may have it."""
         self.taken += 1
-        self._by_caller[caller] += 1
+        self._by_caller[caller] = self._by_caller.get(caller, 0) + 1
         return Place(self, caller)
 
     def give_back(self, caller: str) -> None:
         self.taken -= 1
-        self._by_caller[caller] -= 1
-        if not self._by_caller[caller]:
+        left = self._by_caller[caller] - 1
+        if left:
+            self._by_caller[caller] = left
+        else:
             del self._by_caller[caller]
 
 

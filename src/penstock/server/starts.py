@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from penstock.server.threads import Ended, Threads, Work
@@ -28,22 +29,34 @@ class Starts:
 
     def run(self, caller: str, work: Work, ended: Ended) -> asyncio.Future[Any]:
         """As ``Threads.run``, when it is the caller's time. What nobody waits for any more is not begun."""
+        line = self._lines.get(caller)
+        if line is None:
+            line = self._lines[caller] = _Line()
+        if len(line.young) < AT_ONCE and not line.waiting:
+            return self.threads.run(work, _Begun(self, caller, line, ended).end)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        line = self._lines.setdefault(caller, _Line())
         line.waiting.append(_Waiting(work, ended, future))
         self.go_on(caller, line)
         return future
 
     def go_on(self, caller: str, line: _Line) -> None:
-        """Begin what may begin of a caller's reads."""
-        while line.waiting and line.young < AT_ONCE:
+        """Begin what may begin of a caller's reads. While some wait, a timer looks how old others are."""
+        line.forget_old()
+        while line.waiting and len(line.young) < AT_ONCE:
             one = line.waiting.popleft()
             if one.future.done():
                 one.ended()
-                continue
-            _Begun(self, caller, line, one)
-        if not line.waiting and not line.young:
-            self._lines.pop(caller, None)
+            else:
+                self.threads.run(one.work, _Begun(self, caller, line, one.ended).end, one.future)
+        if line.timer is not None:
+            line.timer.cancel()
+            line.timer = None
+        if line.waiting:
+            oldest = next(iter(line.young))
+            left_s = max(oldest.began_s + YOUNG_S - monotonic(), 0.0)
+            line.timer = asyncio.get_running_loop().call_later(left_s, self.go_on, caller, line)
+        elif not line.young and self._lines.get(caller) is line:
+            del self._lines[caller]
 
 
 class _Waiting(NamedTuple):
@@ -53,30 +66,33 @@ class _Waiting(NamedTuple):
 
 
 class _Line:
-    """The reads of one caller: how many have just begun, and which wait to."""
+    """The reads of one caller: which have just begun, the oldest first, and which wait to."""
 
     def __init__(self) -> None:
-        self.young = 0
+        self.young: dict[_Begun, None] = {}
         self.waiting: deque[_Waiting] = deque()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def forget_old(self) -> None:
+        """Reads that have gone on for some time keep nobody from beginning."""
+        before_s = monotonic() - YOUNG_S
+        while self.young and (oldest := next(iter(self.young))).began_s <= before_s:
+            del self.young[oldest]
 
 
 class _Begun:
     """A read that has begun, and is young until it ends or some time has passed."""
 
-    def __init__(self, starts: Starts, caller: str, line: _Line, one: _Waiting) -> None:
-        self._starts, self._caller, self._line, self._one = starts, caller, line, one
-        self._is_young = True
-        line.young += 1
-        self._timer = asyncio.get_running_loop().call_later(YOUNG_S, self._age)
-        starts.threads.run(one.work, self._end, one.future)
+    __slots__ = ("_caller", "_ended", "_line", "_starts", "began_s")
 
-    def _age(self) -> None:
-        if self._is_young:
-            self._is_young = False
-            self._line.young -= 1
-            self._starts.go_on(self._caller, self._line)
+    def __init__(self, starts: Starts, caller: str, line: _Line, ended: Ended) -> None:
+        self._starts, self._caller, self._line, self._ended = starts, caller, line, ended
+        self.began_s = monotonic()
+        line.young[self] = None
 
-    def _end(self) -> None:
-        self._timer.cancel()
-        self._one.ended()
-        self._age()
+    def end(self) -> None:
+        self._ended()
+        line = self._line
+        line.young.pop(self, None)
+        if line.waiting or not line.young:
+            self._starts.go_on(self._caller, line)

@@ -40,7 +40,7 @@ async def stream(
     teller = _Teller(asyncio.get_running_loop(), lines)
     future = run(partial(work, teller))
     if watch is not None:
-        watch.over(future)
+        watch.begin(future)
     future.add_done_callback(lambda _: lines.put_nowait(None))
     line = await lines.get()
     if line is None and future.result().error:

@@ -61,10 +61,10 @@ class Turns:
     def take(self, pace: Pace) -> None:
         """Wait for a turn, until the deadline of the read or the end of its connection."""
         with self._lock:
-            pace.called.clear()
+            called = pace.expect_call()
             self._waiting.setdefault(pace.caller, deque()).append(pace)
             self._call()
-        self._wait(pace)
+        self._wait(pace, called)
 
     def pass_on(self, pace: Pace) -> None:
         """Let the next caller have a turn, and wait for another one before later requests of the same caller:
@@ -72,21 +72,21 @@ class Turns:
         with self._lock:
             if not self._end(pace):
                 return
-            pace.called.clear()
+            called = pace.expect_call()
             queue = self._waiting.pop(pace.caller, deque())
             queue.appendleft(pace)
             self._waiting[pace.caller] = queue  # behind all other callers
             self._call()
-        self._wait(pace)
+        self._wait(pace, called)
 
-    def _wait(self, pace: Pace) -> None:
-        if pace.called.is_set():
+    def _wait(self, pace: Pace, called: Event) -> None:
+        if called.is_set():
             return
         began_s = monotonic()
         # Who was called goes on, also if the turn was taken back since: the next look asks for another one.
         while not pace.is_over:
             left_s = min(pace.deadline_s - monotonic(), UNUSED_MAX_S)
-            if pace.called.wait(max(left_s, 0.0)):
+            if called.wait(max(left_s, 0.0)):
                 break
             self._take_back()
         with self._lock:
@@ -126,7 +126,7 @@ class Turns:
                 self._waiting[caller] = queue
             self._free -= 1
             self._hold(pace)
-            pace.called.set()
+            pace.call()
 
     def _hold(self, pace: Pace) -> None:
         pace.has_turn, pace.stepped_s = True, monotonic()
@@ -156,8 +156,8 @@ class Pace:
     ) -> None:
         self.caller, self.deadline_s = caller, deadline_s
         self.has_turn = self.is_abandoned = False
-        self.called = Event()
-        """Set when its turn has come, or nobody waits for it any more."""
+        self.called: Event | None = None
+        """Set when its turn has come, or nobody waits for it any more. Few reads ever wait for a turn."""
         self.stepped_s = self.turn_began_s = 0.0
         self.steps = 0
         self._turns, self._meter, self._computed_s = turns, meter, computed_s
@@ -193,7 +193,22 @@ class Pace:
     def abandon(self) -> None:
         """End the read at its next step: its client has gone."""
         self.is_abandoned = True
-        self.called.set()
+        self.call()
+
+    def expect_call(self) -> Event:
+        """What is set by the next call. Whoever waits for it has to look then whether the read is abandoned:
+        that may have been before."""
+        called = self.called
+        if called is None:
+            called = self.called = Event()
+        called.clear()
+        return called
+
+    def call(self) -> None:
+        """Wake up the thread that waits for a turn, if it does."""
+        called = self.called
+        if called is not None:
+            called.set()
 
     def end(self) -> None:
         """The read has ended."""

@@ -4,7 +4,6 @@ somebody else's."""
 from __future__ import annotations
 
 import asyncio
-from threading import Event
 from typing import Any, Final
 
 from penstock.server.body import ClientGone, Receive
@@ -15,36 +14,30 @@ WATCH_AFTER_S: Final = 0.1
 
 
 class Watch:
-    """Looks whether the client of a request is still there, from ``over`` to ``end``. A read is abandoned by
+    """Looks whether the client of a request is still there, from ``begin`` to ``end``. A read is abandoned by
     its pace; other work asks ``is_gone``."""
 
     def __init__(self, pace: Pace | None, receive: Receive) -> None:
         self._pace, self._receive = pace, receive
-        self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._gone = Event()
+        self._is_gone = False
 
     def is_gone(self) -> bool:
         """May be asked by any thread."""
-        return self._gone.is_set()
+        return self._is_gone
 
-    def over(self, future: asyncio.Future[Any]) -> None:
-        """Begin. If the client goes away, nobody waits for the work, and the future raises ``ClientGone``."""
-        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._begin, future)
+    def begin(self, future: asyncio.Future[Any]) -> None:
+        """If the client goes away, nobody waits for the work, and the future raises ``ClientGone``."""
+        self._task = asyncio.get_running_loop().create_task(self._look(future))
 
     def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
-
-    def _begin(self, future: asyncio.Future[Any]) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._look(future))
 
     async def _look(self, future: asyncio.Future[Any]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._gone.set()
+        self._is_gone = True
         if self._pace is not None:
             self._pace.abandon()
         if not future.done():

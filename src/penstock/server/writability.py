@@ -13,7 +13,7 @@ from threading import Lock
 from time import monotonic
 from typing import Final
 
-from penstock.errors import OutcomeUnknown, PenstockError, Unavailable
+from penstock.errors import OutcomeUnknown, PenstockError, StorageRefused, Unavailable
 from penstock.kernel.rows import decoded_reference
 from penstock.lake.calls import GetAbout
 from penstock.lake.embedded import Embedded
@@ -40,7 +40,7 @@ class Writability:
 
     def note(self, error: PenstockError) -> None:
         """Take notice of an error that a request was answered with."""
-        if isinstance(error, Unavailable | OutcomeUnknown):
+        if isinstance(error, Unavailable | OutcomeUnknown | StorageRefused):
             with self._lock:
                 self._suspected.add(STORAGE if error.details.get("part") == STORAGE else DATABASE)
 
@@ -95,7 +95,9 @@ class Writability:
             return
         if not self._warehouse_has_room():
             raise storage_full(warehouse, "its disk is full")
-        self._lake.places.at(warehouse).size(_FILE)
+        place = self._lake.places.at(warehouse)
+        place.size(_FILE)
+        place.require_writable(_FILE)
 
     def _warehouse_has_room(self) -> bool:
         warehouse = self._lake.warehouse

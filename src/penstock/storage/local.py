@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 from zlib import crc32
 
-from penstock.errors import Denied, InvalidRequest, PenstockError, Unavailable
+from penstock.errors import InvalidRequest, PenstockError, StorageRefused, Unavailable
 from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused, Tag, Unanswered
 from penstock.storage.room import NO_ROOM, storage_full
 
@@ -232,7 +232,7 @@ class LocalBucket(Bucket):
     def _explain(self, problem: OSError) -> PenstockError:
         why = f"{self._root} cannot be used: {problem.strerror}"
         if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return Denied(why, path=str(self._root))
+            return StorageRefused(why, path=str(self._root), **self._part)
         if problem.errno in NO_ROOM:
             return storage_full(str(self._root), problem, path=str(self._root), **self._part)
         if problem.errno in NEVER:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
-from penstock.storage.buckets import Bucket, Entry, Loop, Refused, Unanswered
+from penstock.storage.buckets import Bucket, Entry, Loop, Refused, Tag, Unanswered
 from penstock.storage.conditions import keeps_conditions
 from penstock.storage.hosts import check_host
 from penstock.storage.local import THREADS_MAX, LocalBucket
@@ -129,7 +129,7 @@ class Shared:
 class Place:
     """A folder of files. Names are relative to it, with ``/`` between their parts.
 
-    All calls raise ``Unavailable`` if there is no answer, and ``Denied`` if there is no right.
+    All calls raise ``Unavailable`` if there is no answer, and ``StorageRefused`` if there is no right.
     """
 
     def __init__(self, url: str, shared: Shared, loop: Loop, folder: str = "") -> None:
@@ -256,6 +256,12 @@ class Place:
         Only on a disk, where it costs less than to write it once more. A power cut may take the name back.
         """
         return self._disk is not None and self._disk.link_now(self._folder + name, self._folder + other)
+
+    def require_writable(self, name: str) -> None:
+        """Raise why nothing can be written here, without writing: by a write on a condition that no file of
+        that name meets, which storage refuses for that alone to whoever has the right to write."""
+        with suppress(Refused, Unanswered):
+            self._loop.run(self._bucket.put(self._folder + name, b"", Tag(etag="none")))
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file durably, whatever is there. ``OutcomeUnknown`` if it may have been."""

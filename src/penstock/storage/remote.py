@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from penstock.errors import Denied, InvalidRequest, LakeNotFound, PenstockError, Unavailable
+from penstock.errors import InvalidRequest, LakeNotFound, PenstockError, StorageRefused, Unavailable
 from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused, Tag, Unanswered
 from penstock.storage.room import storage_full
 
@@ -40,6 +40,13 @@ _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _NOT_SENT: Final = re.compile(r"HttpError \{\s*kind: Connect,")
 _FULL: Final = frozenset({"XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded"})
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
+_REFUSED: Final = ("401", "403")
+_SKEWED: Final = re.compile(r"RequestTimeTooSkewed|RequestExpired|RequestInTheFuture")
+_EXPIRED: Final = re.compile(r"ExpiredToken|TokenRefreshRequired|InvalidToken")
+"""Of keys that are lent for a while. S3 answers these by 400."""
+_UNKNOWN_KEYS: Final = re.compile(
+    r"InvalidAccessKeyId|SignatureDoesNotMatch|AuthenticationFailed|InvalidSecurity|AuthorizationHeaderMalformed"
+)
 
 
 class RemoteBucket(Bucket):
@@ -105,10 +112,10 @@ class RemoteBucket(Bucket):
                 answer = await self._obstore.get_async(self._reads, key)
                 data = await answer.bytes_async()
             except FileNotFoundError as problem:
-                self._check_bucket(problem)
+                self._check_bucket(problem, "read")
                 return None
             except self._errors.BaseError as problem:
-                raise self._explain(problem) from None
+                raise self._explain(problem, "read") from None
             return Content(data.to_bytes(), _tag(answer.meta))
 
     async def head(self, key: str) -> Entry | None:
@@ -118,7 +125,7 @@ class RemoteBucket(Bucket):
             except FileNotFoundError:
                 return None
             except self._errors.BaseError as problem:
-                raise self._explain(problem) from None
+                raise self._explain(problem, "read") from None
 
     async def get_range(self, key: str, start: int, length: int) -> bytes | None:
         if not length:  # nobody can be asked for no bytes
@@ -127,12 +134,12 @@ class RemoteBucket(Bucket):
             try:
                 found = await self._obstore.get_range_async(self._reads, key, start=start, length=length)
             except FileNotFoundError as problem:
-                self._check_bucket(problem)
+                self._check_bucket(problem, "read")
                 return None
             except self._errors.BaseError as problem:
                 if _is_beyond(problem):
                     return b""
-                raise self._explain(problem) from None
+                raise self._explain(problem, "read") from None
             return bytes(found)
 
     async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
@@ -144,10 +151,10 @@ class RemoteBucket(Bucket):
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
                 raise Refused from None
             except FileNotFoundError as problem:
-                self._check_bucket(problem)
+                self._check_bucket(problem, "write")
                 raise Refused from None  # what was to be replaced is gone
             except self._errors.BaseError as problem:
-                raise self._doubt(problem) from None
+                raise self._doubt(problem, "write") from None
         return _tag(done)
 
     async def put_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
@@ -162,10 +169,10 @@ class RemoteBucket(Bucket):
                     max_concurrency=PARTS_AT_ONCE,
                 )
             except FileNotFoundError as problem:
-                self._check_bucket(problem)
-                raise self._doubt(problem) from None
+                self._check_bucket(problem, "write")
+                raise self._doubt(problem, "write") from None
             except self._errors.BaseError as problem:
-                raise self._doubt(problem) from None
+                raise self._doubt(problem, "write") from None
 
     async def delete(self, keys: Sequence[str]) -> None:
         if self._scheme == "s3":
@@ -178,10 +185,10 @@ class RemoteBucket(Bucket):
         async with self._slots:
             try:
                 await self._obstore.delete_async(self._writes, keys)
-            except FileNotFoundError:
-                return
+            except FileNotFoundError as problem:
+                self._check_bucket(problem, "delete")
             except self._errors.BaseError as problem:
-                raise self._doubt(problem) from None
+                raise self._doubt(problem, "delete") from None
 
     async def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
         pages = self._obstore.list(self._reads, folder or None, offset=after or None, chunk_size=DELETE_PAGE)
@@ -189,46 +196,74 @@ class RemoteBucket(Bucket):
             try:
                 page = await anext(pages, None)
             except FileNotFoundError as problem:
-                self._check_bucket(problem)
+                self._check_bucket(problem, "list")
                 return
             except self._errors.BaseError as problem:
-                raise self._explain(problem) from None
+                raise self._explain(problem, "list") from None
             if page is None:
                 return
             for found in page:
                 yield _entry(found)
 
-    def _check_bucket(self, problem: Exception) -> None:
+    def _check_bucket(self, problem: Exception, right: str) -> None:
         if any(name in str(problem) for name in _NO_BUCKET):
-            raise LakeNotFound(f"there is no such bucket: {self.url}; create it first", url=self.url)
+            raise self._explain(problem, right) from None
 
-    def _doubt(self, problem: Exception) -> Exception:
+    def _doubt(self, problem: Exception, right: str) -> Exception:
         """A write that failed: surely without effect, or nobody knows."""
         text = str(problem)
         status = _STATUS.search(text)
         is_refusal = status is not None and status[1].startswith("4") and status[1] not in ("408", "429")
         is_full = _says_full(status, _CODE.search(text))
         if is_refusal or is_full or _NOT_SENT.search(text) or self._is_denied(problem):
-            return self._explain(problem)
-        return Unanswered(self._explain(problem).message)
+            return self._explain(problem, right)
+        return Unanswered(self._explain(problem, right).message)
 
     def _is_denied(self, problem: Exception) -> bool:
-        return isinstance(problem, self._errors.PermissionDeniedError | self._errors.UnauthenticatedError)
+        if isinstance(problem, self._errors.PermissionDeniedError | self._errors.UnauthenticatedError):
+            return True
+        text = str(problem)
+        status, code = _STATUS.search(text), _CODE.search(text)
+        is_about_keys = code is not None and (_EXPIRED.search(code[1]) or _UNKNOWN_KEYS.search(code[1]))
+        return bool(is_about_keys) or (status is not None and status[1] in _REFUSED)
 
-    def _explain(self, problem: Exception) -> PenstockError:
+    def _explain(self, problem: Exception, right: str) -> PenstockError:
         """An error of ours: the library's own message holds the whole request, and may hold a signature."""
         text = str(problem)
         status, code = _STATUS.search(text), _CODE.search(text)
         reason = " ".join(found[1] for found in (status, code) if found is not None)
         if self._is_denied(problem):
-            return Denied(f"{self.url} refuses access ({reason or 'no valid keys'})", url=self.url)
+            said = code[1] if code is not None else ""
+            return self._refused(f"does not let this process {right}", reason, _mending(said, right), right)
         if any(name in text for name in _NO_BUCKET):
+            if self.part:
+                return self._refused("cannot be used", reason, "there is no such bucket; create it", right)
             return LakeNotFound(f"there is no such bucket: {self.url}; create it first", url=self.url)
         if _says_full(status, code):
             return storage_full(self.url, f"it answered {reason}", url=self.url, **self._part)
         if status is not None:
             return Unavailable(f"{self.url} answered {reason}", url=self.url, **self._part)
         return Unavailable(f"{self.url} does not answer", url=self.url, **self._part)
+
+    def _refused(self, what: str, reason: str, mending: str, right: str) -> StorageRefused:
+        return StorageRefused(
+            f"{self.url} {what} ({reason or 'no valid keys'}): {mending}. Nothing was changed, and trying "
+            "again does not help before that",
+            url=self.url,
+            right=right,
+            **self._part,
+        )
+
+
+def _mending(said: str, right: str) -> str:
+    """Why storage refuses a process, and what whoever runs it can do."""
+    if _SKEWED.search(said):
+        return "this machine's clock is too far from that of the storage; set it right"
+    if _EXPIRED.search(said):
+        return "the access keys have expired; set new ones and start the program anew"
+    if _UNKNOWN_KEYS.search(said):
+        return "the access keys, or their secret, are not known there; set the right ones"
+    return f"its access keys lack the right to {right} there; give it to them, or set other keys"
 
 
 async def _each_in_a_thread(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:

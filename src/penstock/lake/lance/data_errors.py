@@ -54,7 +54,10 @@ _STORAGE: Final = re.compile(
 """What Lance, the library of its storage and the system write if storage does not do what it is asked for."""
 _ABSENT: Final = re.compile(r"\b[Nn]ot found: ")
 """What they write of a file that is not there: storage has answered then."""
-_NO_RIGHT: Final = re.compile(r"The operation lacked |\(os error (1|13|30)\)")
+_NO_RIGHT: Final = re.compile(
+    r"The operation lacked |\(os error (1|13|30)\)|\b40[13] (Forbidden|Unauthorized)|status code: 40[13]"
+    r"|<Code>(ExpiredToken|InvalidToken|TokenRefreshRequired|RequestTimeTooSkewed)</Code>"
+)
 _NO_ROOM: Final = re.compile(r"\(os error (28|122)\)|\b507 Insufficient|XMinioStorageFull|QuotaExceeded")
 _NETWORK: Final = re.compile(r"Generic (\w+) error: ")
 _FILE: Final = re.compile(r"not found: .*?((data|_deletions|_indices)/[\w./-]+)", re.IGNORECASE)

@@ -15,9 +15,9 @@ from lance_namespace.errors import ErrorCode
 
 from penstock.errors import (
     CommitConflict,
-    Denied,
     InvalidRequest,
     PenstockError,
+    StorageRefused,
     Unavailable,
     UnsupportedFeature,
     VersionNotFound,
@@ -70,7 +70,12 @@ def _ours(problem: LanceNamespaceError, key: Key) -> PenstockError:
     if problem.code == ErrorCode.UNSUPPORTED:
         return UnsupportedFeature(f"'{key}': {text}", feature="lance")
     if problem.code == ErrorCode.PERMISSION_DENIED:
-        return Denied(f"'{key}': {plain(str(cause))}", table=str(key))
+        return StorageRefused(
+            f"the storage of '{key}' refuses access: {plain(str(cause))}. Trying again does not help before "
+            "its keys and rights are set right",
+            table=str(key),
+            part="storage",
+        )
     if problem.code == ErrorCode.SERVICE_UNAVAILABLE and is_full(str(cause)):
         return storage_full(f"the storage of '{key}'", plain(str(cause)), part="storage")
     if problem.code == ErrorCode.SERVICE_UNAVAILABLE:

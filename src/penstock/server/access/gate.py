@@ -10,14 +10,16 @@ import hmac
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from threading import Lock, Semaphore
 from typing import Final, NamedTuple, Protocol
 
 from penstock.errors import Unauthenticated
 from penstock.lake.calls import FindToken
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.tokens import Presented, parse_token, secret_hash
+from penstock.lake.tokens import parse_token, secret_hash
 from penstock.model.clock import Clock, now_us, utc
+from penstock.model.encoding import ObjectId
 from penstock.model.tokens import HASH_BYTES, Grant, Role, Token
 from penstock.server.access.caller import Caller
 
@@ -27,6 +29,8 @@ UNKNOWN_KEPT_S: Final = 1.0
 """How long a token is refused that was shown before it was made, at most."""
 KEPT_MAX: Final = 10_000
 """How many tokens are remembered, those that there are and those that there are not."""
+SHOWN_MAX: Final = 1_000
+"""How many headers with tokens are read, and their secrets hashed, once only."""
 STRANGERS_MAX: Final = 4
 """Look-ups at the same time of tokens that were not known a moment ago."""
 
@@ -83,7 +87,7 @@ class TokenGate(Gate):
         self._strangers = Semaphore(STRANGERS_MAX)
 
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
-        shown = parse_token(_token(headers))
+        shown = _shown(headers.get("authorization", ""), headers.get(API_KEY, ""))
         token = self._find(shown.id)
         if not _is_secret_of(token, shown) or token is None:
             raise Unauthenticated("this token is not known here; it may have been revoked")
@@ -94,7 +98,7 @@ class TokenGate(Gate):
     def recognise(self, headers: Mapping[str, str], /) -> str:
         """The id of a token that was looked up before, also if that is some time ago."""
         try:
-            shown = parse_token(_token(headers))
+            shown = _shown(headers.get("authorization", ""), headers.get(API_KEY, ""))
         except Unauthenticated:
             return ""
         known = self._known.get(shown.id)
@@ -158,18 +162,31 @@ class _Turn:
         self.users = 0
 
 
-def _is_secret_of(token: Token | None, shown: Presented) -> bool:
+class _Shown(NamedTuple):
+    """A token as somebody shows it: its id, and the hash of its secret."""
+
+    id: str
+    secret_hash: ObjectId
+
+
+@lru_cache(maxsize=SHOWN_MAX)
+def _shown(authorization: str, api_key: str) -> _Shown:
+    """The token that a request's headers show. Whether there is such a token is asked with each request."""
+    found = parse_token(_token(authorization.strip(), api_key.strip()))
+    return _Shown(found.id, secret_hash(found.secret))
+
+
+def _is_secret_of(token: Token | None, shown: _Shown) -> bool:
     """Whether the secret is right; it takes as long if there is no such token."""
     wanted = token.secret_hash if token is not None else NO_HASH
-    return hmac.compare_digest(secret_hash(shown.secret), wanted)
+    return hmac.compare_digest(shown.secret_hash, wanted)
 
 
-def _token(headers: Mapping[str, str]) -> str:
-    """The token that a request shows."""
-    header, key = headers.get("authorization", "").strip(), headers.get(API_KEY, "").strip()
+def _token(header: str, api_key: str) -> str:
+    """The text of the token that headers show."""
     scheme, _, text = header.partition(" ")
-    if not header and key:
-        return key
+    if not header and api_key:
+        return api_key
     if not header:
         raise Unauthenticated("this server asks for a token: send 'Authorization: Bearer penstock_…'")
     if scheme.lower() != "bearer":

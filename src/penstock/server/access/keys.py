@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -21,14 +21,24 @@ from penstock.errors import PenstockError, RequestError
 from penstock.kernel.request import MadeKey, request_key
 from penstock.kernel.settings import IDEMPOTENCY_DAYS
 from penstock.lake.answers import Landing
-from penstock.lake.calls import Call, GetOutcome, GetSetting, PutSetting, Write
+from penstock.lake.calls import (
+    Call,
+    GetOutcome,
+    GetReferenceLog,
+    GetSetting,
+    ListReferences,
+    PutSetting,
+    Write,
+)
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.files.calls import WriteFiles
 from penstock.model.clock import Clock, now_us, utc
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.idempotency import owned_key
+from penstock.model.references import Kind
 from penstock.server.access.caller import Caller
 
+BEFORE_ALL: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NOTE: Final = "penstock.keys-marked-since"
 """The setting of a lake that says since when a server marks keys there."""
 
@@ -56,8 +66,17 @@ class UnmarkedKeys:
         try:
             return min(datetime.fromisoformat(noted or ""), now)
         except (ValueError, TypeError):  # nothing, or what somebody else put there
-            self._catalogue.do(PutSetting(name=NOTE, value=now.isoformat()))
-            return now
+            since = BEFORE_ALL if self._is_unused() else now
+            self._catalogue.do(PutSetting(name=NOTE, value=since.isoformat()))
+            return since
+
+    def _is_unused(self) -> bool:
+        """Whether nothing was ever written to the lake's branches, so that no key was used there yet."""
+        branches = self._catalogue.do(ListReferences(limit=2))
+        if len(branches) != 1 or branches[0].head != NO_COMMIT:
+            return False
+        deleted = self._catalogue.do(ListReferences(kind=Kind.DELETED, limit=1))
+        return not deleted and len(self._catalogue.do(GetReferenceLog(name=branches[0].name, limit=2))) == 1
 
 
 def stored_key(
