@@ -57,12 +57,11 @@ KEEP_ALIVE_S: Final = 75
 
 DRAIN_LOOK_EVERY_S: Final = 0.02
 
-SWITCH_INTERVAL_S: Final = 0.005
-"""How long a thread computes while others want to, as Python has it. Short requests wait for the store before
-that, and each switch costs something."""
+SWITCH_INTERVAL_S: Final = 0.001
+"""How long a thread computes while others want to. The event loop is one of them, and every answer waits for
+it, several times."""
 LONG_SWITCH_INTERVAL_S: Final = 0.0002
-"""The same while reads compute for long: the event loop is among those who want to, and every answer waits
-for it, several times."""
+"""The same while reads compute for long. Each switch costs something, which short requests need not pay."""
 
 ONE_PROCESS: Final = ("memory:", "rocksdb:")
 """Lakes that only one process can have open."""
