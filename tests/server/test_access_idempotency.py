@@ -24,6 +24,7 @@ from penstock.kernel.settings import IDEMPOTENCY_DAYS, Settings
 from penstock.lake import calls
 from penstock.lake.files.calls import BeginJob, WriteFiles
 from penstock.lake.lake import Lake
+from penstock.lake.opening import open_lake
 from penstock.lake.transactions.calls import BeginTransaction, CommitTransaction
 from penstock.model.clock import now_us
 from penstock.model.idempotency import KEY_MAX_CHARS, given_key, owned_key
@@ -34,7 +35,7 @@ from penstock.server.access import Guarded, OpenGate, TokenGate, UnmarkedKeys
 from penstock.server.access.keys import NOTE
 from penstock.stores.memory import MemoryStore
 from penstock.testing import FaultyStore, Point
-from tests.server.access import caller, new_lake, put
+from tests.server.access import ROOT, caller, new_lake, put
 
 HR, SALES = ("write:*:hr.*", "read"), ("write:*:sales.*", "read")
 KEY = "nightly"
@@ -271,3 +272,12 @@ def test_what_cannot_be_asked_is_refused_by_the_request_itself(lake: Lake) -> No
         operations = (Put(Key("t"), put("t").content),)
         with pytest.raises(penstock.errors.PenstockError, match=r"branch|name|transaction|reference"):
             etl.do(calls.CommitOperations(branch=branch, operations=operations, idempotency_key=KEY))
+
+
+def test_a_lake_that_was_never_written_to_has_no_keys_without_a_mark(lake: Lake) -> None:
+    assert UnmarkedKeys(lake.catalogue).may_exist()
+    with open_lake(MemoryStore()) as fresh:
+        fresh.add_root(ROOT)
+        assert not UnmarkedKeys(fresh.catalogue).may_exist()
+        fresh.commit([put("a")], message="the first one")
+        assert not UnmarkedKeys(fresh.catalogue).may_exist()  # it was noted

@@ -48,15 +48,16 @@ class Starts:
                 one.ended()
             else:
                 self.threads.run(one.work, _Begun(self, caller, line, one.ended).end, one.future)
-        if line.timer is not None:
-            line.timer.cancel()
-            line.timer = None
         if line.waiting:
-            oldest = next(iter(line.young))
-            left_s = max(oldest.began_s + YOUNG_S - monotonic(), 0.0)
-            line.timer = asyncio.get_running_loop().call_later(left_s, self.go_on, caller, line)
+            if line.timer is None:
+                left_s = max(next(iter(line.young)).began_s + YOUNG_S - monotonic(), 0.0)
+                line.timer = asyncio.get_running_loop().call_later(left_s, self._look, caller, line)
         elif not line.young and self._lines.get(caller) is line:
             del self._lines[caller]
+
+    def _look(self, caller: str, line: _Line) -> None:
+        line.timer = None
+        self.go_on(caller, line)
 
 
 class _Waiting(NamedTuple):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import Any, Final
 
 import msgspec
@@ -49,6 +50,7 @@ class UnmarkedKeys:
     def __init__(self, catalogue: Catalogue, clock: Clock = now_us) -> None:
         self._catalogue, self._clock = catalogue, clock
         self._until: datetime | None = None
+        self._lock = Lock()
 
     def may_exist(self) -> bool:
         """Whether one of an earlier release may still be promised to be found.
@@ -57,8 +59,9 @@ class UnmarkedKeys:
         """
         now = utc(self._clock())
         if self._until is None:
-            with suppress(PenstockError):  # a lake that is moving takes no note, and no writes either
-                self._until = self._since(now) + timedelta(days=IDEMPOTENCY_DAYS)
+            with self._lock, suppress(PenstockError):  # a lake that is moving takes no note, and no writes
+                if self._until is None:  # the first request decides, before it or another one has landed
+                    self._until = self._since(now) + timedelta(days=IDEMPOTENCY_DAYS)
         return self._until is None or now < self._until
 
     def _since(self, now: datetime) -> datetime:
