@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -456,7 +457,8 @@ def test_where_there_is_no_room_for_files_it_is_refused_before_anything_is_made(
     place: Path, tmp_path: Path, where: str
 ) -> None:
     path = str(tmp_path / where) if "backup" in where else where
-    with pytest.raises(InvalidRequest, match=r"(?s)no room for the files.*penstock backup DIRECTORY --data"):
+    match = rf"(?s)^{re.escape(path)} has no room for the files.*penstock backup DIRECTORY --data"
+    with pytest.raises(InvalidRequest, match=match):
         backup_lake(place, path, data=True)
     assert not (tmp_path / "nightly.backup").exists()
     assert registered_backups(place) == []

@@ -488,7 +488,7 @@ def _require_room_for_data(target: Place) -> None:
     else:
         has_room = scheme in (*SCHEMES, "file", "rocksdb")
     if not has_room:
-        raise no_room_for_data(without_secrets(where))
+        raise no_room_for_data(without_secrets(where) if has_scheme else where)
 
 
 @contextmanager
