@@ -117,6 +117,15 @@ def test_a_deletion_that_was_undone_and_brought_again_is_undone_again(lake: Lake
     assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
 
 
+def test_an_append_that_was_undone_twice_is_brought_again(lake: Lake) -> None:
+    main = create(lake)
+    appended = main.append(7).commit.id
+    revert(lake, revert(lake, appended))
+    revert(lake, appended)
+    lake.transplant(appended)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7]
+
+
 def test_rows_that_were_brought_again_and_deleted_do_not_come_back_with_a_revert_of_their_revert(
     lake: Lake,
 ) -> None:

@@ -511,7 +511,7 @@ class _Undo:
                 is_undone = True
             elif undoes is not None:
                 befores = [before for each, before, _ in reversed(passed) if each.step.version == undoes]
-                is_undone = befores[0] if befores else was and undoes <= own
+                is_undone = befores[0] if befores else was and undoes < own
             elif repeats is not None:
                 afters = [after for each, _, after in reversed(passed) if each.step.version == repeats]
                 is_undone = afters[0] if afters else was and repeats != own
