@@ -150,3 +150,16 @@ def test_a_commit_that_a_merge_brought_in_sum_is_not_brought_again(lake: Lake) -
     assert dev.ids() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
     lake.transplant(appended, "dev")
     assert dev.ids() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+
+
+def test_a_row_whose_deletion_by_a_vector_was_undone_and_done_again_stays_deleted(lake: Lake) -> None:
+    main = create(lake, properties={"delta.enableDeletionVectors": "true"})
+    masked = main.mask(3).commit.id
+    revert(lake, masked)
+    again = main.mask(3).commit.id
+    revert(lake, revert(lake, again))
+    assert main.ids() == [1, 2, 4, 5, 6]
+    revert(lake, masked)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 4, 5, 6]
+    revert(lake, again)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]

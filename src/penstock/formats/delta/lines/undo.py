@@ -566,7 +566,7 @@ class _Undo:
             if later is same and isinstance(gone, Remove) and isinstance(come, Add):
                 is_landing = not found and _key(gone) == _key(shift.before) and not later.is_undo
                 if not is_landing or _key(come) != _key(shift.after):
-                    found.append(_Masking(gone, come, later.is_undo))
+                    found.append(_Masking(gone, come, later))
         return found
 
     def _with_rows_of(
@@ -606,12 +606,18 @@ class _Undo:
 
         was, became, now = bits(shift.before), bits(shift.after), bits(current)
         deleted, returned = became & ~was, was & ~became
-        for gone, come, is_undo in changes:
+        before_each: dict[int, tuple[int, int]] = {}
+        """Of each version, the rows that counted before it."""
+        for gone, come, later in changes:
             earlier, after = bits(gone), bits(come)
             came, went = earlier & ~after, after & ~earlier
+            counted = deleted, returned
             deleted, returned = deleted & ~came, returned & ~went
-            if is_undo:  # it may have undone what had undone the change
-                deleted, returned = deleted | (became & ~was & went), returned | (was & ~became & came)
+            if later.is_undo:  # it may have undone what had undone the change
+                all_rows = became & ~was, was & ~became
+                then = all_rows if later.undoes is None else before_each.get(later.undoes, all_rows)
+                deleted, returned = deleted | (then[0] & went), returned | (then[1] & came)
+            before_each[later.step.version] = counted
         left = (now & ~deleted) | returned
         if left == now:
             return None
@@ -817,7 +823,7 @@ class _Masking(NamedTuple):
 
     gone: Remove
     come: Add
-    is_undo: bool
+    later: Later
 
 
 class _Named(NamedTuple):
