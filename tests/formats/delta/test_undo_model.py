@@ -256,8 +256,9 @@ class History:
 
     def _check_refused(self, chosen: str, files: frozenset[tuple[str, str | None]], why: str) -> None:
         """A commit that only appended is never refused while all of its files are there."""
-        before, after = self.done[chosen].files
-        if self.done[chosen].only_appends and self.done[chosen].further is None:
+        done = self.done[chosen]
+        before, after = done.files
+        if done.only_appends and not done.replaced and done.further is None:
             assert not after - before <= files or "columns" in why or "taken" in why, why
 
 

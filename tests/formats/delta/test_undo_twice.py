@@ -163,3 +163,14 @@ def test_a_row_whose_deletion_by_a_vector_was_undone_and_done_again_stays_delete
     assert main.ids() == foreign_ids(lake) == [1, 2, 4, 5, 6]
     revert(lake, again)
     assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_overwrite_of_a_day_is_undone_where_its_merge_took_other_days(lake: Lake) -> None:
+    main, dev = create(lake), Side(lake, "dev")
+    dev.overwrite(11)
+    day = dev.overwrite(13, day="wed").commit.id
+    main.append(16)
+    lake.merge("dev", "main")
+    assert main.ids() == [11, 13]
+    revert(lake, day)
+    assert main.ids() == foreign_ids(lake) == [11]

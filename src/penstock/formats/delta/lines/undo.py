@@ -684,7 +684,14 @@ class _Undo:
             self._check_taken_by(later, "brought it here")
 
     def _check_taken_by(self, later: Later, what: str) -> None:
-        taken = sorted(_paths(later.removes) - self._shifts.keys() - _paths(later.adds))
+        places = [one.partitions for step in self._own_steps for one in step.replacements]
+        regions = [Region(self._now.metadata.schema_string, one or (Partitions(),)) for one in places]
+        removes = (
+            one
+            for one in later.removes
+            if any(region.holds(one.partition_values or {}) for region in regions)
+        )
+        taken = sorted(_paths(removes) - self._shifts.keys() - _paths(later.adds))
         gone = set(taken) - self._standing.live(taken).keys()
         if gone:
             self._problem(
