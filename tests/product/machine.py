@@ -279,7 +279,7 @@ class Machine:
 
     def _backup(self) -> None:
         """Back the lake up, in addition to earlier backups, and restore that: all rows are there."""
-        target, again = self._place.parent / "lake.backup", self._place.parent / "restored"
+        target, again = (self._place.with_name(f"{self._place.name}.{one}") for one in ("backup", "restored"))
         self._lake.finish_background()
         made = penstock.backup(self._place, target, verify=True)
         restored = penstock.restore_backup(target, again)

@@ -37,6 +37,7 @@ class Done(NamedTuple):
     replaced: tuple[str, ...] = ()
     """The days of which it replaced all rows."""
     undoes: str | None = None
+    repeats: str | None = None
     files: tuple[frozenset[tuple[str, str | None]], frozenset[tuple[str, str | None]]] = (
         frozenset(),
         frozenset(),
@@ -117,25 +118,16 @@ class History:
         if kind == "revert" and chosen is not None:
             self._check_reverted(chosen, heads[branch], rows[branch], now)
         if head != heads[branch]:
-            undoes = chosen if kind == "revert" else None
-            self._note(heads[branch], further, head, rows[branch], now, replaced, undoes, files, branch)
+            undoes, repeats = (chosen if kind == one else None for one in ("revert", "transplant"))
+            done = Done(heads[branch], further, rows[branch], now, replaced, undoes, repeats)
+            self._note(head, done._replace(files=(files, self.files(branch))))
         if branch == "main":
             assert foreign_ids(self.lake) == sorted(now)
 
-    def _note(
-        self,
-        parent: str,
-        further: str | None,
-        head: str,
-        before: Rows,
-        now: Rows,
-        replaced: tuple[str, ...],
-        undoes: str | None,
-        files: frozenset[tuple[str, str | None]],
-        branch: str,
-    ) -> None:
-        self.before[head] = {head} | self.before[parent] | (self.before[further] if further else set())
-        self.done[head] = Done(parent, further, before, now, replaced, undoes, (files, self.files(branch)))
+    def _note(self, head: str, done: Done) -> None:
+        further = self.before[done.further] if done.further else set()
+        self.before[head] = {head} | self.before[done.parent] | further
+        self.done[head] = done
 
     def _choose(self, branch: str, kind: str) -> str | None:
         """A commit of the branch; to be transplanted, one that is undone there."""
@@ -144,6 +136,7 @@ class History:
         if kind == "transplant":
             own = [one for one in own if not self.in_force(one, head) and self.done[one].further is None]
             own = [one for one in own if self.done[one].undoes is None]
+            own = [one for one in own if self._is_plain(one, head) or not self._is_repeated(one, head)]
         else:
             own = [one for one in own if self.in_force(one, head)]
         return self.random.choice(own) if own else None
@@ -160,6 +153,10 @@ class History:
             if (done.undoes == commit or came) and self.in_force(one, head):
                 return False
         return True
+
+    def _is_repeated(self, commit: str, head: str) -> bool:
+        """Whether a commit was brought again. Where it came by a merge since, it would be brought twice."""
+        return any(self.done[one].repeats == commit for one in self.before[head] if one in self.done)
 
     def _bring(self, kind: str, chosen: str, branch: str) -> MergeResult:
         bring = self.lake.revert if kind == "revert" else self.lake.transplant
@@ -205,7 +202,8 @@ class History:
     # -- what the model says -------------------------------------------------------------------------------
 
     def _check_reverted(self, chosen: str, head: str, rows: Rows, now: Rows) -> None:
-        """What the commit brought is gone. What it took is back, unless its day was replaced since."""
+        """What the commit brought is gone. What it took is back, unless its day was replaced since, or it was
+        back before and others took it."""
         done = self.done[chosen]
         gone = (rows - done.brought) & done.after
         assert rows - done.brought <= now, "rows went that the commit had not brought"
@@ -218,9 +216,31 @@ class History:
         replaced = {day for one in later for day in one.replaced}
         expected = {one for one in done.took if self.day_of[one] not in replaced}
         if self._is_plain(chosen, head):
+            expected -= self._back_before(chosen, head)
             assert now == (rows - done.brought) | expected | (done.took & rows)
             self.counts["checked exactly"] += 1
         assert gone <= now
+
+    def _back_before(self, chosen: str, head: str) -> Rows:
+        """The rows that a commit took and for which it is undone already: they came back since. If they went
+        again that was another commit, and not that the return was undone, or the commit brought again."""
+        took, line = self.done[chosen].took, [head]
+        while line[-1] != chosen:
+            line.append(self.done[line[-1]].parent)
+        back = {chosen: Rows()}
+        before = {chosen: took}  # as if it had been undone for all
+        for one in reversed(line[:-1]):
+            done = self.done[one]
+            was = back[done.parent]
+            if done.undoes in before:
+                left = before[done.undoes]
+            elif done.repeats in back:
+                left = back[done.repeats]
+            else:
+                left = was
+            gone = done.took & took
+            before[one], back[one] = was, (was - gone) | (left & gone) | (done.brought & took)
+        return back[head]
 
     def _is_plain(self, chosen: str, head: str) -> bool:
         """Whether the commit was made on this branch, and all that came since was written there: what merges
@@ -236,8 +256,9 @@ class History:
 
     def _check_refused(self, chosen: str, files: frozenset[tuple[str, str | None]], why: str) -> None:
         """A commit that only appended is never refused while all of its files are there."""
-        before, after = self.done[chosen].files
-        if self.done[chosen].only_appends and self.done[chosen].further is None:
+        done = self.done[chosen]
+        before, after = done.files
+        if done.only_appends and not done.replaced and done.further is None:
             assert not after - before <= files or "columns" in why or "taken" in why, why
 
 

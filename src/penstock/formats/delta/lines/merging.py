@@ -50,7 +50,7 @@ from penstock.formats.delta.lines.standing import (
     steps,
     undone_since,
 )
-from penstock.formats.delta.lines.undo import redo, undo
+from penstock.formats.delta.lines.undo import MERGED, redo, undo
 from penstock.formats.delta.owner.ownership import PROTECTED
 from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
@@ -63,7 +63,6 @@ from penstock.model.content import DeltaTable
 
 _SHOWN: Final = 3
 """How many columns are told."""
-MERGED: Final = {"operation": "MERGE BRANCH", "operationParameters": {}}
 
 
 def merge(
@@ -381,7 +380,7 @@ class _Merging:
         if self._base is None:
             return Applied(self._target)
         sides = self._target, self._base, self._source
-        return redo(self._table, self._commits, *sides, self._now_ms, self._extend, MERGED)
+        return redo(self._table, self._commits, *sides, self._now_ms, self._extend)
 
     def _on_top(self, stays: DeltaTable, comes: DeltaTable) -> Applied:
         """One side's line, and the net change of the other as its next version."""

@@ -64,6 +64,12 @@ FEW_LATER: Final = 64
 INLINE_MAX_BYTES: Final = 256 * 1024
 """How large a deletion vector may be that an undo makes: it is part of the commit."""
 
+MERGED: Final = {"operation": "MERGE BRANCH", "operationParameters": {}}
+_REVERTED: Final = "revertedVersion"
+"""In a ``commitInfo``, the version that the commit undoes."""
+_REPEATED: Final = "repeatedVersion"
+"""The one that it does again."""
+
 File: TypeAlias = Add | Remove
 """A file of a state: the action that added it, or the one that removed it afterwards."""
 
@@ -99,6 +105,28 @@ class Later(NamedTuple):
         return info is not None and info.operation == RESTORE
 
     @property
+    def undoes(self) -> int | None:
+        """The version that it undid, of the line on which that was."""
+        return self._parameter(_REVERTED) if self.is_undo else None
+
+    @property
+    def repeats(self) -> int | None:
+        """The version that it did again, likewise."""
+        return self._parameter(_REPEATED)
+
+    def _parameter(self, name: str) -> int | None:
+        info = last(self.step.actions, CommitInfo)
+        found = None if info is None else info.fields.get("operationParameters")
+        told = found.get(name) if isinstance(found, dict) else None
+        return int(told) if isinstance(told, str) and told.isdecimal() else None
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it may be what several versions of another line came to."""
+        info = last(self.step.actions, CommitInfo)
+        return info is not None and info.operation == MERGED["operation"]
+
+    @property
     def adds(self) -> list[Add]:
         return [one for one in self.step.actions if isinstance(one, Add)]
 
@@ -123,7 +151,7 @@ def undo(
     extend: Extend,
 ) -> Applied:
     """The table without what made ``was`` of ``wanted``. ``Refused`` with all that stands against it."""
-    told = {"operation": RESTORE, "operationParameters": {"revertedVersion": str(line_of(was).latest)}}
+    told = {"operation": RESTORE, "operationParameters": {_REVERTED: str(line_of(was).latest)}}
     return _Undo(table, commits, target, was, wanted, was, since, now_ms).applied(extend, told)
 
 
@@ -135,9 +163,9 @@ def redo(
     source: DeltaTable,
     now_ms: int,
     extend: Extend,
-    told: Mapping[str, Any],
 ) -> Applied:
     """The table with what made ``source`` of ``base`` once more, if that was undone since; else as it is."""
+    told = {**MERGED, "operationParameters": {_REPEATED: str(line_of(source).latest)}}
     again = _Undo(table, commits, target, base, source, source, None, now_ms)
     return again.applied(extend, told) if again.was_undone() else Applied(target)
 
@@ -184,7 +212,7 @@ class _Undo:
         """Whether one of the later commits undid the change: it took files away that the change had brought,
         brought some back, or says so."""
         paths = set(self._shifts)
-        own = {one.id for step in self._own_steps for one in step.replacements}
+        own = self._own_replacements
         is_declared = known(self._table, line_of(self._was).declared) != self._now
         for one in self._later:
             if one.is_undo and (
@@ -213,6 +241,10 @@ class _Undo:
     def _own_steps(self) -> list[Step]:
         """The commits that led to the newer one of the two states."""
         return self._steps_to(self._newest)
+
+    @cached_property
+    def _own_replacements(self) -> set[bytes]:
+        return {one.id for step in self._own_steps for one in step.replacements}
 
     @cached_property
     def _shifts(self) -> dict[str, Shift]:
@@ -255,18 +287,15 @@ class _Undo:
 
     @cached_property
     def _later(self) -> list[Later]:
-        """The versions that came after the change and did more than to append: on branches on which it was,
-        then on this one's line."""
-        line, read = line_of(self._target), self._table.read
-        since = self._landed_at[1], line.latest
-        here = steps_but_appends(self._table, self._commits, self._target, *since)
-        return [*self._on_branches(), *(Later(step, Tip.at(line, step.version, read)) for step in here)]
+        """The versions that came after the change and did more than to append: on this branch's line, and on
+        branches on which it was."""
+        since = self._landed_at[1], line_of(self._target).latest
+        return self._with_branches(steps_but_appends(self._table, self._commits, self._target, *since))
 
     @cached_property
     def _later_with_appends(self) -> list[Later]:
-        line, read = line_of(self._target), self._table.read
-        here = steps(self._table, self._commits, self._target, self._landed_at[1], line.latest)
-        return [*self._on_branches(), *(Later(step, Tip.at(line, step.version, read)) for step in here)]
+        since = self._landed_at[1], line_of(self._target).latest
+        return self._with_branches(steps(self._table, self._commits, self._target, *since))
 
     @cached_property
     def _touches(self) -> dict[str, list[tuple[Later, File]]]:
@@ -303,23 +332,36 @@ class _Undo:
         tip = Tip.of(line_of(content))
         return tip.version < until.version and tip.is_on(line_of(self._target), self._table.read)
 
-    def _on_branches(self) -> list[Later]:
-        """Versions of other lines, which a merge has brought in sum."""
-        if self._is_on_line or self._since is None:
-            return []
-        found: list[Later] = []
+    def _with_branches(self, here: Sequence[Step]) -> list[Later]:
+        """Versions of this branch's line, and before each that a merge brought those of which it is the sum:
+        it does not name files that they brought back and wrote anew."""
         line, read = line_of(self._target), self._table.read
+        left = [Later(step, Tip.at(line, step.version, read)) for step in here]
+        if self._since is None or (self._is_on_line and not any(one.is_sum for one in left)):
+            return left
+        found: list[Later] = []
         for commit in self._since.commits:
-            after, before = commit.after, commit.before[0] if len(commit.before) == 1 else None
-            if commit.is_beside or not (isinstance(after, DeltaTable) and isinstance(before, DeltaTable)):
+            after = commit.after
+            if not isinstance(after, DeltaTable) or not after.state or after.id != self._target.id:
                 continue
-            if not after.state or not before.state or after.id != self._target.id:
+            tip = Tip.of(line_of(after))
+            if not tip.is_on(line, read):
+                found += self._on_branch(commit, after)
                 continue
-            until, came = line_of(after), Tip.of(line_of(before))
-            if came.is_on(until, read) and not Tip.of(until).is_on(line, read):
-                since = steps(self._table, self._commits, after, came.version, until.latest)
-                found += [Later(one, Tip.at(until, one.version, read), commit) for one in since]
-        return found
+            found += (one for one in left if one.step.version <= tip.version)
+            left = [one for one in left if one.step.version > tip.version]
+        return [*found, *left]
+
+    def _on_branch(self, commit: LaterCommit, after: DeltaTable) -> list[Later]:
+        """The versions of another line that a commit brought there."""
+        before = commit.before[0] if len(commit.before) == 1 else None
+        if commit.is_beside or not isinstance(before, DeltaTable) or not before.state:
+            return []
+        until, came, read = line_of(after), Tip.of(line_of(before)), self._table.read
+        if not came.is_on(until, read):
+            return []
+        since = steps(self._table, self._commits, after, came.version, until.latest)
+        return [Later(one, Tip.at(until, one.version, read), commit) for one in since]
 
     @cached_property
     def _live(self) -> dict[str, str | None]:
@@ -378,7 +420,8 @@ class _Undo:
         goes = {path: one for path, one in self._shifts.items() if one.is_new and path in self._live}
         returns = {path: one for path, one in self._shifts.items() if one.is_gone and path not in self._live}
         masked = {path: one for path, one in self._shifts.items() if not one.is_new and not one.is_gone}
-        if not returns and not masked and goes.keys() == self._shifts.keys() and self._are_as_left(goes):
+        only_goes = not returns and not masked and goes.keys() == self._shifts.keys()
+        if only_goes and self._are_as_left(goes) and not self._own_replacements:
             return [self._removal(path, one, time_ms) for path, one in goes.items()], []
         self._check_carried()
         self._check_taken()
@@ -447,21 +490,41 @@ class _Undo:
     def _comes_back(self, path: str, shift: Shift) -> bool:
         """Whether a file that the change removed is to be there again: not where its partition was replaced
         since, nor where it was brought back before and others removed it since."""
-        is_undone = False
-        for later, one in self._touches.get(path, ()):
-            is_undone = isinstance(one, Add) or (is_undone and not later.is_undo)
-        if self._is_rewriting and self._are_as_left(
-            {p: one for p, one in self._shifts.items() if one.is_new}
-        ):
+        is_undone = self._was_brought_back(path)
+        new = {path: one for path, one in self._shifts.items() if one.is_new}
+        if new and self._are_as_left(new):
             is_undone = False  # what it wrote in its place is there
         assert shift.before is not None
         return not is_undone and not self._is_replaced(shift.before.partition_values)
+
+    def _was_brought_back(self, path: str) -> bool:
+        """Whether the change is undone for a file that it removed: it came back since, and did not go because
+        that was undone, or the change done again."""
+        is_undone = False
+        passed: list[tuple[Later, bool, bool]] = []
+        """Versions, with whether the change was undone before and after them."""
+        own = line_of(self._newest).latest if self._is_on_line else -1
+        for later, one in self._touches.get(path, ()):
+            was = is_undone
+            undoes, repeats = later.undoes, later.repeats
+            if isinstance(one, Add):
+                is_undone = True
+            elif undoes is not None:
+                befores = [before for each, before, _ in reversed(passed) if each.step.version == undoes]
+                is_undone = befores[0] if befores else was and undoes < own
+            elif repeats is not None:
+                afters = [after for each, _, after in reversed(passed) if each.step.version == repeats]
+                is_undone = afters[0] if afters else was and repeats != own
+            elif later.is_undo:
+                is_undone = False
+            passed.append((later, was, is_undone))
+        return is_undone
 
     @cached_property
     def _regions(self) -> list[Region]:
         """Where files were replaced since, by commits that were not undone."""
         later = [one.step for one in self._later]
-        own = {one.id for step in self._own_steps for one in step.replacements}
+        own = self._own_replacements
         # One that was only done again by files is as old as when it was first done.
         done = {one.id for step in later if step.terms.replaces is not None for one in step.replacements}
         places = [one.partitions for one in in_force(later).values() if one.id in done - own]
@@ -503,7 +566,7 @@ class _Undo:
             if later is same and isinstance(gone, Remove) and isinstance(come, Add):
                 is_landing = not found and _key(gone) == _key(shift.before) and not later.is_undo
                 if not is_landing or _key(come) != _key(shift.after):
-                    found.append(_Masking(gone, come, later.is_undo))
+                    found.append(_Masking(gone, come, later))
         return found
 
     def _with_rows_of(
@@ -543,12 +606,18 @@ class _Undo:
 
         was, became, now = bits(shift.before), bits(shift.after), bits(current)
         deleted, returned = became & ~was, was & ~became
-        for gone, come, is_undo in changes:
+        before_each: dict[int, tuple[int, int]] = {}
+        """Of each version, the rows that counted before it."""
+        for gone, come, later in changes:
             earlier, after = bits(gone), bits(come)
             came, went = earlier & ~after, after & ~earlier
+            counted = deleted, returned
             deleted, returned = deleted & ~came, returned & ~went
-            if is_undo:  # it may have undone what had undone the change
-                deleted, returned = deleted | (became & ~was & went), returned | (was & ~became & came)
+            if later.is_undo:  # it may have undone what had undone the change
+                all_rows = became & ~was, was & ~became
+                then = all_rows if later.undoes is None else before_each.get(later.undoes, all_rows)
+                deleted, returned = deleted | (then[0] & went), returned | (then[1] & came)
+            before_each[later.step.version] = counted
         left = (now & ~deleted) | returned
         if left == now:
             return None
@@ -561,17 +630,20 @@ class _Undo:
         own = {path for path, shift in self._shifts.items() if not shift.is_gone}
         carried: dict[str, int] = {}
         """Files with the place of the version that wrote them."""
-        for number, later in enumerate(self._later):
-            gone = {
-                one.key.path
-                for one in later.removes
-                if one.key.path in carried
-                or (one.key.path in own and one.key != _key(self._shifts[one.key.path].before))
-            }
-            if gone and later.may_carry():
-                removed = _paths(later.removes)
-                news = (one.key.path for one in later.adds if one.key.path not in removed)
-                carried |= {path: number for path in news if path not in self._shifts}
+        known = -1
+        while known < len(carried):  # versions of several lines have no order of their own
+            known = len(carried)
+            for number, later in enumerate(self._later):
+                gone = {
+                    one.key.path
+                    for one in later.removes
+                    if one.key.path in carried
+                    or (one.key.path in own and one.key != _key(self._shifts[one.key.path].before))
+                }
+                if gone and later.may_carry():
+                    removed = _paths(later.removes)
+                    news = (one.key.path for one in later.adds if one.key.path not in removed)
+                    carried |= {path: number for path in news if path not in self._shifts | carried}
         live = self._standing.live(carried.keys()) if carried else {}
         for number in sorted({one for path, one in carried.items() if path in live}):
             later = self._later[number]
@@ -593,23 +665,39 @@ class _Undo:
         self._problem(f"{self._describe(later)} changed {some(sorted(changed))}, which it wrote")
 
     def _check_taken(self) -> None:
-        """A problem if the change replaced partitions on a branch, and a merge of it took files that others
-        had there: they are no part of the change, and would stay away."""
-        own = {one.id for step in self._own_steps for one in step.replacements}
-        if self._is_on_line or not own:
+        """A problem if the change replaced partitions, and a merge or a transplant of it took files that
+        others had there: they are no part of the change, and would stay away."""
+        own = self._own_replacements
+        if not own:
+            return
+        if self._is_on_line:
+            version = line_of(self._newest).latest
+            for later in self._later:
+                if later.repeats == version:
+                    self._check_taken_by(later, "did it again")
             return
         line, read = line_of(self._target), self._table.read
         for step in steps(self._table, self._commits, self._target, *self._landed_at):
             later = Later(step, Tip.at(line, step.version, read))
             if not own & {one.id for one in step.replacements}:
                 continue
-            taken = sorted(_paths(later.removes) - self._shifts.keys() - _paths(later.adds))
-            gone = set(taken) - self._standing.live(taken).keys()
-            if gone:
-                self._problem(
-                    f"{self._describe(later)} brought it here, and took {some(sorted(gone))} as well: revert"
-                    " that commit instead"
-                )
+            self._check_taken_by(later, "brought it here")
+
+    def _check_taken_by(self, later: Later, what: str) -> None:
+        places = [one.partitions for step in self._own_steps for one in step.replacements]
+        regions = [Region(self._now.metadata.schema_string, one or (Partitions(),)) for one in places]
+        removes = (
+            one
+            for one in later.removes
+            if any(region.holds(one.partition_values or {}) for region in regions)
+        )
+        taken = sorted(_paths(removes) - self._shifts.keys() - _paths(later.adds))
+        gone = set(taken) - self._standing.live(taken).keys()
+        if gone:
+            self._problem(
+                f"{self._describe(later)} {what}, and took {some(sorted(gone))} as well: revert that commit"
+                " instead"
+            )
 
     def _check_columns(self, metadata: Metadata) -> None:
         """A problem if files come back whose columns the table has not any more."""
@@ -742,7 +830,7 @@ class _Masking(NamedTuple):
 
     gone: Remove
     come: Add
-    is_undo: bool
+    later: Later
 
 
 class _Named(NamedTuple):

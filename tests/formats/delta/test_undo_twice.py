@@ -1,0 +1,176 @@
+"""Reverts of commits that were undone and done again before, on this branch or on another one: nothing is
+there twice, and nothing that a later commit deleted comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import Lake
+from penstock.errors import MergeConflict
+from tests.formats.delta.sides import Side, create, foreign_ids
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with penstock.init("memory:", warehouse=str(tmp_path)) as lake:
+        yield lake
+
+
+def revert(lake: Lake, commit: str, branch: str = "main") -> str:
+    lake.revert(commit, branch)
+    return lake.branch(branch).head
+
+
+def test_rows_that_a_merged_branch_brought_back_and_wrote_anew_are_a_conflict(lake: Lake) -> None:
+    main = create(lake)
+    appended = main.append(9, 10, 11).commit.id
+    overwritten = main.overwrite(17).commit.id
+    lake.merge("main", "dev")
+    revert(lake, overwritten, "dev")
+    Side(lake, "dev").delete(10)
+    lake.merge("dev", "main")
+    assert main.ids() == [1, 2, 3, 4, 5, 6, 9, 11]
+    with pytest.raises(MergeConflict, match=r"\(DELETE\) of commit .* wrote rows of"):
+        lake.revert(appended)
+    assert main.ids() == [1, 2, 3, 4, 5, 6, 9, 11]
+
+
+def test_a_deletion_that_a_merged_branch_has_undone_is_not_undone_twice(lake: Lake) -> None:
+    main = create(lake)
+    removed = main.remove_unread(5, 6).commit.id
+    lake.merge("main", "dev")
+    revert(lake, removed, "dev")
+    Side(lake, "dev").delete(5)
+    lake.merge("dev", "main")
+    assert main.ids() == [1, 2, 3, 4, 6]
+    revert(lake, removed)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 6]
+
+
+def test_a_row_deleted_after_an_overwrite_was_undone_stays_deleted(lake: Lake) -> None:
+    main = create(lake)
+    overwritten = main.overwrite(9).commit.id
+    first = revert(lake, overwritten)
+    again = revert(lake, first)
+    revert(lake, overwritten)
+    main.delete(4)
+    revert(lake, again)
+    assert main.ids() == [1, 2, 3, 5, 6]
+
+
+def test_a_row_whose_deletion_was_undone_and_done_again_stays_deleted(lake: Lake) -> None:
+    main = create(lake)
+    overwritten = main.overwrite(9).commit.id
+    revert(lake, overwritten)
+    deleted = main.delete(4).commit.id
+    revert(lake, revert(lake, deleted))
+    assert main.ids() == [1, 2, 3, 5, 6]
+    revert(lake, overwritten)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 5, 6]
+
+
+def test_an_append_that_was_undone_stays_so_when_an_overwrite_is_undone_twice(lake: Lake) -> None:
+    main = create(lake)
+    appended = main.append(7).commit.id
+    overwritten = main.overwrite(9).commit.id
+    revert(lake, overwritten)
+    revert(lake, appended)
+    revert(lake, overwritten)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_overwrite_that_was_undone_and_brought_again_is_undone_again(lake: Lake) -> None:
+    main = create(lake)
+    overwritten = main.overwrite(9).commit.id
+    revert(lake, overwritten)
+    lake.transplant(overwritten)
+    assert main.ids() == [9]
+    revert(lake, overwritten)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("day", [None, "wed"])
+def test_what_an_overwrite_took_when_it_was_brought_again_is_a_conflict(lake: Lake, day: str | None) -> None:
+    main = create(lake)
+    overwritten = main.overwrite(9, day=day).commit.id
+    revert(lake, overwritten)
+    main.append(7, day=day or "mon")
+    again = lake.transplant(overwritten).head
+    assert 7 not in main.ids()
+    with pytest.raises(MergeConflict, match=r"did it again, and took .* revert that commit instead"):
+        lake.revert(overwritten)
+    revert(lake, again)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_deletion_that_was_undone_and_brought_again_is_undone_again(lake: Lake) -> None:
+    main = create(lake)
+    removed = main.remove_unread(5, 6).commit.id
+    revert(lake, removed)
+    lake.transplant(removed)
+    assert main.ids() == [1, 2, 3, 4]
+    revert(lake, removed)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_append_that_was_undone_twice_is_brought_again(lake: Lake) -> None:
+    main = create(lake)
+    appended = main.append(7).commit.id
+    revert(lake, revert(lake, appended))
+    revert(lake, appended)
+    lake.transplant(appended)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_rows_that_were_brought_again_and_deleted_do_not_come_back_with_a_revert_of_their_revert(
+    lake: Lake,
+) -> None:
+    main = create(lake, properties={"delta.enableDeletionVectors": "true"})
+    appended = main.append(7, 8, 9).commit.id
+    undone = revert(lake, appended)
+    lake.transplant(appended)
+    main.compact("mon")
+    main.mask(8)
+    revert(lake, undone)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7, 9]
+
+
+@pytest.mark.xfail(strict=True, reason="a transplant does not see that a merge brought the commit in sum")
+def test_a_commit_that_a_merge_brought_in_sum_is_not_brought_again(lake: Lake) -> None:
+    create(lake, "dev", "fix")
+    fix, dev = Side(lake, "fix"), Side(lake, "dev")
+    appended = fix.append(7, 8, 9).commit.id
+    fix.compact("mon")
+    dev.append(11)
+    lake.merge("fix", "dev")
+    assert dev.ids() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+    lake.transplant(appended, "dev")
+    assert dev.ids() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+
+
+def test_a_row_whose_deletion_by_a_vector_was_undone_and_done_again_stays_deleted(lake: Lake) -> None:
+    main = create(lake, properties={"delta.enableDeletionVectors": "true"})
+    masked = main.mask(3).commit.id
+    revert(lake, masked)
+    again = main.mask(3).commit.id
+    revert(lake, revert(lake, again))
+    assert main.ids() == [1, 2, 4, 5, 6]
+    revert(lake, masked)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 4, 5, 6]
+    revert(lake, again)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_overwrite_of_a_day_is_undone_where_its_merge_took_other_days(lake: Lake) -> None:
+    main, dev = create(lake), Side(lake, "dev")
+    dev.overwrite(11)
+    day = dev.overwrite(13, day="wed").commit.id
+    main.append(16)
+    lake.merge("dev", "main")
+    assert main.ids() == [11, 13]
+    revert(lake, day)
+    assert main.ids() == foreign_ids(lake) == [11]
