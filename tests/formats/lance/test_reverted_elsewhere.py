@@ -88,6 +88,24 @@ def test_rows_that_one_merge_brought_back_and_deleted_come_back_by_a_revert(fork
     assert keys_of(forked, "dev") == [1, 2, 3, 5]
 
 
+@pytest.mark.parametrize("longer", ["main", "feature"])
+def test_a_merge_that_tells_of_an_earlier_deletion_hides_no_update(forked: Lake, longer: str) -> None:
+    """Both sides of the last merge come from two commits. It goes by that of the longer branch."""
+    forked.branch("feature").create()
+    for key in (6, 7, 8):
+        write(forked, longer, key)
+    update(forked, "feature", 5, 50.0)
+    delete(forked, "main", 5)
+    removal = forked.resolve("main")
+    write(forked, "main", 9)
+    back = revert(forked, removal, "main")
+    write(forked, "dev", 10)
+    for source, target in (("main", "dev"), ("feature", "main"), ("dev", "feature"), ("feature", "main")):
+        forked.merge(source, target)
+    assert (5, 50.0) in table(forked)
+    assert "1 row that the commit added was updated" in refusal_of_revert(forked, back, "main")
+
+
 @pytest.mark.parametrize("way", [("feature", "dev"), ("dev", "feature")])
 def test_an_update_that_one_side_had_reverted_is_a_conflict_with_a_deletion_of_its_rows(
     forked: Lake, way: tuple[str, str]

@@ -105,7 +105,11 @@ class LaterVersions:
         return self._removals_since(0, rows)
 
     def _removals_since(self, first: int, rows: RowSet) -> list[Removal]:
-        """What removed rows that were there at a place of the versions, or came back later."""
+        """What removed rows that were there at a place of the versions, or came back later.
+
+        What a merge brought may have been here before it, where merges crossed. So rows that it says to have
+        deleted are looked for further back, too: they may have come back since, and been updated.
+        """
         found: list[Removal] = []
         end = len(self._versions) - 1
         for start in (*(place for place in reversed(self._starts) if place > first), first):
@@ -113,8 +117,9 @@ class LaterVersions:
                 found += self._bisect(there, start, end)
                 rows = other_rows(rows, there)
             if rows and start > first and (passed := self._passed(rows, start)):
-                found += self._explain(passed, start)
-                rows = other_rows(rows, passed)
+                explained = [*self._explain(passed, start)]
+                found += explained
+                rows = other_rows(rows, *(one.rows for one in explained if one.is_replacing))
             end = start
         if rows and self._is_undone:
             found.append(Removal(rows, None, is_replacing=False, is_by_revert=True))

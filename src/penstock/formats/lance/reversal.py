@@ -447,10 +447,11 @@ class _Reversal:
 
 
 def _clash(which: str, removals: Sequence[Removal]) -> Irreversible:
-    number = sum(count_rows(one.rows) for one in removals)
+    gone = all_rows(one.rows for one in removals)
+    number = count_rows(gone)
     rows, were = ("row", "was") if number == 1 else ("rows", "were")
     why = f"has changed since: {number} {rows} {which.format(were)} since"
-    return Irreversible(why, chain(*(one.rows for one in removals)), [one.version for one in removals])
+    return Irreversible(why, gone, [one.version for one in removals])
 
 
 def _files_of(fragments: Iterable[Fragment]) -> list[str]:
