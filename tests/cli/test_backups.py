@@ -35,6 +35,7 @@ def test_backups_are_made_listed_verified_and_removed(forked: Terminal, tmp_path
         "registered": True,
         "completed": [],
         "expired": [],
+        "data": None,
     }
     listed = forked.json("backups")["backups"]
     assert [(one["id"], one["keeps_files"], one["complete"]) for one in listed] == [

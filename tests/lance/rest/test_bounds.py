@@ -110,9 +110,10 @@ def test_rows_that_are_packed_small_are_counted_before_they_are_unpacked(small: 
 def test_a_body_that_would_take_much_memory_is_read_by_a_row_worker(small: Program, field: str) -> None:
     """Lance's models say of each of its parts what is wrong, which took 500 times the memory of the body."""
     talk, before = Talk(small, "/lance"), peak_bytes(small)
-    body = b'{"%s":[%s[]]}' % (field.encode(), b"[]," * 600_000)
+    body, larger = (b'{"%s":[%s[]]}' % (field.encode(), b"[]," * count) for count in (450_000, 600_000))
     said = talk("/table/version/batch-create", body)
     assert (said.status, said.code) in {(400, 13), (422, 13)}
+    assert talk("/table/version/batch-create", larger).status == 413
     assert peak_bytes(small) - before < GROWTH_MAX_BYTES
     assert talk("/table/ws$t/count_rows", {}).body == 64
 

@@ -219,10 +219,11 @@ def _version(screen: Screen, one: LanceVersion) -> Row:
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @pass_call
 def lance_status(call: Call, key: str | None) -> None:
-    """Show how far the Lance tables of the default branch are promoted, and whether their folders have
-    versions that the lake does not know: of all, or of KEY.
+    """Show how far Lance tables are promoted, and whether they are in sync.
 
-    What stands against a table is told below it, with what to do.
+    Of all tables of the default branch, or of KEY: how many versions are not where everybody looks, and
+    whether its folder has versions that the lake does not know. What stands against a table is told below
+    it, with what to do.
     """
     lake = call.open()
     at = lake.at()
