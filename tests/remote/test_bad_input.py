@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import InvalidName
+from penstock.errors import InvalidName, TooLarge
 from penstock.lake.lake import Lake
 from tests.lake.test_bad_input import CONTENTS, KEYS, MERGES, NAMES, REQUESTS, Case, _prepare
 from tests.queue.hooks import everything
 
 CASES = {**KEYS, **CONTENTS, **REQUESTS, **NAMES, **MERGES}
+CASES["too many operations"] = (*CASES["too many operations"][:1], TooLarge, "at most 500,000")
+"""A server refuses the body before it is decoded."""
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -20,10 +20,13 @@ from penstock.formats.lance.state import (
     Version,
     VersionAt,
     decode_entry,
+    state_of,
     tag_key,
     version_key,
     version_of,
+    with_state,
 )
+from penstock.model.content import LanceTable
 from penstock.model.encoding import encode
 
 VECTORS = {
@@ -96,7 +99,19 @@ HEAD = "a8f2156afd33cd2bd9aa28ba2d067afad5802e570b5bc3b12862a5dd3d343392"
 
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_value_has_the_bytes_that_it_always_had(name: str) -> None:
-    assert encode(VECTORS[name]).hex() == STORED[name]
+    value = VECTORS[name]
+    if isinstance(value, LanceState):
+        assert with_state(LanceTable(location="/w/t"), value).state.hex() == STORED[name]
+    else:
+        assert encode(value).hex() == STORED[name]
+
+
+def test_a_state_of_a_table_that_was_erased_has_one_field_more() -> None:
+    erased = msgspec.structs.replace(VECTORS["state"], first=5)
+    assert isinstance(erased, LanceState)
+    stored = with_state(LanceTable(location="/w/t"), erased).state
+    assert stored.hex() == "99" + STORED["state"][2:] + "05"
+    assert state_of(LanceTable(location="/w/t", state=stored)) == erased
 
 
 def test_stored_bytes_are_read_as_what_was_written() -> None:

@@ -10,7 +10,7 @@ from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.intents import Commit, decode_intent
 from penstock.formats.delta.lines.line import Line, line_of
 from penstock.formats.delta.owner.tables import Tables
-from penstock.model.clock import utc
+from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, utc
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
 from penstock.model.operations import Change
@@ -106,7 +106,6 @@ def _text(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConfl
 
 def _time_of_day(timestamp_ms: int) -> str:
     """For people; a time that no calendar has is told as the number that it is."""
-    try:
-        return utc(timestamp_ms * 1000).strftime("%H:%M:%S")
-    except (ValueError, OverflowError, OSError):
+    if not TIME_MIN_US <= timestamp_ms * 1000 <= TIME_MAX_US:
         return f"{timestamp_ms} ms"
+    return utc(timestamp_ms * 1000).strftime("%H:%M:%S")
