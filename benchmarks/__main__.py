@@ -41,6 +41,7 @@ NAMES = (
     "start",
     "stores",
     "sweep",
+    "sync_cost",
     "transactions",
 )
 """One module each, with a ``QUESTION`` and a function ``ask``."""

@@ -96,11 +96,11 @@ def ask(workshop: Workshop) -> Findings:
 
 
 def _at_age(workshop: Workshop, place: Path, age: int) -> Cost:
-    with _counted(place) as (lake, _, _):
+    with counted(place) as (lake, _, _):
         (known,) = lake.delta.status() or (None,)
         if known is None:
             create(lake)
-        _grow(lake, None, 0 if known is None else known.latest_version, age)
+        grow(lake, None, 0 if known is None else known.latest_version, age)
         lake.delta.publish(TABLE)
     return _measured(
         workshop, place, f"append, version {age:,}", age, 0, lambda lake, n: _append(lake, None, age + n)
@@ -108,10 +108,10 @@ def _at_age(workshop: Workshop, place: Path, age: int) -> Cost:
 
 
 def _on_a_branch(workshop: Workshop, place: Path, versions: int) -> Cost:
-    with _counted(place) as (lake, _, _):
+    with counted(place) as (lake, _, _):
         create(lake)
         lake.branch(BRANCH).create()
-        _grow(lake, BRANCH, 0, versions)
+        grow(lake, BRANCH, 0, versions)
     what = f"append on a branch, version {versions:,}"
     return _measured(
         workshop, place, what, versions, versions, lambda lake, n: _append(lake, BRANCH, versions + n), BRANCH
@@ -120,7 +120,7 @@ def _on_a_branch(workshop: Workshop, place: Path, versions: int) -> Cost:
 
 def _removing(workshop: Workshop, place: Path, files: int) -> Cost:
     """Files are removed one at a time by a writer who read just these, in the version that is there."""
-    with _counted(place) as (lake, _, _):
+    with counted(place) as (lake, _, _):
         create(lake)
         for first in range(0, files, 10_000):
             lake.table(TABLE).append_actions("".join(map(add, range(first, min(first + 10_000, files)))))
@@ -148,12 +148,12 @@ def _measured(
 ) -> Cost:
     """One commit cold, then many in a row, then all of them published."""
     count = workshop.size(200, 4)
-    with _counted(place) as (lake, store, storage):
+    with counted(place) as (lake, store, storage):
         start = perf_counter()
         commit(lake, 0)
         cold_ms = (perf_counter() - start) * 1000
     cold = store.counts  # after closing, so that all is published
-    with _counted(place) as (lake, store, warm):
+    with counted(place) as (lake, store, warm):
         lake.table(TABLE, branch).backfill_to_version()  # so that nothing is left for the background
         commit(lake, 1)
         lake.table(TABLE, branch).backfill_to_version()
@@ -185,7 +185,7 @@ def _append(lake: Lake, branch: str | None, number: int) -> None:
     lake.table(TABLE, branch).append_actions(add(number))
 
 
-def _grow(lake: Lake, branch: str | None, start: int, goal: int) -> None:
+def grow(lake: Lake, branch: str | None, start: int, goal: int) -> None:
     """Append until there are so many versions."""
     each, rest = divmod(goal - start, WRITERS)
     if each:
@@ -198,7 +198,7 @@ def _grow(lake: Lake, branch: str | None, start: int, goal: int) -> None:
 
 
 @contextmanager
-def _counted(place: Path) -> Iterator[tuple[Lake, CountingStore, Storage]]:
+def counted(place: Path) -> Iterator[tuple[Lake, CountingStore, Storage]]:
     """A lake with nothing in memory, its store and its tables' storage, which count what they are asked."""
     storage = Storage()
     home = place / "lake"

@@ -49,6 +49,8 @@ def ask(workshop: Workshop) -> Findings:
     with workshop.place() as place:
         ours = _penstock(place, count)
         theirs = _delta_spark(place, count)
+    if theirs is None and not workshop.quick:
+        raise SystemExit("without Delta Spark there is nothing to compare with: run `make interop`")
     told = [ours] if theirs is None else [theirs, ours]
     rows: list[list[Cell]] = [[one.who, one.delete_s, one.erase_s, one.s] for one in told]
     title = f"Erasing one of {PARTITIONS} partitions of a table of {count:,} rows, on this machine"

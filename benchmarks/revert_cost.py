@@ -1,27 +1,40 @@
-"""What a revert costs: what the commit changed, or what the table has become?"""
+"""What a revert or a restore costs: what the commit changed, or what the table has become?"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Final, NamedTuple
+from unittest.mock import patch
 
 from benchmarks.delta_tables import TABLE, add, create, opened, path, remove
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, at_most, table
 from benchmarks.writers import write_each
 from penstock import Lake
+from penstock.formats.delta.protocol.names import LOG
 from penstock.lake.delta_calls import Looked, TableCommit
 from penstock.model.keys import Key
+from penstock.storage.places import Place
 
-QUESTION = "Does it cost more to revert a commit to a Delta table when the table is large and old?"
+QUESTION = (
+    "Does it cost more to revert a commit to a Delta table, or to restore it, when it is large and old?"
+)
 
 FILES_EACH: Final = 10
 TIMES_MOST: Final = 2.0
 WRITERS: Final = 16
 APPEND: Final = "an append"
 DELETE: Final = "a delete"
+NEWEST: Final = "the newest commit"
+RESTORE: Final = "the last 10 versions, by a restore"
+BACK: Final = 10
+FIRST_NEW: Final = 1_000_000
+"""Commits with such numbers and higher ones have files that no others have."""
 KEY: Final = Key.parse(TABLE)
 
 
@@ -33,6 +46,22 @@ class Cost(NamedTuple):
     commits: int
     ms: float
     cold_ms: float
+    cold_cpu_ms: float
+    """Of the process, with what it publishes in the background."""
+    cold_reads: int
+    """Files of the table's log that the cold one reads."""
+
+
+class Taken(NamedTuple):
+    """What one undo took."""
+
+    ms: float
+    cpu_ms: float
+    reads: int
+
+
+Undo = Callable[[Lake], Callable[[Lake], object]]
+"""What prepares an undo, which is measured then."""
 
 
 def ask(workshop: Workshop) -> Findings:
@@ -44,25 +73,33 @@ def ask(workshop: Workshop) -> Findings:
     of = {(one.what, one.commits): one for one in rows}
     goals = [
         at_most(
-            f"revert of {what} among {large:,} commits, times the same among {small:,}, {how}",
+            f"undoing {what} among {large:,} commits, times the same among {small:,}, {how}",
             getattr(of[what, large], figure) / getattr(of[what, small], figure),
             TIMES_MOST,
             "×",
         )
-        for what in (APPEND, DELETE)
+        for what in (APPEND, DELETE, NEWEST, RESTORE)
         for how, figure in (("warm", "ms"), ("cold", "cold_ms"))
     ]
     return Findings(
         tables=(
             table(
-                f"Revert of one commit of {FILES_EACH} files, from the middle of a table's history",
-                ("commit", "files", "commits", "median ms", "cold ms"),
+                f"Undoing commits of {FILES_EACH} files each, appends and deletes from the middle of history",
+                (
+                    "what is undone",
+                    "files",
+                    "commits",
+                    "median ms",
+                    "cold ms",
+                    "cold, CPU ms",
+                    "log files read, cold",
+                ),
                 (list[Cell](one) for one in rows),
                 "On SQLite, durable, with a log on a local disk, a checkpoint before the commits that are "
                 "reverted and one at the end; the revert is published when it is done. Cold is the "
                 "first revert after the lake was opened: it looks up in the newest checkpoint whether the "
                 "files are there, and for a delete also in the one before. After a delete, later commits "
-                "are looked through for overwrites.",
+                "are looked through that did more than append. Reads are counted in the log's folder.",
             ),
         ),
         goals=tuple(goals),
@@ -81,21 +118,65 @@ def _measured(workshop: Workshop, place: Path, commits: int) -> list[Cost]:
         _checkpoint(lake, commits + 1)
     found = []
     for what, chosen in ((APPEND, appended), (DELETE, deleted)):
-        cold = [_timed(place, [one])[0] for one in chosen[:samples]]
-        warm = _timed(place, chosen[samples - 1 :])[1:]
-        found.append(Cost(what, commits * FILES_EACH, commits, median(warm), median(cold)))
+        undo = [partial(_revert, commit=one) for one in chosen]
+        found.append(_cost(place, what, commits, undo, samples))
+    found.append(_cost(place, NEWEST, commits, [_revert_newest] * 2 * samples, samples))
+    found.append(_cost(place, RESTORE, commits, [_restore] * 2 * samples, samples))
     return found
 
 
-def _timed(place: Path, commits: list[str]) -> list[float]:
-    """Milliseconds of each of some reverts, one after the other in one process that has done nothing else."""
-    taken = []
+def _cost(place: Path, what: str, commits: int, undo: Sequence[Undo], samples: int) -> Cost:
+    cold = [_timed(place, one) for one in undo[:samples]]
     with opened(place, wait_s=60.0) as lake:
-        for commit in commits:
-            start = perf_counter()
-            lake.revert(commit)
-            taken.append((perf_counter() - start) * 1000)
-    return taken
+        warm = [_taken(lake, one(lake)) for one in undo[samples - 1 :]][1:]
+    ms = median(one.ms for one in warm), median(one.ms for one in cold), median(one.cpu_ms for one in cold)
+    return Cost(what, commits * FILES_EACH, commits, *ms, round(median(one.reads for one in cold)))
+
+
+def _timed(place: Path, undo: Undo) -> Taken:
+    """What an undo takes where a lake was just opened."""
+    with opened(place, wait_s=60.0) as lake:
+        prepared = undo(lake)
+    with opened(place, wait_s=60.0) as lake:
+        return _taken(lake, prepared)
+
+
+def _taken(lake: Lake, undo: Callable[[Lake], object]) -> Taken:
+    with _counted() as reads:
+        start, cpu_start = perf_counter(), process_time()
+        undo(lake)
+        ms, cpu_ms = (perf_counter() - start) * 1000, (process_time() - cpu_start) * 1000
+        return Taken(ms, cpu_ms, len(reads))
+
+
+def _revert(_: Lake, commit: str) -> Callable[[Lake], object]:
+    return lambda lake: lake.revert(commit)
+
+
+def _revert_newest(lake: Lake) -> Callable[[Lake], object]:
+    return _revert(lake, lake.branch().head)
+
+
+def _restore(lake: Lake) -> Callable[[Lake], object]:
+    (status,) = lake.delta.status(TABLE)
+    for number in range(BACK):
+        _append(lake, FIRST_NEW + status.latest_version + number)
+    return lambda lake: lake.table(TABLE).restore(version=status.latest_version)
+
+
+@contextmanager
+def _counted() -> Iterator[list[str]]:
+    """The names of files that are read from logs."""
+    names: list[str] = []
+    real = Place.read
+
+    def read(self: Place, wanted: Iterable[str]) -> Iterator[bytes | None]:
+        asked = list(wanted)
+        names.extend(one for one in asked if one.startswith(LOG))
+        return real(self, asked)
+
+    with patch.object(Place, "read", read):
+        yield names
 
 
 def _grow(lake: Lake, first: int, end: int) -> None:
@@ -128,6 +209,8 @@ def _delete(lake: Lake, number: int) -> str:
     """Remove the files of one of the first commits, as a writer that read just these."""
     files = range(number * FILES_EACH, (number + 1) * FILES_EACH)
     (status,) = lake.delta.status(TABLE)
+    for file in files:  # a revert looks whether they are there
+        Path(status.location, path(file)).touch()
     looked = Looked(files=tuple(map(path, files)))
     one = TableCommit(
         key=KEY,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import linear_regression, median
 from threading import Thread
 from time import monotonic, sleep
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 import penstock
 from benchmarks.lakes import Workshop
-from benchmarks.report import Findings, at_most, table
+from benchmarks.report import Cell, Findings, at_most, table
 from penstock import IcebergTable
 from penstock.errors import CommitConflict, PenstockError
 
@@ -57,6 +57,7 @@ def ask(workshop: Workshop) -> Findings:
             samples = list(_watch(pid, programs))
             done, failed = _sum_up(programs)
     quarters = _quarters(samples)
+    settled = [one for part in quarters[1:] for one in part]
     return Findings(
         tables=(
             table(
@@ -76,6 +77,16 @@ def ask(workshop: Workshop) -> Findings:
                 "Of the server and all processes that it started. Each client has a token of its own.",
             ),
             table(
+                "The first and the last sample, and the line through those of the last three quarters",
+                ("of", "first", "last", "slope a minute"),
+                [
+                    _growth("memory MB", samples, settled, lambda one: one.memory_mb),
+                    _growth("descriptors", samples, settled, lambda one: one.descriptors),
+                    _growth("threads", samples, settled, lambda one: one.threads),
+                ],
+                "The first sample is taken before the clients have done anything.",
+            ),
+            table(
                 "What the clients did meanwhile",
                 ("call", "done", "failed"),
                 [[name, done[name], failed[name]] for name in sorted(done | failed)],
@@ -89,6 +100,20 @@ def ask(workshop: Workshop) -> Findings:
             at_most("calls that failed", sum(failed.values()), 0),
         ),
     )
+
+
+def _growth(
+    what: str, samples: Sequence[Sample], settled: Sequence[Sample], of: Callable[[Sample], float]
+) -> list[Cell]:
+    minutes = [one.at_s / 60 for one in settled]
+    return [what, of(samples[0]), of(samples[-1]), slope(minutes, [of(one) for one in settled])]
+
+
+def slope(times: Sequence[float], values: Sequence[float]) -> float:
+    """By how much values grow with time: of the straight line that is nearest to them."""
+    if len(set(times)) < 2:
+        return 0.0
+    return linear_regression(times, values).slope
 
 
 def _flat(what: str, quarters: Sequence[Sequence[float]], unit: str) -> Any:

@@ -318,6 +318,11 @@ RESTORING: Final = (
         "tests/advice/test_restore.py::test_files_that_are_gone_are_brought_back_and_the_state_with_them",
     ),
     Advice(
+        ("bring the files back, or leave the table as it is with the mode 'drop'",),
+        "Once the files are at their place, what the commit had comes again. Until then nothing was changed.",
+        "tests/formats/delta/test_undo.py::test_files_that_are_gone_from_storage_do_not_come_back",
+    ),
+    Advice(
         ("restore another version, or bring the file back",),
         "The table is as it was in the other version; or, once the manifest is at its place, as in the one "
         "that was asked for. Until then nothing was changed.",
@@ -696,6 +701,23 @@ LAKES: Final = (
         "tests/backup/test_restored_lakes.py::test_files_that_are_gone_are_named_before_anything_is_written",
     ),
     Advice(
+        ("repeat the command with the same --map, and change them afterwards with 'penstock root map'",),
+        "The lake is as it was restored first, and takes over the tables if that was asked for.",
+        "tests/backup/test_moved_roots.py"
+        "::test_a_copy_beside_the_lake_reads_the_new_place_and_takes_over_with_the_same_mapping",
+    ),
+    Advice(
+        ("Open the lake again; a server has to be started again",),
+        "The process finds the files at their new place. Until then it changed nothing.",
+        "tests/backup/test_moved_roots.py::test_a_process_that_had_the_lake_open_says_that_it_has_to_open_it_again",
+    ),
+    Advice(
+        ("Move or copy all files below the old place, with the same names, or say --missing-ok",),
+        "The lake finds all files at the new place. With --missing-ok, tables whose files are not there "
+        "cannot be read until these are brought there.",
+        "tests/backup/test_moved_roots.py::test_nothing_is_mapped_while_files_are_missing",
+    ),
+    Advice(
         (
             "'penstock move SOURCE --cancel' lets the lake stay",
             "or if it is too late for that, the same move, run again, completes it",
@@ -757,6 +779,12 @@ WORK: Final = (
 )
 ERASING: Final = (
     Advice(
+        ("bring it forward (penstock rebase {}), or delete it",),
+        "The branch has the table as it is on the default branch, with its own rows on top.",
+        "tests/erase/test_erase_older_than.py"
+        "::test_references_hold_it_if_they_are_older_and_younger_ones_stay_readable",
+    ),
+    Advice(
         ("not finished: run this again{}",),
         "What was too young to go is removed as soon as no writer can rely on it; live rows stay.",
         "tests/erase/test_erase_delta.py"
@@ -772,6 +800,7 @@ ERASING: Final = (
             "wait for it, or abort it: penstock tx abort {}",
             "delete the tag, or let it go: --all-references makes '{}' unreadable there",
             "it has changes of its own to the table; merge it and delete it, or delete it",
+            "it has changes of its own from before that; merge it and delete it, or delete it",
         ),
         "What was neither merged nor landed goes with its branch or transaction; all other rows stay.",
         "tests/erase/test_erase_delta.py::test_following_the_advice_of_a_refusal_lets_the_erase_go_on",

@@ -8,8 +8,12 @@ repeated, and how long each process had nothing to do.
 from __future__ import annotations
 
 import gc
+import os
 import shlex
+import shutil
+import tempfile
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +34,22 @@ FIRST = ("tests/spark/", "tests/documents/", "tests/test_benchmarks.py", "tests/
 
 TOGETHER = ("tests/spark/cluster/",)
 """One process does all of these: the cluster that they share is started once."""
+
+
+MEMORY = Path("/dev/shm")
+MEMORY_MIN_BYTES = 8 * 2**30
+
+
+def use_memory_for_temporary_files() -> None:
+    """Let lakes, tables and servers of the tests lie in memory, where there is enough of it.
+
+    No test needs a disk that survives the machine: processes are killed, the machine is not. ``TMPDIR`` says
+    otherwise.
+    """
+    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_MIN_BYTES:
+        # pytest reads the second one, everything else the first one, also in processes that tests start.
+        os.environ["TMPDIR"] = os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
+        tempfile.tempdir = None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,7 @@ from tests.arrangement import (
     pytest_runtest_logreport,
     pytest_terminal_summary,
     pytest_xdist_make_scheduler,
+    use_memory_for_temporary_files,
 )
 from tests.servers.fixtures import (
     dynamodb_place,
@@ -65,6 +66,7 @@ settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    use_memory_for_temporary_files()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what runs in the background so, and programs that tests start would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)

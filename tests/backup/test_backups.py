@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.errors import Damaged, InvalidRequest, LakeExists, LakeMoved, LakeNotFound, Unavailable
 from penstock.kernel import backup as backing_up
-from penstock.kernel.backup import BackupMaker
+from penstock.kernel.backup import BackupMaker, reachable_from
 from penstock.kernel.backup_points import PointStore, read_points
 from penstock.kernel.description import BACKUPS_VERSION, read_description
 from penstock.kernel.leases import Leases
@@ -27,8 +27,11 @@ from penstock.lake.backup import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
+from penstock.model.clock import now_us
 from penstock.model.encoding import ObjectId
+from penstock.model.objects import Receipt, decode_object
 from penstock.model.references import Kind
+from penstock.stores import open_store
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row, Store
 from penstock.stores.wrapped import WrappedStore
@@ -174,7 +177,56 @@ def test_a_backup_killed_anywhere_is_completed_by_the_next_one(is_after: bool, i
         for point in list_backups(there):
             assert point.is_complete
             assert verify_backup(there, point.id).damages == ()
-        assert {one.id for one in registered_backups(here)} >= {one.id for one in list_backups(there)}
+        known = [one.id for one in registered_backups(here)]
+        assert known == [one.id for one in list_backups(there)], "the lake keeps nothing for what is nowhere"
+
+
+def left_without_rows() -> tuple[MemoryStore, MemoryStore]:
+    """A lake that knows of a backup, and its target, where the point has no rows: the process was killed."""
+    source, target = new_store(5, 8), MemoryStore()
+    whole = Life()
+    back_up(MortalStore(like(source), whole), MortalStore(like(target), whole))
+    for last in range(whole.calls):
+        here, there = like(source), like(target)
+        with pytest.raises(Killed):
+            back_up(MortalStore(here, Life()), MortalStore(there, Life(last)))
+        if registered_backups(here) and not read_points(there)[0].is_cut:
+            pass_time(there)
+            return here, there
+    raise AssertionError("no call is between the two")
+
+
+@pytest.mark.parametrize("is_after", [False, True], ids=["before a call", "after a call"])
+def test_a_run_that_drops_a_left_backup_and_is_killed_leaves_no_lake_that_keeps_files_for_it(
+    is_after: bool,
+) -> None:
+    source, target = left_without_rows()
+    (left,) = registered_backups(source)
+    whole = Life()
+    back_up(MortalStore(like(source), whole), MortalStore(like(target), whole))
+    for last in range(whole.calls):
+        here, there = like(source), like(target)
+        life = Life(last, is_after)
+        with pytest.raises(Killed):
+            back_up(MortalStore(here, life), MortalStore(there, life))
+        known = {one.id for one in registered_backups(here)}
+        assert known <= {one.id for one in read_points(there)}
+        pass_time(there)
+        back_up(here, there)
+        known_now = [one.id for one in registered_backups(here)]
+        assert left.id not in known_now
+        assert known_now == [one.id for one in list_backups(there)]
+
+
+def test_a_run_that_writes_nothing_to_the_lake_keeps_a_left_backup_that_the_lake_knows_of() -> None:
+    source, target = left_without_rows()
+    (left,) = registered_backups(source)
+    made = back_up(source, target, register=False)
+    assert [one.id for one in registered_backups(source)] == [left.id]
+    assert {one.id for one in read_points(target)} == {left.id, made.point.id}
+    again = back_up(source, target)
+    assert [one.id for one in registered_backups(source)] == [again.point.id]
+    assert [one.id for one in list_backups(target)] == [made.point.id, again.point.id]
 
 
 def test_a_backup_waits_for_one_that_was_killed_no_longer_than_its_lease_is_good() -> None:
@@ -186,7 +238,7 @@ def test_a_backup_waits_for_one_that_was_killed_no_longer_than_its_lease_is_good
         BackupMaker(dying, QUICK, leases=Leases(dying, good_s=0.5, margin_s=0.1)).make(
             kernel, source_place="here"
         )
-    assert not read_points(target)
+    assert [one.is_cut for one in read_points(target)] == [False]
     with Leases(target).store.turn("@lease/backup") as turn:
         assert turn.row is None, "who ends in order lets go at once"
     left = Leases(target, good_s=0.5, margin_s=0.1).take("backup")
@@ -244,9 +296,10 @@ def test_a_source_that_can_only_be_read_is_backed_up_without_being_registered(tm
     source, target = new_store(1), MemoryStore()
     back_up(source, target)
     view = PointStore(target, read_points(target)[0])
-    with pytest.raises(penstock.errors.Denied):
-        back_up(view, MemoryStore())
     other = MemoryStore()
+    with pytest.raises(penstock.errors.Denied, match="With --no-register"):
+        back_up(view, other)
+    assert not other._rows
     made = back_up(view, other, register=False)
     assert not made.is_registered
     assert rows(restored(other)) == rows(source)
@@ -281,6 +334,73 @@ def test_a_damaged_object_is_found_by_verify_and_by_the_backup_of_it() -> None:
     del source._objects[head]
     with pytest.raises(Damaged):
         back_up(source, MemoryStore())
+
+
+class _Careless(WrappedStore):
+    """Loses one object that it is given, or stores another byte in it."""
+
+    def __init__(self, inner: Store, chosen: ObjectId, is_lost: bool) -> None:
+        super().__init__(inner)
+        self._chosen, self._is_lost = chosen, is_lost
+
+    def store(self, objects: Mapping[ObjectId, bytes]) -> None:
+        changed = dict(objects)
+        data = changed.pop(self._chosen, b"")
+        if data and not self._is_lost:
+            changed[self._chosen] = data[:-1] + bytes([data[-1] ^ 1])
+        super().store(changed)
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "another byte"])
+def test_what_a_target_has_not_stored_as_it_was_is_found_by_reading_it_back(is_lost: bool) -> None:
+    source, whole = new_store(1, 30), MemoryStore()
+    back_up(source, whole, register=False)
+    needed = sorted(reachable_from(whole, read_points(whole)) & objects(source).keys())
+    assert len(needed) > 40
+    for chosen in needed[::4]:
+        if isinstance(decode_object(objects(source)[chosen]), Receipt):
+            continue  # nothing leads to it
+        with pytest.raises(Damaged, match=chosen.hex()):
+            back_up(source, _Careless(MemoryStore(), chosen, is_lost), register=False)
+
+
+@pytest.mark.parametrize("verify", [False, True], ids=["read back", "verified"])
+@pytest.mark.parametrize("where", ["directory", "memory"])
+def test_after_a_target_stored_another_byte_the_same_command_heals_the_backup(
+    tmp_path: Path, where: str, verify: bool
+) -> None:
+    source = new_store(1, 30)
+    target = open_store("memory:" if where == "memory" else str(tmp_path / "target"), True, now_us)
+    needed = _needed(source)
+    for chosen in needed[:: len(needed) // 4]:
+        with pytest.raises(Damaged, match=chosen.hex()):
+            back_up(source, _Careless(target, chosen, False), verify=verify)
+        assert not target.fetch([chosen]), "what is wrong does not stay"
+        made = back_up(source, target, verify=verify)
+        assert made.completed
+        assert [verify_backup(target, one.id).damages for one in list_backups(target)] == [(), ()]
+        assert rows(restored(target)) == rows(source)
+        expire_backups(source, target, *(one.id for one in list_backups(target)), settings=QUICK)
+    target.close()
+
+
+def test_a_later_backup_that_is_verified_removes_another_byte_that_came_since() -> None:
+    source, target = new_store(1, 30), MemoryStore()
+    back_up(source, target)
+    chosen = _needed(source)[3]
+    target._objects[chosen] = (b"rotten", target._objects[chosen][1])
+    with pytest.raises(Damaged, match=chosen.hex()):
+        back_up(source, target, verify=True)
+    back_up(source, target, verify=True)
+    assert all(verify_backup(target, one.id).damages == () for one in list_backups(target))
+
+
+def _needed(source: MemoryStore) -> list[ObjectId]:
+    """The objects that a backup has and that are compared with their ids."""
+    whole = MemoryStore()
+    back_up(source, whole, register=False)
+    found = sorted(reachable_from(whole, read_points(whole)) & objects(source).keys())
+    return [one for one in found if not isinstance(decode_object(objects(source)[one]), Receipt)]
 
 
 # -- what the lake keeps for its backups -------------------------------------------------------------------
@@ -436,6 +556,44 @@ def test_a_removal_killed_anywhere_leaves_every_other_backup_whole(is_after: boo
         for point in list_backups(there):
             assert verify_backup(there, point.id).damages == ()
         assert rows(restored(there)) == rows(here)
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+def test_after_a_removal_killed_anywhere_the_lake_keeps_nothing_for_what_is_gone(is_after: bool) -> None:
+    source, target = MemoryStore(), MemoryStore()
+    fill(open_lake(source, settings=QUICK), 1, 8)
+    back_up(source, target)
+    back_up(source, target)
+    whole = Life()
+    expire_backups(
+        MortalStore(like(source), whole), MortalStore(like(target), whole), keep_last=1, settings=QUICK
+    )
+    for last in range(whole.calls):
+        here, there = like(source), like(target)
+        life = Life(last, is_after)
+        with pytest.raises(Killed):
+            expire_backups(MortalStore(here, life), MortalStore(there, life), keep_last=1, settings=QUICK)
+        left = {one.id for one in list_backups(there)}
+        assert {one.id for one in registered_backups(here)} <= left
+        pass_time(there)
+        expire_backups(here, there, keep_last=1, settings=QUICK)
+        assert [one.id for one in registered_backups(here)] == [one.id for one in list_backups(there)]
+
+
+def test_what_backups_share_is_read_once_when_another_one_is_removed() -> None:
+    source = MemoryStore()
+    lake = open_lake(source, settings=QUICK)
+    for number in range(60):
+        lake.branch().put(f"t{number}", table(number))
+    read = []
+    for count in (2, 12):
+        target = _Counting(MemoryStore())
+        for _ in range(count):
+            back_up(source, target)
+        target.fetched = 0
+        expire_backups(None, target, list_backups(target)[0].id, settings=QUICK)
+        read.append(target.fetched)
+    assert read[1] <= read[0] + 12 * 4, "a few objects more for each further backup"
 
 
 def test_a_rule_that_keeps_nothing_is_refused() -> None:

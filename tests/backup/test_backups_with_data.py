@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Any
+from weakref import WeakSet
 
 import deltalake
-import duckdb
 import lance
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
 from penstock import Lake
-from penstock.errors import Damaged, EraseRefused, InvalidRequest, LakeNotFound
-from penstock.kernel.backup_data import BackupData
+from penstock.errors import Damaged, EraseRefused, InvalidRequest, LakeExists, LakeNotFound
+from penstock.kernel import backup_data
+from penstock.kernel.backup import BackupMaker
+from penstock.kernel.backup_data import BackupData, BackupFile, encode_folder, list_segments
 from penstock.kernel.settings import Settings
-from penstock.lake import backup_files
+from penstock.lake import backup_files, needed_files
 from penstock.lake.backup import (
     backup_lake,
     expire_backups,
@@ -30,9 +33,15 @@ from penstock.lake.backup import (
     restore_backup,
     verify_backup,
 )
+from penstock.model.objects import Large
+from penstock.storage import places
 from penstock.storage.places import Place
+from penstock.stores.objectstore import ObjectStore
 from tests.copy.lakes import Killed
+from tests.erase.conftest import duckdb
 from tests.servers.s3 import S3Place
+
+__all__ = ["duckdb"]
 
 NOW = Settings(grace_s=0, data_grace_days=0, idempotency_days=0, nobody_writes=True)
 
@@ -115,7 +124,6 @@ def test_with_its_source_gone_a_restored_lake_and_all_other_readers_have_the_sam
     restored = restore_backup(target, place, source_is_gone=True)
     assert restored.put_back == (found.files, found.size_bytes)
     assert sorted(deltalake.DeltaTable(delta).to_pyarrow_table()["id"].to_pylist()) == [2]
-    assert duckdb.sql(f"select id from '{delta}/*.parquet' order by id").fetchall() == [(1,), (2,)]
     assert lance.dataset(vectors).to_table()["id"].to_pylist() == [2]
     with penstock.open(place) as again:
         assert rows(again) == was
@@ -125,6 +133,18 @@ def test_with_its_source_gone_a_restored_lake_and_all_other_readers_have_the_sam
         again.finish_background()
         assert not again.fsck().damages
     assert verify_backup(target).damages == ()
+
+
+def test_duckdb_reads_a_restored_delta_table_by_its_log(place: Path, target: Path, duckdb: Any) -> None:
+    with penstock.open(place, author="ada") as lake:
+        lake.table("a.delta").append(ids(3))
+        lake.finish_background()
+        location = lake.table("a.delta").location
+    made(place, target)
+    shutil.rmtree(place)
+    restore_backup(target, place, source_is_gone=True)
+    found = duckdb.sql(f"SELECT id FROM delta_scan('{location}') ORDER BY id").fetchall()
+    assert found == [(2,), (3,)]  # the row that was overwritten has a file as well
 
 
 def test_only_what_the_target_lacks_is_copied(place: Path, target: Path) -> None:
@@ -292,6 +312,32 @@ def test_a_removal_that_was_killed_is_completed_by_the_next(
     assert [one.id for one in registered_backups(place)] == [number]
     assert forget_backups(place, number) == [number]
     assert data_of(target) == {}
+
+
+def test_a_left_backup_with_data_is_forgotten_when_its_files_are_gone(
+    place: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as dying:
+        dying.setattr(backup_files, "FILE_WORKERS", 1)
+        Dying(dying, target).left = 3
+        with pytest.raises(Killed):
+            made(place, target)
+    (left,) = list_backups(target)
+    _end_lease(target)
+    assert len(data_of(target)) == 3
+    with monkeypatch.context() as dying:
+        dying.setattr(BackupMaker, "_copy_all", _damaged)
+        dying.setattr(backup_files, "_delete", _killed)
+        with pytest.raises(Killed):
+            made(place, target)
+    assert [one.id for one in registered_backups(place)] == [left.id], "its rows are there"
+    _end_lease(target)
+    assert forget_backups(place, left.id) == [left.id]
+    assert data_of(target) == {}
+
+
+def _damaged(*_: object) -> None:
+    raise Damaged("the lake has not all of it")
 
 
 def _killed(*_: object) -> None:
@@ -507,6 +553,148 @@ def test_a_large_file_is_copied_in_pieces(place: Path, target: Path, monkeypatch
         assert again.table("a.files").files.read("large.bin") == bytes(range(256)) * 40
 
 
+def test_a_large_file_that_another_takes_the_place_of_while_it_is_copied_is_not_mixed(
+    place: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_files, "PIECE_BYTES", 100)
+    with penstock.open(place) as lake:
+        log = Path(lake.table("a.delta").location) / "_delta_log" / f"{0:020}.json"
+    other = log.read_bytes().replace(b',"', b', "', 1)
+    read_range, replaced = Place.read_range, list[bool]()
+
+    def read(there: Place, name: str, start: int, length: int) -> bytes | None:
+        if name.endswith(log.name) and start == 200 and not replaced:
+            replaced.append(True)
+            log.write_bytes(other)
+        return read_range(there, name, start, length)
+
+    monkeypatch.setattr(Place, "read_range", read)
+    made(place, target)
+    assert replaced
+    (stored,) = (data for name, data in data_of(target).items() if f"{log.name}~" in name)
+    assert stored == other
+
+
+def test_files_of_others_below_the_place_of_backups_stay(place: Path, target: Path) -> None:
+    made(place, target)
+    mine = target / "data" / "mine" / "file.csv"
+    mine.parent.mkdir()
+    mine.write_text("not of a backup")
+    expire_backups(place, target, list_backups(target)[0].id)
+    assert data_of(target) == {"mine/file.csv": b"not of a backup"}
+
+
+def test_nothing_is_put_back_beside_a_lake_that_is_there(place: Path, target: Path) -> None:
+    made(place, target)
+    age(place)
+    before = tree(place / "warehouse")
+    with pytest.raises(LakeExists, match="restored to an empty place"):
+        restore_backup(target, place, source_is_gone=True)
+    assert tree(place / "warehouse") == before
+
+
+def test_a_restore_that_is_complete_does_nothing_when_it_is_repeated(place: Path, target: Path) -> None:
+    made(place, target)
+    shutil.rmtree(place)
+    assert not restore_backup(target, place, source_is_gone=True).was_restored
+    with penstock.open(place, author="ada") as lake:
+        lake.table("a.delta").overwrite(ids(9))
+        lake.finish_background()
+    forget_backups(place, *(one.id for one in registered_backups(place)), lost=True)
+    age(place)
+    before = tree(place / "warehouse")
+    again = restore_backup(target, place, source_is_gone=True)
+    assert (again.was_restored, again.put_back) == (True, None)
+    assert tree(place / "warehouse") == before
+    with penstock.open(place) as lake:
+        assert lake.at().table("a.delta").snapshot().to_arrow()["id"].to_pylist() == [9]
+
+
+# -- many files ----------------------------------------------------------------------------------------------
+
+
+def test_of_many_files_a_list_at_a_time_is_in_memory(
+    place: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_data, "LIST_FILES", 4)
+    monkeypatch.setattr(backup_data, "LIST_MAX", 8)
+    monkeypatch.setattr(backup_files, "NAMES_MAX", 20)
+    monkeypatch.setattr(places, "LOOKED_UP_MAX", 2)
+    with penstock.open(place, author="ada") as lake:
+        for number in range(3):
+            lake.create_table(f"many.t{number}", data=ids(number))
+            for value in range(12):
+                lake.table(f"many.t{number}").append(ids(value))
+        lake.finish_background()
+    largest = Largest(monkeypatch)
+    words = AliveWords(monkeypatch)
+    first = made(place, target, verify=True)
+    assert first.files > 80
+    assert words.most_alive <= 2, "of four tables: the one that was read last, and the one before"
+    with penstock.open(place) as lake:
+        was = rows(lake)
+    older = list_backups(target)[0].id
+    made(place, target)
+    expire_backups(place, target, older)
+    assert len(data_of(target)) == first.files
+    shutil.rmtree(place)
+    assert restore_backup(target, place, source_is_gone=True).put_back == (first.files, first.size_bytes)
+    assert 0 < largest.count <= 8
+    with penstock.open(place) as lake:
+        assert rows(lake) == was
+
+
+class Largest:
+    """How many files were asked for, or listed, at once at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        sizes, encode = Place.sizes_in_order, encode_folder
+
+        def sizes_counted(there: Place, names: Sequence[str]) -> dict[str, int]:
+            found = sizes(there, names)
+            self.count = max(self.count, len(names), len(found))
+            return found
+
+        def encode_counted(location: str, folder: str, files: Sequence[object]) -> object:
+            self.count = max(self.count, len(files))
+            return encode(location, folder, files)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Place, "sizes_in_order", sizes_counted)
+        monkeypatch.setattr(backup_files, "encode_folder", encode_counted)
+
+
+class AliveWords:
+    """Of how many Delta tables the names in their logs were in memory at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most_alive = 0
+        read = WeakSet[needed_files._DeltaWord]()
+        settle = needed_files._DeltaWord.settle
+
+        def settle_counted(word: needed_files._DeltaWord) -> str:
+            read.add(word)
+            self.most_alive = max(self.most_alive, len(read))
+            return settle(word)
+
+        monkeypatch.setattr(needed_files._DeltaWord, "settle", settle_counted)
+
+
+def test_a_list_of_files_among_which_nothing_changed_is_stored_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backup_data, "LIST_FILES", 50)
+    monkeypatch.setattr(backup_data, "LIST_MAX", 200)
+    files = [BackupFile(f"part-{number:05}.parquet", number) for number in range(2000)]
+
+    def lists(some: list[BackupFile]) -> set[Large]:
+        return {encode_folder("/t", "t", one)[0].files for one in list_segments(some)}
+
+    before, after = lists(files), lists([BackupFile("part-.parquet", 1), *files])
+    assert len(before) > 20
+    assert len(after - before) == 1
+
+
 @pytest.fixture
 def bucket(s3_place: S3Place, monkeypatch: pytest.MonkeyPatch) -> S3Place:
     for name, value in s3_place.environment.items():
@@ -514,9 +702,11 @@ def bucket(s3_place: S3Place, monkeypatch: pytest.MonkeyPatch) -> S3Place:
     return s3_place
 
 
-def test_a_backup_in_a_bucket(place: Path, bucket: S3Place) -> None:
+def test_a_backup_in_a_bucket(place: Path, bucket: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "LOOKED_UP_MAX", 1)  # so that files are compared by lists
     with penstock.open(place) as lake:
         was = rows(lake)
+    ObjectStore(bucket.url, announce_wait_s=0.2).close()  # or what is removed is announced a minute before
     first = backup_lake(place, bucket.url, data=True, verify=True).point
     assert first.data is not None
     assert backup_lake(place, bucket.url, data=True).point.data.new_files == 0  # type: ignore[union-attr]

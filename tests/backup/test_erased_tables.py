@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lance
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
 from penstock.errors import EraseRefused
 from penstock.lake.backup import backup_lake, expire_backups, restore_backup, verify_backup
+from tests.erase.tables import alone, people, where_is
 
 
 def test_an_erase_names_the_backups_that_hold_the_rows_and_later_backups_are_whole(tmp_path: Path) -> None:
@@ -53,3 +55,32 @@ def test_what_was_erased_at_a_tag_does_not_keep_a_backup_from_being_restored(tmp
         assert again.table("a.t").to_arrow()["id"].to_pylist() == [1]
         assert [one.path for one in again.table("a.f").files.walk()] == ["1.csv"]
         assert again.fsck().damages == ()
+
+
+@pytest.mark.parametrize("data", [False, True], ids=["without data", "with data"])
+def test_an_erase_of_a_lance_table_is_refused_while_a_backup_has_it_and_goes_on_without(
+    tmp_path: Path, data: bool
+) -> None:
+    path, target = tmp_path / "lake", tmp_path / "backups"
+    with penstock.open(path, create=True, author="ada") as lake:
+        lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"], mode="create")
+        lance.dataset(namespace_client=lake.lance(), table_id=["t"]).delete("id = 2")
+        number = backup_lake(path, target, data=data).point.id
+    with alone(path) as lake:
+        before, files = lake.branch().head, where_is(path)
+        what = "backup with data" if data else "backup"
+        with pytest.raises(EraseRefused, match=f"{what} {number} at .*penstock backups expire") as refused:
+            lake.erase("t", all_references=True)
+        assert refused.value.details["holders"] == [f"{what} {number} at {target}"]
+        assert (lake.branch().head, where_is(path)) == (before, files), "nothing was changed"
+        assert any(number in line for line in lake.erase("t", dry_run=True).left)
+    assert where_is(path), "the lake keeps it, as it is in use"
+    expire_backups(path, target, number)
+    with alone(path) as lake:
+        assert lake.erase("t").finished
+        assert where_is(path) == []
+        backup_lake(path, target, data=data)
+        assert lake.erase("t").finished, "a later backup has none of it"
+        assert lake.table("t").to_arrow()["id"].to_pylist() == [1, 3]
+    assert verify_backup(target).damages == ()
+    assert where_is(target) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from threading import enumerate as enumerate_threads
+from typing import Any
 
 import deltalake
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -12,12 +14,13 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import InvalidRequest, LakeExists, LakeMoved, ManagedElsewhere, NotManaged, Unavailable
+from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.description import read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.backup import backup_lake, restore_backup, verify_backup
 from penstock.stores.memory import MemoryStore
 from penstock.stores.sqlite import SqliteStore
-from penstock.testing.faults import FaultyStore, Point
+from penstock.testing.faults import FaultyStore, Gate, Point
 from tests.copy.lakes import QUICK, Killed, Life, MortalStore, new_store, reopened, rows, table
 
 NOW = Settings(grace_s=0, data_grace_days=0, idempotency_days=0, nobody_writes=True)
@@ -93,6 +96,41 @@ def test_in_place_of_a_lake_that_is_gone_it_owns_its_tables(
         again.finish_background()
         location = again.table("a.delta").location
     assert sorted(deltalake.DeltaTable(location).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+
+
+def test_a_restore_that_ended_publishes_nothing_any_more(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The restored lake is opened for a moment, and publishes what the backup has and the table's log lacks;
+    its store is closed afterwards."""
+    others = {*enumerate_threads()}
+    before, during = gates = Gate(), Gate()
+    at = [before]
+    real_work, real_register = Publisher.publish_task, penstock.lake.backup._register_again
+
+    def work(self: Publisher, *task: Any) -> None:
+        at[0]()
+        real_work(self, *task)
+
+    def register(*given: Any) -> None:
+        during.reached()
+        real_register(*given)
+
+    monkeypatch.setattr(Publisher, "publish_task", work)
+    monkeypatch.setattr("penstock.lake.backup._register_again", register)
+    impatient = Settings(publish_wait_s=0.0, publish_close_s=0.0)
+    with penstock.open(place, settings=impatient) as lake:
+        lake.table("a.delta").append(ids(2))
+    backup_lake(place, tmp_path / "nightly.backup", settings=impatient, register=False)
+    (place / "penstock.db").rename(tmp_path / "gone.db")
+    at[0] = during
+    restore_backup(tmp_path / "nightly.backup", tmp_path / "again", source_is_gone=True, settings=impatient)
+    for gate in gates:
+        gate.open()
+    for thread in {one for one in enumerate_threads() if one.name == "penstock-publisher"} - others:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert "not published" not in caplog.text
 
 
 def test_what_became_of_a_source_that_cannot_be_seen_is_not_guessed(

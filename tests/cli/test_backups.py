@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,20 @@ def test_an_upgrade_asks_for_a_backup_or_says_that_none_is_made(forked: Terminal
     assert found == {"before": FORMAT_VERSION, "after": FORMAT_VERSION, "backup": None}
     behind = Terminal(forked.place, "http://127.0.0.1:1")
     assert "not through a server" in behind("upgrade", "--no-backup", status=2).err
+
+
+def test_a_backup_is_restored_with_its_files_at_another_place(terminal: Terminal, tmp_path: Path) -> None:
+    old, new, again = terminal.place / "warehouse", tmp_path / "moved", tmp_path / "again"
+    terminal("delta", "create", "sales.orders", "id:long")
+    terminal("backup", str(tmp_path / "nightly"), "--data")
+    shutil.rmtree(terminal.place)
+    ran = terminal.plain(
+        *("restore-backup", str(tmp_path / "nightly"), str(again), "--source-is-gone"),
+        *("--map", f"{old}={new}"),
+    )
+    assert f"files below {old} are at {new}" in ran.lines
+    with penstock.open(again) as lake:
+        assert lake.table("sales.orders").location.startswith(f"{new}/")
+        assert lake.table("sales.orders").snapshot().to_arrow().num_rows == 0
+    wrong = terminal.plain("restore-backup", str(tmp_path / "nightly"), str(again), "--map", "/a", status=2)
+    assert "--map takes OLD=NEW" in wrong.err

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from tests.cli.conftest import Terminal
+import penstock
+from tests.cli.conftest import WHERE, Terminal
 
 
 def test_roots_are_added_listed_and_removed(terminal: Terminal) -> None:
@@ -15,6 +20,7 @@ def test_roots_are_added_listed_and_removed(terminal: Terminal) -> None:
     assert terminal.json("root", "list") == {
         "warehouse": warehouse,
         "roots": [warehouse, "s3://bucket/sales", "/data/exports"],
+        "moved_roots": [],
     }
     assert terminal.json("root", "remove", "s3://bucket/sales")["roots"] == [warehouse, "/data/exports"]
 
@@ -46,3 +52,30 @@ def test_what_is_no_root_or_is_the_warehouse_is_not_removed(terminal: Terminal) 
     assert "stays" in terminal("root", "remove", str(terminal.place / "warehouse"), status=1).err
     terminal("root", "add", status=2)
     terminal("root", "remove", status=2)
+
+
+def test_a_root_is_mapped_listed_and_mapped_back(terminal: Terminal, tmp_path: Path) -> None:
+    old, new = terminal.place / "warehouse", tmp_path / "moved"
+    with penstock.open(terminal.place) as lake:
+        lake.create_table("sales.orders", data=pa.table({"id": [1]}))
+        lake.finish_background()
+    refused = terminal("root", "map", str(old), str(new), "--json", status=1).error
+    assert refused["code"] == "invalid_request"
+    assert "'sales.orders' at 'main'" in refused["message"]
+    shutil.move(old, new)
+    assert terminal("root", "map", str(old), str(new)).lines == [f"{new}  was {old}"]
+    assert terminal("root").lines == [f"{new}  warehouse", f"files below {old} are at {new}"]
+    pair = {"old": str(old), "new": str(new)}
+    assert terminal.json("root") == {"warehouse": str(new), "roots": [str(new)], "moved_roots": [pair]}
+    assert f'"{new}/' in terminal("delta", "status", "--json").out
+    shutil.rmtree(new)
+    back = terminal.json("root", "unmap", str(new), "--missing-ok")
+    assert back["moved_roots"] == []
+    assert "sales.orders" in back["missing"][0]
+    assert terminal.json("root")["moved_roots"] == []
+
+
+@pytest.mark.parametrize("terminal", WHERE[1:], indirect=True)
+def test_roots_are_not_mapped_through_a_server(terminal: Terminal) -> None:
+    ran = terminal("root", "map", "s3://b", "s3://c", "--json", status=2)
+    assert "not through a server" in ran.error["message"]

@@ -174,7 +174,7 @@ def test_objects_go_page_by_page_and_memory_stays_bounded(monkeypatch: pytest.Mo
     move(source, target)
     assert objects(target) == objects(source)
     assert target.largest_bytes <= copying.CHUNK_MAX_BYTES
-    assert target.most_objects <= copying.CHUNK_MAX_OBJECTS
+    assert target.most_objects <= copying.SCAN_PAGE
     assert target.scans > 3
 
 

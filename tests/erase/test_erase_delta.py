@@ -16,13 +16,20 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.errors import EraseRefused, HistoryExpired, MergeConflict, NotManaged
+from penstock.errors import (
+    EraseRefused,
+    HistoryExpired,
+    InvalidContent,
+    MergeConflict,
+    NotManaged,
+    UnsupportedFeature,
+)
 from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.protocol.actions import Cdc, DeletionVector
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.settings import Settings
 from penstock.lake.delta_erase import DeltaErasure
-from penstock.lake.erase import Erase
+from penstock.lake.erase import Erase, Settled
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.storage.places import Place
@@ -420,7 +427,7 @@ def test_a_revert_is_refused_while_an_erase_is_about_to_begin(
     deletion = lake.branch().head
     settle = DeltaErasure.settle
 
-    def racing(erasure: DeltaErasure, erase: str) -> int:
+    def racing(erasure: DeltaErasure, erase: str) -> Settled:
         with pytest.raises(MergeConflict, match="is being erased"):
             lake.revert(deletion, "main")
         return settle(erasure, erase)
@@ -552,6 +559,33 @@ def test_what_cannot_be_erased_is_refused(lake: Lake) -> None:
         lake.erase("pointer")
     with pytest.raises(penstock.errors.KeyNotFound):
         lake.erase("nothing")
+
+
+def test_no_table_with_row_tracking_comes_to_be_the_lakes_so_that_no_erase_loses_row_ids(
+    lake: Lake, path: Path
+) -> None:
+    properties = {"delta.enableDeletionVectors": "true"}
+    with pytest.raises(UnsupportedFeature, match="rowTracking"):
+        lake.create_table("r", data=people(), properties={**properties, "delta.enableRowTracking": "true"})
+    table = lake.create_table("t", data=people(), properties=properties)
+    protocol = table.snapshot().protocol
+    features = (*(protocol.writer_features or ()), "rowTracking")
+    with pytest.raises(InvalidContent, match=r"the commit to 't' .*(?s:.*)'rowTracking' cannot be written"):
+        table.commit(1, [msgspec.structs.replace(protocol, writer_features=features)])
+    foreign = path / "warehouse" / "foreign"
+    deltalake.write_deltalake(foreign, people())
+    first = foreign / "_delta_log" / f"{0:020}.json"
+    lines = [msgspec.json.decode(line) for line in first.read_bytes().splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            named = {
+                "readerFeatures": ["deletionVectors"],
+                "writerFeatures": ["deletionVectors", "domainMetadata", "rowTracking"],
+            }
+            line["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **named}
+    first.write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
+    with pytest.raises(UnsupportedFeature, match=r"foreign cannot be owned(?s:.*)'rowTracking'"):
+        lake.delta.adopt(foreign, "f")
 
 
 def test_less_than_the_grace_of_the_lake_has_to_be_stated(path: Path, lake: Lake) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -11,11 +12,11 @@ from click.testing import CliRunner
 
 import penstock
 from penstock.cli.root import penstock as root
-from penstock.errors import Denied, EraseRefused, HistoryExpired
+from penstock.errors import Denied, EraseRefused, HistoryExpired, InvalidName
 from penstock.kernel.kernel import Kernel
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.model.clock import now_us
+from penstock.model.clock import now_us, utc
 from penstock.stores import open_store
 from penstock.stores.objectstore import ObjectStore
 from penstock.stores.port import Store
@@ -83,6 +84,29 @@ def test_a_server_erases_for_who_may_and_says_by_whom(deleted: Lake) -> None:
         with pytest.raises(HistoryExpired, match="by tester"):
             remote.table("t").snapshot(0)
     assert deleted.log("main")[0].authors == ("tester",)
+
+
+def test_a_moment_goes_through_every_door(deleted: Lake, path: Path) -> None:
+    when = utc(now_us())
+    deleted.table("t").append({"id": [7], "name": ["younger"]})
+    later = deleted.branch().head
+    with pytest.raises(Denied):
+        Lake(guarded(deleted, "read", "write")).erase("t", older_than=when)
+    with serving(guarded(deleted, "erase", "read")) as server, penstock.open(server.url) as remote:
+        assert "nothing of 't' is older than" in remote.erase("t", older_than=timedelta(days=9)).left[0]
+        assert remote.erase("t", older_than=when).older_than == when
+        assert len(remote.at(later).table("t").to_arrow()) == 3
+    deleted.close()
+    code, text = run(path, "erase", "t", "--older-than", when.isoformat(), "--nobody-writes")
+    assert code == 0
+    assert f"t is erased: nothing is left of its history from before {when:%Y-%m-%d %H:%M} UTC" in text
+    assert where_is(path) == []
+    code, text = run(path, "erase", "t", "--older-than", "9d", "--dry-run")
+    assert (code, "is older than" in text) == (0, True)
+    code, text = run(path, "erase", "t", "--older-than", "lately")
+    assert code == InvalidName.exit_code
+    with penstock.open(path) as lake:
+        assert len(lake.at(later).table("t").to_arrow()) == 3
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "rocksdb", "file"])

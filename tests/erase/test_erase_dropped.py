@@ -18,6 +18,7 @@ from penstock.kernel.revert import RevertRequest
 from penstock.lake.dropped_erase import DroppedErasure
 from penstock.lake.erase import Erase
 from penstock.lake.lake import Lake
+from penstock.storage.places import Place
 from penstock.stores.sqlite import SqliteStore
 from tests.erase.tables import MARKER, alone, people, where_is
 from tests.sweep.tables import LateClock
@@ -59,6 +60,55 @@ def dropped(lake: Lake, kind: str) -> str:
 def read(lake: Lake, commit: str, kind: str) -> object:
     table = lake.at(commit).table("t")
     return table.files.list() if kind == "files" else table.to_arrow()
+
+
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_a_dropped_lance_table_of_more_files_than_are_held_in_memory_goes_as_a_whole(
+    lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    of_lance(lake)
+    for _ in range(5):
+        lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"], mode="append")
+    lake.branch().drop("t")
+    lake.close()
+    monkeypatch.setattr("penstock.lake.lance.sweep.FILES_MAX", 3)
+    monkeypatch.setattr("penstock.lake.sweep_engine.REMOVED_AT_ONCE", batch)
+    with penstock.open(path) as other:
+        waiting = other.erase("t", dropped=True)
+        assert (waiting.finished, waiting.data_files) == (False, 0), "one young file keeps all of them"
+    with alone(path) as other:
+        assert other.erase("t", dropped=True).finished
+        assert where_is(path) == []
+        assert [one for one in (path / "warehouse").iterdir() if one.name.endswith("_t")] == []
+        assert other.fsck().damages == ()
+
+
+def test_a_large_dropped_lance_table_whose_erase_is_killed_is_taken_up_by_the_next_run(
+    lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_lance(lake)
+    for _ in range(5):
+        lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"], mode="append")
+    lake.branch().drop("t")
+    lake.close()
+    monkeypatch.setattr("penstock.lake.lance.sweep.FILES_MAX", 3)
+    monkeypatch.setattr("penstock.lake.sweep_engine.REMOVED_AT_ONCE", 4)
+    delete, deleted = Place.delete, list[int]()
+
+    def killed(place: Place, keys: Any) -> None:
+        delete(place, keys)
+        deleted.append(len(keys))
+        if len(deleted) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Place, "delete", killed)
+    with alone(path) as other, pytest.raises(KeyboardInterrupt):
+        other.erase("t", dropped=True)
+    monkeypatch.setattr(Place, "delete", delete)
+    assert any(path.glob("warehouse/*_t/**/*.lance")), "not all of it went"
+    with alone(path) as other:
+        assert other.erase("t", dropped=True).finished
+        assert where_is(path) == []
 
 
 def test_it_is_in_no_byte_and_cannot_be_read_or_brought_back(path: Path, dropped: str, kind: str) -> None:

@@ -358,7 +358,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "it is promoted": (LanceErasure, "cut"),
     "files are swept": (LanceErasure, "sweep"),
     "the database is scrubbed": (SqliteStore, "scrub"),
-    "it is noted that it has ended": (Erase, "_end"),
+    "it is noted that it has ended": (Erase, "_note_run"),
 }
 
 

@@ -90,12 +90,11 @@ def test_it_is_refused_while_an_erase_is_about_to_begin(
     fill(lake, kind)
     settle, raced = KINDS[kind].settle, list[bool]()
 
-    def racing(erasure: Any, erase: str) -> int:
+    def racing(erasure: Any, erase: str) -> Any:
         with pytest.raises(MergeConflict, match="is being erased"):
             way(lake)
         raced.append(True)
-        first: int = settle(erasure, erase)
-        return first
+        return settle(erasure, erase)
 
     monkeypatch.setattr(KINDS[kind], "settle", racing)
     with alone(path) as other:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, JobOver
 from penstock.kernel.attempts import Attempts
-from penstock.kernel.jobs import PREFIX, _row
+from penstock.kernel.jobs import JOBS, PREFIX
 from penstock.kernel.settings import Settings
 from penstock.lake.files.calls import ListJobs
 from penstock.lake.lake import Lake
@@ -222,7 +222,7 @@ def _add_ended(store: CountingStore | MemoryStore, count: int, like: Job | None)
         id_ = UUID(int=(number * 2**128) // count).hex
         ended = msgspec.structs.replace(like, id=id_, state=JobState.ABORTED)
         with store.turn(PREFIX + id_) as turn:
-            turn.advance({}, _row(ended))
+            turn.advance({}, JOBS.row(ended.id, ended))
 
 
 @pytest.mark.parametrize("own_branch", [False, True], ids=["on the branch", "on its own branch"])

@@ -166,6 +166,22 @@ def test_a_pattern_names_the_branches_that_are_checked(lake: Lake) -> None:
         lake.commit([put("bad")], branch="release/1")
 
 
+def test_a_check_of_a_branch_that_does_not_exist_is_warned_of_and_runs_once_there_is_one(lake: Lake) -> None:
+    with pytest.warns(UserWarning, match="'no bad things' guards nothing yet: there is no branch 'mian'"):
+        lake.add_check("no bad things", refuse_bad, "mian")
+    lake.branch("mian").create()
+    with pytest.raises(CommitVetoed, match="mian"):
+        lake.commit([put("bad")], branch="mian")
+
+
+def test_a_pattern_that_no_branch_matches_yet_is_not_warned_of(lake: Lake) -> None:
+    for pattern in ("release/*", "v?", "v[12]"):
+        lake.add_check(pattern, refuse_bad, pattern)  # a warning would be an error here
+    lake.branch("release/1").create()
+    with pytest.raises(CommitVetoed, match="release/1"):
+        lake.commit([put("bad")], branch="release/1")
+
+
 def test_a_repeated_request_is_answered_without_a_check(lake: Lake) -> None:
     first = lake.commit([put("one")], idempotency_key="k")
     lake.add_check("never", lambda _: False)
@@ -397,6 +413,7 @@ def test_an_assignment_that_was_done_is_answered_as_then_whatever_checks_say_by_
 
 
 def test_checks_have_names_and_are_listed_in_the_order_in_which_they_run(lake: Lake) -> None:
+    lake.branch("dev").create()
     lake.add_check("first", lambda _: "first")
     lake.add_check("second", lambda _: "second", "dev")
     assert [(one.name, one.branch) for one in lake.checks()] == [("first", "main"), ("second", "dev")]

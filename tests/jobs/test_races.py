@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from penstock.errors import JobOver
+from penstock.errors import JobOver, OutcomeUnknown
 from penstock.formats.files.intents import When
 from penstock.kernel.attempts import Attempts
-from penstock.kernel.jobs import PREFIX
+from penstock.kernel.jobs import PREFIX, Jobs
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
-from penstock.model.jobs import JobState
+from penstock.model.jobs import Job, JobState
 from penstock.model.references import Event
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
@@ -21,6 +21,7 @@ from tests.jobs import lakes
 from tests.jobs.lakes import ID, A, B, Running, check_sound, open_lake, told
 
 ROW = PREFIX + ID
+QUICK = Settings(tries_max=5, backoff_min_ms=0)
 OWN = pytest.mark.parametrize("own_branch", [False, True], ids=["on the branch", "on its own branch"])
 
 
@@ -244,3 +245,24 @@ def test_two_attempts_that_begin_and_commit_at_once_leave_one_commit(
             assert "" in outcomes
     assert len(lakes.files(one)) == 1
     assert lakes.branches(one) == ["main"]
+
+
+def test_of_two_who_send_an_attempt_at_one_instant_neither_takes_itself_to_be_alone() -> None:
+    """Both write the same row. Who does not know whether it did must not take the other's for its own: a
+    refusal of a commit that was sent once ends the job, while the other's may still land."""
+    store = FaultyStore(MemoryStore(), locking=False)
+    lake = open_lake(store, lakes.SetClock())
+    lakes.begin(lake, A)
+    here, there = (
+        Jobs(each, QUICK, lake.kernel.graces, lambda: lakes.START_US) for each in (store, store.inner)
+    )
+
+    def send(jobs: Jobs) -> Job:
+        return jobs.commit_begins(ID, A, str(lakes.EVENTS), "main", 1)
+
+    def overtake() -> None:
+        send(there)
+        raise OutcomeUnknown("the answer was lost, and nothing was written")
+
+    store.at(Point.BEFORE_SWAP, overtake, name=ROW)
+    assert send(here).sends == 2

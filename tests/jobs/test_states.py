@@ -14,6 +14,8 @@ import pytest
 from penstock import Namespace, Put
 from penstock.errors import InvalidRequest, JobNotFound, JobOver
 from penstock.kernel.attempts import Attempts
+from penstock.kernel.jobs import JOBS
+from penstock.kernel.records import ReplaceRow
 from penstock.lake.files.calls import WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
@@ -110,11 +112,10 @@ def landed_unnoted(lake: Lake) -> None:
     after = lakes.row(lake)
     assert before is not None
     assert after is not None
-    jobs = Attempts(lake.kernel).jobs
     back = msgspec.structs.replace(
         before, state=JobState.COMMITTING, sends=1, changed_us=after.changed_us, position=after.position
     )
-    jobs._move(ID, lambda _: back)
+    JOBS.update(lake.kernel.store, lake.kernel.settings, ID, lambda _: ReplaceRow(back))
 
 
 @pytest.mark.parametrize(("state", "event", "expected"), CASES)

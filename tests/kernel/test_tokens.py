@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -20,7 +19,6 @@ from penstock.errors import (
     TokenNotFound,
     Unavailable,
 )
-from penstock.kernel import tokens as kernel_tokens
 from penstock.kernel.copy import copy
 from penstock.kernel.description import FIRST_VERSION, GRANTS_VERSION, read_description
 from penstock.kernel.fsck import fsck
@@ -241,17 +239,9 @@ def test_no_two_tokens_have_one_name_unless_one_replaces_the_other(store: Faulty
     assert tokens(store) == [other]
 
 
-def test_of_two_tokens_that_come_at_once_with_one_name_the_later_one_goes(
-    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    swap, rival = kernel_tokens._swap, like(id="f" * 12)
-
-    def after_a_rival(*arguments: Any) -> Token:
-        monkeypatch.setattr(kernel_tokens, "_swap", swap)
-        put_token(store, QUICK, rival)
-        return swap(*arguments)
-
-    monkeypatch.setattr(kernel_tokens, "_swap", after_a_rival)
+def test_of_two_tokens_that_come_at_once_with_one_name_the_later_one_goes(store: FaultyStore) -> None:
+    rival = like(id="f" * 12)
+    store.at(Point.TURN, lambda: put_token(store, QUICK, rival), name=PREFIX + TOKEN.id)
     with pytest.raises(ConflictError, match="there is a token of 'etl' already"):
         put_token(store, QUICK, TOKEN)
     assert tokens(store) == [rival]

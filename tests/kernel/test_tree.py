@@ -40,6 +40,12 @@ def _between(model: dict[bytes, Value], start: bytes, stop: bytes | None) -> lis
 
 
 @quick
+@given(st.lists(st.binary(max_size=12), max_size=90), st.integers(0, 3))
+def test_the_first_cut_is_the_first_of_all_cuts(run: list[bytes], level: int) -> None:
+    assert tree.first_cut(level, run) == next(tree.cuts(level, run), 0)
+
+
+@quick
 @given(mappings, st.lists(keys, max_size=30))
 def test_get_and_get_many_equal_the_dict(model: dict[bytes, Value], wanted: list[bytes]) -> None:
     forest = Forest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from threading import Barrier, BrokenBarrierError, Event, Thread
+from threading import Barrier, BrokenBarrierError, Event, Thread, current_thread
 from time import sleep
 
 import pytest
@@ -241,6 +241,57 @@ def test_k4_changes_that_must_be_prepared_again_are_prepared_one_after_the_other
     at_once(*(partial(lake.commit, [append("diary", f"line {number}")]) for number in range(8)))
     assert sorted(lines_of(lake.kernel, "diary")) == ["first", *(f"line {number}" for number in range(8))]
     assert journals.calls["prepare"] - before == 8 + 7
+
+
+def test_k4_a_change_that_was_refused_lands_however_many_others_come_after_it(
+    journals: JournalFormat,
+) -> None:
+    """Whenever it is being prepared, another request comes. Only those that begin before it has been refused
+    with the turn land before it: further ones wait for it."""
+    lake = _lake_on(MemoryStore(), journals, settings=Settings(tries_max=6, backoff_min_ms=0.01))
+    lake.commit([append("diary", "first")])
+    journals.reads_storage = True
+    line = lake.kernel._queue("main").preparations
+    patient, others = current_thread(), list[Thread]()
+
+    def come(text: str) -> None:
+        lake.commit([append("diary", text)])
+
+    def have_another_come() -> None:
+        if current_thread() is not patient:
+            return
+        waiting = len(line)
+        others.append(Thread(target=come, args=(f"other {len(others)}",)))
+        others[-1].start()
+        while others[-1].is_alive() and len(line) <= waiting:
+            sleep(0.001)  # until it has landed, or waits in line
+
+    journals.during_prepare = have_another_come
+    lake.commit([append("diary", "patient")])
+    for other in others:
+        other.join(30)
+    assert lines_of(lake.kernel, "diary") == ["first", "other 0", "other 1", "patient", "other 2"]
+
+
+def test_k4_changes_that_wait_to_be_prepared_again_land_in_the_order_in_which_they_came(
+    journals: JournalFormat,
+) -> None:
+    lake = _lake_on(MemoryStore(), journals)
+    line = lake.kernel._queue("main").preparations
+    gate = line.turn()
+    with gate:
+        gate.wait(30, 30)
+        threads = list[Thread]()
+        for number in range(5):
+            journals.again = 1
+            operations = [append("diary", f"line {number}")]
+            threads.append(Thread(target=lake.commit, args=(operations,)))
+            threads[-1].start()
+            while len(line) < number + 2:
+                sleep(0.001)
+    for thread in threads:
+        thread.join(30)
+    assert lines_of(lake.kernel, "diary") == [f"line {number}" for number in range(5)]
 
 
 def test_k4_a_change_does_not_wait_for_another_that_is_prepared_again_slowly(journals: JournalFormat) -> None:

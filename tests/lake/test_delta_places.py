@@ -130,15 +130,14 @@ def test_a_lake_that_is_closed_looks_at_no_further_table(
         return whether(overview, content)
 
     monkeypatch.setattr(Overview, "_is_unfinished", slowly)
-    monkeypatch.setattr("penstock.lake.delta_parts.CATCH_UP_END_S", 0.01)
+    monkeypatch.setattr("penstock.formats.publisher.CATCH_UP_END_S", 0.01)
     lake = penstock.open(tmp_path / "lake")
     assert lake.delta.status() == ()
     assert looking.wait(WAIT_S)
     assert isinstance(lake.catalogue, Embedded)
-    catching_up = lake.catalogue.delta._catching_up
-    assert catching_up is not None
+    publisher = lake.catalogue.delta.publisher
     lake.close()
     go_on.set()
-    catching_up.join(WAIT_S)
+    assert publisher.await_catch_up(WAIT_S)
     assert len(looked) == 1
     assert not caplog.records

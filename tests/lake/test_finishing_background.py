@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any
 
 import deltalake
@@ -13,13 +15,15 @@ import pytest
 
 import penstock
 from penstock import Settings
-from penstock.errors import ForeignCommit, InvalidRequest, Unavailable
+from penstock.errors import AdministratorError, ForeignCommit, InvalidRequest, Unavailable
 from penstock.formats.delta.log import maintenance
 from penstock.formats.delta.log.maintenance import Maintenance
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.formats.lance.backlog import Told, Work
-from penstock.formats.lance.promoting import Promoter
+from penstock.formats.lance.promoter import Promoter
+from penstock.formats.lance.refs import RefFiles
+from penstock.formats.lance.tasks import PromoteTask, PromoteWork
 from penstock.lake.delta_parts import DeltaParts
+from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.lance.parts import LanceParts
 from penstock.testing.faults import Gate
@@ -28,6 +32,7 @@ from tests.lance.tables import ids_of, written
 ROWS = pa.table({"day": ["1"]})
 IMPATIENT = Settings(publish_wait_s=0.0, publish_close_s=0.0)
 AT_ONCE_S = 0.0
+WAIT_S = 30.0
 
 
 @pytest.fixture
@@ -48,7 +53,7 @@ def stop_at(gate: Gate, monkeypatch: pytest.MonkeyPatch, owner: type, name: str,
     real = getattr(owner, name)
 
     def gated(self: Any, *given: Any) -> Any:
-        if work is None or (isinstance(given[0], Told) and given[0].work is work):
+        if work is None or (isinstance(given[0], PromoteTask) and given[0].work is work):
             gate()
         return real(self, *given)
 
@@ -96,7 +101,7 @@ def test_a_lake_with_nothing_left_to_do_is_finished_at_once(
 def test_a_publication_that_is_under_way_is_waited_for(
     lake: Lake, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop_at(gate, monkeypatch, Publisher, "_work")
+    stop_at(gate, monkeypatch, Publisher, "publish_task")
     location = add_delta(lake)
     wait_for(lake, gate)
     assert deltalake.DeltaTable(location).version() == 0
@@ -106,7 +111,7 @@ def test_what_a_publication_tells_to_others_is_waited_for(
     lake: Lake, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that is published, and of which it is not said yet that it may have a checkpoint."""
-    stop_at(gate, monkeypatch, Publisher, "_done")
+    stop_at(gate, monkeypatch, Publisher, "_follow")
     location = add_delta(lake)
     wait_for(lake, gate)
     assert deltalake.DeltaTable(location).version() == 0
@@ -134,13 +139,13 @@ def test_a_table_that_rests_between_two_checkpoints_is_not_waited_for_but_gets_i
     assert len([*location.rglob("*.checkpoint.parquet")]) == 2
 
 
-@pytest.mark.parametrize("work", [Work.VERSIONS, Work.REFS, Work.STAGED])
+@pytest.mark.parametrize("work", [PromoteWork.VERSIONS, PromoteWork.REFS, PromoteWork.STAGED])
 def test_every_part_of_a_promotion_is_waited_for(
-    lake: Lake, gate: Gate, monkeypatch: pytest.MonkeyPatch, work: Work
+    lake: Lake, gate: Gate, monkeypatch: pytest.MonkeyPatch, work: PromoteWork
 ) -> None:
     import lance
 
-    stop_at(gate, monkeypatch, Promoter, "_work", work)
+    stop_at(gate, monkeypatch, Promoter, "publish_task", work)
     warehouse = add_lance(lake)
     wait_for(lake, gate)
     assert staged(warehouse) == []
@@ -169,13 +174,86 @@ def test_what_only_an_administrator_can_mend_is_said_and_not_waited_for(lake: La
             lake.finish_background()
 
 
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "by another process"])
+def test_an_alarm_ends_when_its_table_is_dropped_from_the_lake(
+    tmp_path: Path, is_replaced: bool, is_elsewhere: bool
+) -> None:
+    with penstock.open(tmp_path / "lake") as lake:
+        location = add_delta(lake)
+        lake.table("t").append(ROWS)
+        lake.create_table("other", data=ROWS)
+        lake.finish_background()
+    shutil.rmtree(location / "_delta_log")
+    if is_replaced:
+        deltalake.write_deltalake(location, ROWS)
+    before = sorted(location.rglob("*"))
+    with penstock.open(tmp_path / "lake", settings=Settings(publish_wait_s=0.0)) as lake:
+        with pytest.raises(AdministratorError, match="on purpose, drop it from the lake"):
+            lake.table("t").backfill_to_version()
+        with pytest.raises(AdministratorError, match="on purpose, drop it from the lake"):
+            lake.finish_background()
+        with penstock.open(tmp_path / "lake") as dropping:
+            (dropping if is_elsewhere else lake).branch().drop("t")
+        lake.finish_background()
+        lake.table("other").append(ROWS)
+        lake.finish_background()
+        assert isinstance(lake.catalogue, Embedded)
+        assert lake.catalogue.delta.publisher.backlog() == ()
+    assert sorted(location.rglob("*")) == before, "nothing was written there"
+
+
+CLOSED = [
+    (Publisher, "_publish", add_delta),
+    (Maintenance, "_maintain", add_delta),
+    (RefFiles, "have", add_lance),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "add"), CLOSED, ids=["publisher", "checkpoints", "promoter"])
+def test_a_thread_that_outlives_its_lake_logs_nothing_of_a_store_that_is_closed(
+    tmp_path: Path,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owner: type,
+    name: str,
+    add: Callable[[Lake], Path],
+) -> None:
+    monkeypatch.setattr(maintenance, "INTERVAL_DEFAULT", 1)
+    problems: list[Exception] = []
+    threads: list[Thread] = []
+    real = getattr(owner, name)
+
+    def watched(self: Any, *given: Any) -> Any:
+        threads.append(current_thread())
+        gate()
+        try:
+            return real(self, *given)
+        except Exception as problem:
+            problems.append(problem)
+            raise
+
+    monkeypatch.setattr(owner, name, watched)
+    lake = penstock.open(tmp_path / "lake", settings=IMPATIENT)
+    add(lake)
+    gate.reached()
+    lake.close()
+    caplog.clear()
+    gate.open()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert ["was closed" in str(problem) for problem in problems] == [True]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []
+
+
 def test_what_fails_again_and_again_is_named_when_the_time_is_over(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise Unavailable("storage is away")
 
-    monkeypatch.setattr(Publisher, "_work", fail)
+    monkeypatch.setattr(Publisher, "publish_task", fail)
     add_delta(lake)
     with pytest.raises(Unavailable, match="'t' is not published: storage is away"):
         lake.finish_background(0.2)

@@ -581,6 +581,73 @@ def test_a_table_that_was_dropped_is_not_brought_back(place: Path) -> None:
             lake.resync("a.t")
 
 
+def dropped_and_brought_back(place: Path, kind: str) -> str:
+    """A lake whose table with rows 1 and 2 was dropped when the copy was made, came back afterwards and got
+    row 3; the commit of the lake that has row 1."""
+    heads: list[str] = []
+
+    def before(lake: Lake) -> None:
+        write(lake, kind, 1)
+        heads.append(lake.branch().head)
+        write(lake, kind, 2)
+        lake.branch().drop(KEYS[kind])
+
+    def after(lake: Lake) -> None:
+        lake.revert(lake.branch().head)
+        write(lake, kind, 3)
+
+    restore_lake(place, before, after)
+    return heads[0]
+
+
+@in_each_format
+@pytest.mark.parametrize("is_all", [False, True])
+def test_a_table_that_was_dropped_when_the_copy_was_made_and_came_back_since_is_brought_back(
+    place: Path, kind: str, is_all: bool
+) -> None:
+    commit = dropped_and_brought_back(place, kind)
+    with penstock.open(place) as lake:
+        with pytest.raises(OutOfSync, match=f"penstock resync {KEYS[kind]}"):
+            lake.restore(KEYS[kind], to=commit)
+        assert [str(one.key) for one in lake.resync(dry_run=True).tables] == [KEYS[kind]]
+        (done,) = lake.resync(None if is_all else KEYS[kind]).tables
+        assert (str(done.key), done.problem) == (KEYS[kind], "")
+        assert done.version > done.known
+        assert all(found == [1, 2, 3] for found in everywhere(lake, kind))
+        write(lake, kind, 4)
+        assert all(found == [1, 2, 3, 4] for found in everywhere(lake, kind))
+        lake.restore(KEYS[kind], to=commit)
+        assert all(found == [1] for found in everywhere(lake, kind))
+        assert lake.resync().tables == ()
+        assert lake.fsck().damages == ()
+
+
+@in_each_format
+def test_a_table_that_came_back_and_whose_key_is_taken_gets_another_one(place: Path, kind: str) -> None:
+    dropped_and_brought_back(place, kind)
+    with penstock.open(place) as lake:
+        lake.create_table(KEYS[kind], data=rows(9))
+        (done,) = lake.resync().tables
+        assert str(done.key) != KEYS[kind]
+        assert done.problem == ""
+        assert ids(lake.table(str(done.key)).to_arrow()) == [1, 2, 3]
+        assert ids(lake.table(KEYS[kind]).to_arrow()) == [9]
+
+
+@in_each_format
+def test_a_sweep_removes_nothing_of_a_table_that_was_dropped_when_the_copy_was_made_and_came_back(
+    place: Path, kind: str
+) -> None:
+    dropped_and_brought_back(place, kind)
+    settings = penstock.Settings(grace_s=0, data_grace_days=0, nobody_writes=True)
+    for one in (place / "warehouse").rglob("*"):
+        os.utime(one, (0, 0))
+    with penstock.open(place, settings=settings) as lake:
+        lake.sweep_tables(remove_data=True)
+        lake.resync()
+        assert all(found == [1, 2, 3] for found in everywhere(lake, kind))
+
+
 # -- two histories -----------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,8 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -23,17 +25,27 @@ from penstock.errors import (
     InvalidContent,
     InvalidRequest,
     LocationRefused,
+    OutcomeUnknown,
     PenstockError,
+    TableConflict,
     Unavailable,
 )
-from penstock.kernel.known_tables import KnownTables
+from penstock.formats.delta.owner.tables import Tables
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.known_tables import RESERVED_S, KnownTables
+from penstock.kernel.leases import Leases
+from penstock.kernel.references import References
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import Call
 from penstock.lake.delta_calls import CreateTable
 from penstock.lake.lance.calls import CommitLance, DeclareLance, RegisterLance
 from penstock.model.content import DeltaTable, FilesTable, LanceTable
 from penstock.model.keys import Key
+from penstock.model.references import Kind, Reference
 from penstock.server.access import Guarded
+from penstock.stores.memory import MemoryStore
+from penstock.testing.counting import CountingStore
+from tests.queue.hooks import Caller, Gate
 from tests.server.access import caller
 
 SCHEMA = '{"type":"struct","fields":[{"name":"x","type":"long","nullable":true,"metadata":{}}]}'
@@ -145,12 +157,239 @@ def test_an_id_is_refused_that_only_an_open_transaction_knows(lake: Lake, by: st
             lake.do(STEALS[by](identity))
 
 
+def test_an_id_is_known_whose_transaction_lands_while_references_are_read(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction lands, and ends, between the first kind of reference that is read and the next."""
+    landing, every = ExitStack(), References.all
+    transaction = landing.enter_context(lake.transaction())
+    transaction.write(rows(7), "hr.pay")
+    identity = transaction.table("hr.pay").get_commits().id
+
+    def overtaken(references: References, kind: Kind, *given: Any) -> Iterator[Reference]:
+        monkeypatch.setattr(References, "all", every)
+        found = list(every(references, kind, *given))
+        landing.close()
+        return iter(found)
+
+    monkeypatch.setattr(References, "all", overtaken)
+    assert lake.kernel.known_tables.is_known(identity)
+
+
 @pytest.mark.parametrize("by", STEALS)
 def test_an_id_that_nobody_knows_is_taken(lake: Lake, by: str) -> None:
     lake.do(STEALS[by](identity := uuid4()))
     found = lake.at("main").get(STEAL)
     assert found is not None
     assert found.id == identity
+
+
+ON_DEV: dict[str, Callable[[UUID], Call[Any]]] = {
+    "delta": lambda identity: CreateTable(key=STEAL, id=identity, schema=SCHEMA, branch="dev"),
+    "lance": lambda identity: CommitLance(
+        branch="dev", operations=(DeclareLance(key=STEAL, id=identity),), create=True
+    ),
+}
+
+
+@pytest.mark.parametrize("second", ON_DEV)
+@pytest.mark.parametrize("first", STEALS)
+def test_of_two_tables_that_are_created_at_once_with_one_id_one_lands(
+    lake: Lake, first: str, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one is asked for on another branch when the first has been checked, and has not landed."""
+    identity, commit = uuid4(), Kernel.commit
+
+    def overtaken(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(Kernel, "commit", commit)
+        with pytest.raises(InvalidRequest, match="another request is creating a table"):
+            lake.do(ON_DEV[second](identity))
+        return commit(*given, **more)
+
+    monkeypatch.setattr(Kernel, "commit", overtaken)
+    lake.do(STEALS[first](identity))
+    found = lake.at("main").get(STEAL)
+    assert found is not None
+    assert found.id == identity
+    with pytest.raises(InvalidRequest, match="has known a table"):
+        lake.do(ON_DEV[second](identity))
+    assert lake.at("dev").get(STEAL) is None
+
+
+@pytest.mark.parametrize("by", STEALS)
+def test_an_id_is_free_again_after_its_table_was_refused_and_kept_while_that_is_not_known(
+    lake: Lake, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity, commit = uuid4(), Kernel.commit
+    own = msgspec.structs.replace(STEALS[by](identity), idempotency_key="mine")
+    monkeypatch.setattr(Kernel, "commit", raising(Unavailable("away")))
+    with pytest.raises(Unavailable):
+        lake.do(STEALS[by](identity))
+    monkeypatch.setattr(Kernel, "commit", raising(OutcomeUnknown("nobody knows")))
+    with pytest.raises(OutcomeUnknown):
+        lake.do(own)
+    monkeypatch.setattr(Kernel, "commit", commit)
+    with pytest.raises(InvalidRequest, match="another request is creating a table"):
+        lake.do(ON_DEV[by](identity))
+    lake.do(own)  # the same request once more
+    found = lake.at("main").get(STEAL)
+    assert found is not None
+    assert found.id == identity
+
+
+@pytest.mark.parametrize("then", STEALS)
+@pytest.mark.parametrize("first", STEALS)
+@pytest.mark.parametrize("problem", [OutcomeUnknown("nobody knows"), KeyboardInterrupt()])
+def test_an_id_whose_request_was_never_decided_is_free_when_another_process_has_seen_it_for_long_enough(
+    lake: Lake, first: str, then: str, problem: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity, now_s = uuid4(), [0.0]
+    with monkeypatch.context() as patched:
+        patched.setattr(Kernel, "commit", raising(problem))
+        with pytest.raises(type(problem)):
+            lake.do(STEALS[first](identity))
+    monkeypatch.setattr("penstock.kernel.known_tables.Leases", partial(Leases, elapsed_s=lambda: now_s[0]))
+    with penstock.open(lake.about.url, author="other") as other:
+        for passed_s in (0.0, RESERVED_S - 1):
+            now_s[0] += passed_s
+            with pytest.raises(InvalidRequest, match="another request is creating a table"):
+                other.do(ON_DEV[then](identity))
+        now_s[0] += 2
+        other.do(ON_DEV[then](identity))
+        found = other.at("dev").get(STEAL)
+        assert found is not None
+        assert found.id == identity
+
+
+BEFORE_SENT = {
+    "delta": "penstock.formats.delta.owner.first_version.FirstVersion.of",
+    "lance": "penstock.formats.lance.owning.Ownership.claim",
+}
+
+
+@pytest.mark.parametrize("by", STEALS)
+@pytest.mark.parametrize("is_looked_up", [False, True])
+@pytest.mark.parametrize("problem", [KeyboardInterrupt(), ValueError("wrong"), OutcomeUnknown("of storage")])
+def test_an_id_is_free_at_once_after_its_request_was_interrupted_before_it_was_sent(
+    lake: Lake, by: str, is_looked_up: bool, problem: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = BEFORE_SENT[by] if is_looked_up else "penstock.kernel.known_tables.KnownTables.is_known"
+    identity = uuid4()
+    with monkeypatch.context() as patched:
+        patched.setattr(where, raising(problem))
+        with pytest.raises(type(problem)):
+            lake.do(STEALS[by](identity))
+    lake.do(ON_DEV[by](identity))
+    found = lake.at("dev").get(STEAL)
+    assert found is not None
+    assert found.id == identity
+
+
+@pytest.mark.parametrize("is_first_refused", [True, False])
+@pytest.mark.parametrize("by", STEALS)
+def test_an_id_stays_reserved_for_a_request_that_was_sent_twice_until_both_are_decided(
+    lake: Lake, by: str, is_first_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have looked up the id when one of them is refused; then a request for another branch comes, and
+    then the other one lands."""
+    identity, gate, commit = uuid4(), Gate(), Kernel.commit
+    own = msgspec.structs.replace(STEALS[by](identity), idempotency_key="mine")
+
+    def first_commit(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(Kernel, "commit", second_commit)
+        gate.pass_through()
+        if is_first_refused:
+            raise Unavailable("away")
+        return commit(*given, **more)
+
+    def second_commit(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(Kernel, "commit", commit)
+        if not is_first_refused:
+            raise Unavailable("away")
+        gate.open()
+        assert isinstance(first.error, Unavailable)
+        come_from_another_branch()
+        return commit(*given, **more)
+
+    def come_from_another_branch() -> None:
+        with pytest.raises(InvalidRequest, match="another request is creating a table"):
+            lake.do(ON_DEV[by](identity))
+
+    monkeypatch.setattr(Kernel, "commit", first_commit)
+    first = Caller(lambda: lake.do(own))
+    gate.wait_until_reached()
+    if is_first_refused:
+        lake.do(own)
+    else:
+        with pytest.raises(Unavailable):
+            lake.do(own)
+        come_from_another_branch()
+        gate.open()
+        first.result()
+    found = lake.at("main").get(STEAL)
+    assert found is not None
+    assert found.id == identity
+    with pytest.raises(InvalidRequest, match="has known a table"):
+        lake.do(ON_DEV[by](identity))
+
+
+CREATIONS: dict[str, Callable[[str], Call[Any]]] = {
+    "delta": lambda _: steal_delta(uuid4()),
+    "delta at a place": lambda place: CreateTable(key=STEAL, id=uuid4(), schema=SCHEMA, location=place),
+    "lance": lambda _: steal_lance(uuid4()),
+}
+
+
+@pytest.mark.parametrize(
+    ("by", "owner", "name"),
+    [
+        ("delta", Tables, "known"),
+        ("delta at a place", Tables, "known"),
+        *((by, KnownTables, name) for by in CREATIONS for name in ("reserve", "require_unknown")),
+    ],
+)
+def test_a_creation_that_was_sent_twice_and_has_landed_gets_its_own_table_for_an_answer(
+    lake: Lake, place: str, by: str, owner: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one lands after it was looked for on behalf of the second."""
+    own = msgspec.structs.replace(CREATIONS[by](place), idempotency_key="mine")
+    original, answers = getattr(owner, name), []
+
+    def overtaken(*given: Any) -> Any:
+        monkeypatch.setattr(owner, name, original)
+        before = original(*given) if name == "known" else None
+        answers.append(lake.do(own))
+        return before if name == "known" else original(*given)
+
+    monkeypatch.setattr(owner, name, overtaken)
+    answers.append(lake.do(own))
+    answers.append(lake.do(own))
+    assert [one.commit for one in answers] == [answers[0].commit] * 3
+    found = lake.at("main").get(STEAL)
+    assert found is not None
+    with pytest.raises((InvalidRequest, TableConflict), match=r"has known a table|is there already"):
+        lake.do(msgspec.structs.replace(own, idempotency_key="another"))
+
+
+def raising(problem: BaseException) -> Callable[..., None]:
+    def fail(*_: Any, **__: Any) -> None:
+        raise problem
+
+    return fail
+
+
+@pytest.mark.parametrize("branches", [10, 600])
+def test_looking_up_an_id_takes_a_few_requests_however_many_branches_there_are(branches: int) -> None:
+    store = CountingStore(MemoryStore())
+    with penstock.open(store) as lake:
+        lake.branch().put("a", Namespace())
+        for number in range(branches):
+            lake.branch(f"b{number}").create()
+            lake.branch(f"b{number}").put(f"n{number}", Namespace())
+        with penstock.open(store) as anew:  # with nothing in memory
+            before = store.counts
+            assert not anew.kernel.known_tables.is_known(uuid4())
+            assert (store.counts - before).requests <= 30
 
 
 @pytest.mark.parametrize("kind", ["delta", "lance", "files"])

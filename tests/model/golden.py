@@ -36,6 +36,7 @@ from penstock.model.objects import (
     Segment,
 )
 from penstock.model.references import Kind, Reference
+from penstock.storage.moved_roots import MovedRoot
 from penstock.stores.memory import MemoryStore
 
 ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -146,6 +147,12 @@ ROWS: dict[str, Reference | Description] = {
     ),
     "lake with many expired commits": Description(
         format_version=3, id=str(ID), created_us=1, more_expired=Large(9600, (ONE,))
+    ),
+    "lake with moved roots": Description(
+        format_version=7,
+        id=str(ID),
+        created_us=1,
+        moved_roots=(MovedRoot("s3://a", "s3://b"), MovedRoot("/a", "/a", ("/b",))),
     ),
 }
 

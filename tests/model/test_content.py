@@ -13,7 +13,7 @@ from penstock.errors import InvalidContent
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.objects import split_value
-from penstock.kernel.request import Request
+from penstock.kernel.request import Request, RequestTerms
 from penstock.model.commits import CommitMeta
 from penstock.model.content import (
     CONTENT_MAX_BYTES,
@@ -133,13 +133,12 @@ class _NewerVersion(Request):
     """A commit of a newer version: it lets a key hold bytes that this version cannot read."""
 
     event = Event.COMMIT
-    author = ""
     wish = b"newer"
 
     def __init__(self, stored: bytes, data: bytes) -> None:
         self._stored = stored
         self._value, self._blobs = split_value(data)
-        self.key = uuid4().hex
+        super().__init__("", RequestTerms(key=uuid4().hex))
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         return [Draft({self._stored: self._value}, CommitMeta(), self.key, blobs=self._blobs)]

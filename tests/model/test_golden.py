@@ -16,6 +16,7 @@ from penstock.kernel.format import Formats
 from penstock.kernel.history import History
 from penstock.kernel.objects import Objects
 from penstock.kernel.reflog import receipt_id
+from penstock.kernel.request import RequestTerms
 from penstock.model.commits import EMPTY_COMMIT_ID, CommitMeta
 from penstock.model.content import decode_content, encode_content
 from penstock.model.encoding import NO_COMMIT, decoder, encode, object_id
@@ -119,17 +120,21 @@ ROWS = {
         "22220201c400a3746167"
     ),
     "lake": (
-        "dc001001d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea22f"
+        "dc001101d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea22f"
         "7791a673333a2f2f6291c42011111111111111111111111111111111111111111111111111111111111111119295a56a"
-        "6f622f2a64c007c095a12ac0cb403e80000000000008c0c0c0a081a161a16290c0c290"
+        "6f622f2a64c007c095a12ac0cb403e80000000000008c0c0c0a081a161a16290c0c29090"
     ),
     "lake with graces": (
-        "dc001002d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea090"
-        "9090c0c0a0809293cb40f5180000000000cb401c0000000000000093cb40ac200000000000cb403e00000000000009c0c290"
+        "dc001102d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea090"
+        "9090c0c0a0809293cb40f5180000000000cb401c0000000000000093cb40ac200000000000cb403e00000000000009c0c29090"
     ),
     "lake with many expired commits": (
-        "dc001003d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea090"
-        "9090c0c0a0809092cd258091c4201111111111111111111111111111111111111111111111111111111111111111c290"
+        "dc001103d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea090"
+        "9090c0c0a0809092cd258091c4201111111111111111111111111111111111111111111111111111111111111111c29090"
+    ),
+    "lake with moved roots": (
+        "dc001107d92430303131323233332d343435352d363637372d383839392d61616262636364646565666601a46d61696ea090"
+        "9090c0c0a08090c0c2909293a673333a2f2f61a673333a2f2f629093a22f61a22f6191a22f62"
     ),
 }
 
@@ -174,7 +179,7 @@ def test_the_empty_lake_has_the_id_that_nessies_clients_expect() -> None:
     assert EMPTY_COMMIT_ID == "2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
     assert NO_COMMIT.hex() == EMPTY_COMMIT_ID == hashlib.sha256(b"empty").hexdigest()
     assert EMPTY_ROOT.hex() == IDS["empty leaf"]
-    assert FORMAT_VERSION == 6
+    assert FORMAT_VERSION == 7
 
 
 @pytest.mark.parametrize("name", golden.CONTENTS)
@@ -241,7 +246,7 @@ def test_a_request_is_told_by_the_same_digest_as_before() -> None:
         Formats(),
         [Put(Key("a", "t"), golden.CONTENTS["iceberg table"]), Delete(Key("b")), Unchanged(Key("c"))],
         CommitMeta(message="load", authors=("ann",), properties={"p": ("1",)}),
-        "request",
+        RequestTerms(key="request"),
         base=golden.ONE,
         create_namespaces=True,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import penstock
 from penstock.errors import StorageFull
+from penstock.kernel import backup
+from penstock.kernel.leases import Leases
 from penstock.lake import backup_files
 from penstock.lake.backup import backup_lake, list_backups, verify_backup
 from penstock.storage.places import Place
@@ -28,6 +31,8 @@ def test_files_on_a_full_disk_say_so_and_the_repeat_goes_on(
             if len(done) == 5:
                 small_disk.fill()
 
+    # A lease that could not be given back, for want of room, is soon let go of.
+    monkeypatch.setattr(backup, "Leases", partial(Leases, good_s=0.5, margin_s=0.1))
     monkeypatch.setattr(backup_files, "FILE_WORKERS", 1)
     monkeypatch.setattr(Place, "put", counting)
     with pytest.raises(StorageFull, match="has no room left"):

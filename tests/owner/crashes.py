@@ -115,7 +115,7 @@ class Process:
         assert isinstance(self.lake.catalogue, Embedded)
         parts = self.lake.catalogue.delta
         parts.publisher.after_publish = None
-        parts.publisher._backlog._background = parts.publisher._background = False
+        parts.publisher.background = False
         self.owner = parts.owner
 
     def die_after(self, steps: int | None) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.kernel.commit import CommitRequest
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.request import RequestTerms
 from penstock.kernel.settings import Settings
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
@@ -59,7 +60,9 @@ def test_a_queue_evicted_while_a_request_is_on_its_way_into_it_lands_it(store: H
 
     def request(name: str) -> CommitRequest:
         meta = CommitMeta(message=name)
-        return CommitRequest(kernel.history, kernel.formats, [Put(Key(name), table())], meta, name)
+        return CommitRequest(
+            kernel.history, kernel.formats, [Put(Key(name), table())], meta, RequestTerms(key=name)
+        )
 
     store.before_turn = hold_first
     late = Caller(lambda: old.submit(request("by the old one")))

@@ -17,7 +17,7 @@ from penstock.kernel import queue as queue_module
 from penstock.kernel.batch import Outcome
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.request import Request
+from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.settings import Settings
 from penstock.model.references import Event, Reference
 from penstock.stores.memory import MemoryStore
@@ -47,9 +47,9 @@ class Odd(Request):
     """A request that fails in a way nobody expects, the first time that it is applied."""
 
     event = Event.COMMIT
-    key, author = "odd", "nobody"
 
     def __init__(self, problem: BaseException) -> None:
+        super().__init__("nobody", RequestTerms(key="odd"))
         self._problem, self._first = problem, Once()
 
     @property

@@ -57,6 +57,19 @@ def _exhaust(settings: Settings, uniform: Callable[[float, float], float]) -> tu
     return time, tries
 
 
+def test_time_that_a_write_waits_for_others_to_land_is_added_to_its_own() -> None:
+    time = Time()
+    settings = Settings(write_timeout_s=10.0, backoff_min_ms=0)
+    tries = Tries(settings, time.sleep, time.monotonic)
+    time.now_s += 60
+    tries.extend(60)
+    tries.again("it moved")
+    assert tries.left_s == 10
+    time.now_s += 10.1
+    with pytest.raises(RetriesExhausted, match=r"within 10 s"):
+        tries.again("it moved")
+
+
 def _longest(_: float, high: float) -> float:
     """No chance involved: each wait is as long as it may be."""
     return high

@@ -43,13 +43,16 @@ HR = ("pay", "delta", "lance", "files", CANARY)
 TOKENS: Mapping[str, tuple[str, ...]] = {
     "sales_reader": ("read:main:sales.*",),
     "sales_writer": ("write:main:sales.*",),
-    "dev_sales": ("write:dev/*:sales.*", "read:main:sales.*", "restore:dev/*:sales.*"),
+    "own_sales": ("write:own/*:sales.*", "read:main:sales.*", "restore:own/*:sales.*"),
     "dev_reader": ("read:dev/*",),
     "dev_writer": ("write:dev/*",),
-    "sales_both": ("write:main:sales.*", "write:dev/*:sales.*"),
+    "sales_both": ("write:main:sales.*", "write:own/*:sales.*"),
     "nothing": ("read:nowhere",),
 }
-"""None may read or write ``hr``, the branch ``secret`` or what begins with the canary."""
+"""None may read or write ``hr``, the branch ``secret`` or what begins with the canary.
+
+Who may write ``own/*`` and read part of ``main`` may branch ``main`` to there, and whoever may read all of
+``own/*`` would see all of it: so nobody may here (``docs/guide/access.md``)."""
 NATIVE = "/api/penstock/v1"
 _NOT_ASKED = ("/", "/docs", "/openapi.json", "/healthz", "/readyz")
 _STATUS_FAULT = 500
@@ -95,8 +98,9 @@ class Victim:
             Put(Key("hr"), Namespace(properties={"for": CANARY})),
         ]
         lake.commit(namespaces[:1], message="begin")
-        lake.branch("dev/x").create()
-        lake.commit([_table("sales.orders", "orders"), Put(Key("hr"), Namespace())], branch="dev/x")
+        for branch in ("dev/x", "own/x"):
+            lake.branch(branch).create()
+            lake.commit([_table("sales.orders", "orders"), Put(Key("hr"), Namespace())], branch=branch)
         lake.commit(namespaces[1:], message="more")
         lake.commit([_table("sales.orders", "orders"), _table("sales.returns", "returns")], message="sales")
         secret = {"message": CANARY, "properties": {"why": CANARY}}
@@ -126,12 +130,14 @@ class Victim:
         job = BeginJob(id=uuid4().hex, fence=uuid4().hex, key=Key("hr", "files"), what=CANARY)
         begun = lake.do(job)
         heads = {
-            name: lake.branch(name).head for name in ("main", "dev/x", "secret", self.transaction.branch)
+            name: lake.branch(name).head
+            for name in ("main", "dev/x", "own/x", "secret", self.transaction.branch)
         }
         hr = {name: lake.at("main").get(f"hr.{name}") for name in ("delta", "lance", "files")}
         [file] = lake.do(ListFiles(key=Key("hr", "files"), at="main"))
         folder = file.address.rpartition("/")[0].rpartition("_penstock/data/")[2] + "/"
-        names = ["main", "secret", "dev/x", "secret-v1", self.transaction.branch, "dev/new", "nowhere"]
+        names = ["main", "secret", "dev/x", "own/x", "secret-v1", self.transaction.branch]
+        names += ["dev/new", "own/new", "nowhere"]
         yield (
             "ref",
             [

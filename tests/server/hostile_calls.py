@@ -55,7 +55,9 @@ class Calls:
 
     def _branch(self) -> str:
         return (
-            str(self._pick("ref")) if self._chance.random() < 0.3 else self._chance.choice(["main", "dev/x"])
+            str(self._pick("ref"))
+            if self._chance.random() < 0.3
+            else self._chance.choice(["main", "dev/x", "own/x"])
         )
 
     def _id(self) -> str:

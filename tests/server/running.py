@@ -126,10 +126,11 @@ class Program(Client):
     def log(self) -> str:
         """What it has logged until now, with all that a single worker has answered.
 
-        A request is noted right after its answer is sent, and before the next request is looked at.
+        A request is noted right after its answer is sent, and before the next request is looked at. With a
+        query, the health is not answered by the acceptor.
         """
         with contextlib.suppress(OSError, http.client.HTTPException):  # it has ended, and noted everything
-            self.get("/healthz")
+            self.get("/healthz?of=loop")
         return self._log.read_text()
 
     @property
@@ -149,7 +150,10 @@ class Program(Client):
 def program(
     folder: Path, *options: str, environment: Mapping[str, str] | None = None, dev: bool = True
 ) -> Iterator[Program]:
-    """A started server; it is killed at the end if it has not ended by itself."""
+    """A started server; it is killed at the end if it has not ended by itself.
+
+    It has one row worker unless ``environment`` says otherwise: each one imports Lance.
+    """
     log = folder / f"log-{len(list(folder.glob('log-*')))}"
     told = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     command = [sys.executable, "-m", "penstock.cli.main", "serve", "--port", "0", *options]
@@ -160,7 +164,7 @@ def program(
             stdout=subprocess.PIPE,
             stderr=errors,
             cwd=folder,
-            env={**told, **(environment or {})},
+            env={**told, "PENSTOCK_SERVE_ROW_WORKERS": "1", **(environment or {})},
         )
     assert process.stdout is not None
     try:

@@ -71,6 +71,9 @@ def _fill(lake: Lake) -> None:
     lake.branch("feature/x").create(at="main~1")
 
 
+PATIENCE_S = 120
+"""How long an answer may take: the first work on rows starts a process, slowly beside other load."""
+
 KNOWN = {
     "ref": ["main", "dev", "v1", "-", "main~1", "dev^1", "feature/x@", "main*2999-01-01T00:00:00.0Z"],
     "branch": ["main", "dev", "v1", "main@{head}", "dev@{head}", "@{head}"],
@@ -110,16 +113,20 @@ def test_every_answer_to_some_requests_is_one_that_the_description_names(name: s
 @pytest.mark.reliability
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_answer_to_many_requests_is_one_that_the_description_names(name: str, url: str) -> None:
-    _try(OPERATIONS[name], url, 300 if name in QUICK else 30)
+    """Others each time: fewer at once than would tell anything new if they were always the same."""
+    _try(OPERATIONS[name], url, 100 if name in QUICK else 30, derandomize=False)
 
 
-def _try(operation: APIOperation[Any, Any, Any, Any], url: str, examples: int) -> None:
+def _try(
+    operation: APIOperation[Any, Any, Any, Any], url: str, examples: int, *, derandomize: bool = True
+) -> None:
     session = requests.Session()
     head = session.get(f"{url}/api/penstock/v1/resolve?revision=main").json()["commit"]
 
     @settings(
         max_examples=examples,
-        derandomize=True,
+        derandomize=derandomize,
+        print_blob=True,
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -127,6 +134,6 @@ def _try(operation: APIOperation[Any, Any, Any, Any], url: str, examples: int) -
     )
     @given(case=cases(operation, head))
     def run(case: Any) -> None:
-        case.call_and_validate(base_url=url, session=session, checks=CHECKS, timeout=10)
+        case.call_and_validate(base_url=url, session=session, checks=CHECKS, timeout=PATIENCE_S)
 
     run()

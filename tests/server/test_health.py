@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +16,13 @@ from penstock.lake.copy import move_lake
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.tokens import new_token, parse_grant
-from penstock.server import health
+from penstock.server import health, openapi
 from penstock.server.access import Gate, OpenGate, TokenGate
 from penstock.server.figures import Figures
 from penstock.server.health import Readiness, server_api
 from penstock.server.routes import Api
-from tests.server.running import local
+from tests.queue.hooks import wait_until
+from tests.server.running import Reply, local
 
 
 def own_api(catalogue: Catalogue, readiness: Readiness | None = None, gate: Gate | None = None) -> Api:
@@ -48,6 +51,33 @@ def test_a_server_whose_lake_moved_away_is_not_ready(tmp_path: Path) -> None:
         move_lake(str(tmp_path / "one"), str(tmp_path / "two"))
         with pytest.raises(Unavailable, match="moving to another place"):
             Readiness(lake.catalogue).require()
+
+
+def test_the_description_is_made_once_however_many_ask_for_it_at_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, go = list[int](), threading.Event()
+    describe = openapi.describe
+
+    def slowly(apis: Sequence[Api]) -> dict[str, Any]:
+        made.append(1)
+        assert go.wait(30)
+        return describe(apis)
+
+    monkeypatch.setattr(openapi, "describe", slowly)
+    with local(lake.catalogue, [own_api(lake.catalogue)]) as server:
+        replies = list[Reply]()
+        threads = [
+            threading.Thread(target=lambda: replies.append(server.get("/openapi.json"))) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: server.application._vital_threads.busy == 8)
+        go.set()
+        for thread in threads:
+            thread.join(30)
+    assert [reply.status for reply in replies] == [200] * 8
+    assert len(made) == 1
 
 
 class Stuck:

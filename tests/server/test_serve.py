@@ -325,6 +325,7 @@ def workers(server: Program) -> set[int]:
     return {int(pid) for pid in children.split()}
 
 
+@pytest.mark.verify
 def test_several_workers_serve_one_lake_and_add_up_their_figures(tmp_path: Path) -> None:
     with program(tmp_path, "--workers", "2") as server:
         connections = [server.connection() for _ in range(20)]
@@ -349,6 +350,7 @@ def test_several_workers_serve_one_lake_and_add_up_their_figures(tmp_path: Path)
         wait_for_end(pid)
 
 
+@pytest.mark.verify
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     with program(tmp_path, "--workers", "2") as server:
         before = workers(server)
@@ -363,6 +365,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
         assert f"worker {killed} ended" in server.log
 
 
+@pytest.mark.verify
 def test_workers_do_not_outlive_their_supervisor_and_leave_nothing(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()

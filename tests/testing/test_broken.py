@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from penstock.kernel.kernel import Kernel
 from penstock.stores.memory import MemoryStore
 from penstock.testing import BROKEN, StoreContract
 from penstock.testing.broken import Broken
-from penstock.testing.drill import Drill
+from penstock.testing.drill import Drill, Found
 from penstock.testing.samples import OpenStore
+from penstock.testing.violations import LostCommit
 from tests.chance import share
 
 LEAST_REFUSED = 14
@@ -33,6 +35,26 @@ def test_nothing_is_wrong_with_whole_ones_however_often(attempt: int) -> None:
     found = Drill(seed=attempt).run()
     assert found.kinds == set(), str(found)
     assert found.refused >= LEAST_REFUSED
+
+
+@pytest.mark.parametrize("what", ["commit", "segment"])
+def test_commits_are_noticed_as_lost_that_cannot_be_read_because_of_a_damage(what: str) -> None:
+    """A store may be broken in such a way that a sweep removes what is needed: then that is found as well."""
+    data = MemoryStore()
+
+    class Damaging(Drill):
+        def _check(self) -> Found:
+            kernel = Kernel(data)
+            commits = [*kernel.walk(kernel.references.get("main").head)][2:]
+            older, commit = next((one, commit) for one, commit in commits if commit.recent)
+            del data._objects[older if what == "commit" else commit.recent[0][0]]
+            return super()._check()
+
+    found = Damaging(open_data=lambda _: data).run()
+    assert found.kinds - {"error"} == {"LostCommit", "fsck"}, str(found)
+    assert ("error" in found.kinds) == (what == "segment"), "a commit may have expired"
+    lost = [one for one in found.violations if isinstance(one, LostCommit)]
+    assert 0 < len(lost) <= found.accepted
 
 
 def test_at_least_ten_are_broken() -> None:

@@ -7,7 +7,7 @@ from threading import Barrier, Thread
 import pytest
 
 from penstock.errors import InvalidRequest, MergeConflict, TransactionNotFound, TransactionOver
-from penstock.kernel.bring import MergeOptions
+from penstock.kernel.bring import BringTerms, MergeOptions
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.checks import Check
 from penstock.kernel.copy import copy
@@ -225,7 +225,7 @@ def test_names_are_compared_once_all_that_came_before_has_landed(process: Proces
     names = {b"": ReadEntry(is_listed=True)}
     for isolation, waits in ((SERIALIZABLE, True), (SNAPSHOT, False)):
         options = MergeOptions(reads=Reads(known.transaction.base, isolation, names))
-        merge = MergeRequest(kernel.history, kernel.formats, head, CommitMeta(), "k", options)
+        merge = MergeRequest(kernel.history, kernel.formats, head, CommitMeta(), options, BringTerms(key="k"))
         chain = Chain(kernel.objects, kernel.references.get("main").head)
         assert merge.apply(chain, kernel.references.get("main"))
         chain.add(Draft({b"a": b"anything"}, CommitMeta()))

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from penstock.kernel.description import RegisteredBackup
     from penstock.lake.backup import RestoredLake
     from penstock.lake.delta_snapshot import PastVersion
+    from penstock.lake.root_maps import MappedRoots as RootsMapped
     from penstock.lake.upgrade import Upgraded
+    from penstock.storage.moved_roots import MovedRoot as RootMoved
 
 Content: TypeAlias = dict[str, Any]
 
@@ -487,10 +489,45 @@ class Roots(Shape, frozen=True, kw_only=True):
     """Where tables are that have no location of their own; empty if there is no such place."""
     roots: tuple[str, ...]
     """All places, the warehouse first."""
+    moved_roots: tuple[MovedRoot, ...] = ()
+    """Roots whose files lie elsewhere than where they were stored at first."""
 
     @classmethod
     def of(cls, about: About) -> Roots:
-        return cls(warehouse=about.warehouse, roots=about.roots)
+        return cls(
+            warehouse=about.warehouse,
+            roots=about.roots,
+            moved_roots=MovedRoot.all_of(about.moved_roots),
+        )
+
+
+class MovedRoot(Shape, frozen=True, kw_only=True):
+    """A root whose files were moved."""
+
+    old: str
+    """Where they were when they were stored."""
+    new: str
+    """Where they are now."""
+
+    @classmethod
+    def all_of(cls, moved: Iterable[RootMoved]) -> tuple[MovedRoot, ...]:
+        return tuple(cls(old=one.old, new=one.new) for one in moved if one.old != one.new)
+
+
+class MappedRoots(Shape, frozen=True, kw_only=True):
+    """The roots of a lake whose files were moved."""
+
+    moved_roots: tuple[MovedRoot, ...]
+    """All of them."""
+    missing: tuple[str, ...]
+    """Files of tables that are not there."""
+
+    @classmethod
+    def of(cls, made: RootsMapped) -> MappedRoots:
+        return cls(
+            moved_roots=MovedRoot.all_of(made.moved_roots),
+            missing=made.missing,
+        )
 
 
 class Lake(Shape, frozen=True, kw_only=True):
@@ -718,6 +755,8 @@ class RestoredBackup(Shape, frozen=True, kw_only=True):
     """Files of tables that the backup has, and that were put back where they had been."""
     put_back_bytes: int
     """Their size."""
+    moved_roots: tuple[MovedRoot, ...]
+    """Roots whose files lie elsewhere than where they were stored at first."""
     copied: Copy
     """What was copied."""
 
@@ -730,6 +769,7 @@ class RestoredBackup(Shape, frozen=True, kw_only=True):
             missing=made.missing,
             put_back_files=0 if made.put_back is None else made.put_back.files,
             put_back_bytes=0 if made.put_back is None else made.put_back.size_bytes,
+            moved_roots=MovedRoot.all_of(made.moved_roots),
             copied=Copy.of(made.copied),
         )
 
@@ -940,6 +980,8 @@ class Erased(Shape, frozen=True, kw_only=True):
     run, and of a table that was dropped."""
     begun: datetime
     """When the erase began, which may have been in an earlier run."""
+    older_than: datetime | None
+    """The moment from which on history stays; without one, that at which the erase began."""
     who: str
     """Who began it."""
     finished: bool

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.kernel.jobs import InDoubt, Jobs
+from penstock.kernel.jobs import BegunJob, JobInDoubt, Jobs
 from penstock.kernel.retry import Tries
 from penstock.kernel.rows import present
 from penstock.kernel.sent import Dispatch, Sent
@@ -31,19 +31,17 @@ class Attempts:
         self._kernel, self._dispatch = kernel, Dispatch(kernel)
         self.jobs = Jobs(kernel.store, kernel.settings, kernel.graces, kernel.clock)
 
-    def begin(self, job: Job) -> tuple[Job, Job | None]:
-        """Let an attempt begin, in the place of earlier ones; returns the job as it is then, and as it was.
+    def begin(self, job: Job) -> BegunJob:
+        """Let an attempt begin, in the place of earlier ones.
 
         One of these that is committing is settled first: it has landed, and so has the job, or it never
         will. ``JobOver`` for an attempt that is older than the newest one.
         """
         tries = Tries(self._kernel.settings)
-        while True:
-            try:
-                return self.jobs.begin(job)
-            except InDoubt as doubt:
-                self.settle(doubt.job, SUPERSEDED)
+        while isinstance(begun := self.jobs.begin(job), JobInDoubt):
+            self.settle(begun.job, SUPERSEDED)
             tries.again(f"attempts of job '{job.id}' keep committing")
+        return begun
 
     def send(self, id: str, fence: str, key: str, branch: str) -> Job:  # noqa: A002
         """Let an attempt send its commit. The job that is returned is committing, or has committed.
@@ -63,10 +61,8 @@ class Attempts:
 
         Where it was sent several times, one of the others may still be under way: that is called off.
         """
-        try:
-            return self.jobs.refused(job, why[:TEXT_MAX_CHARS])
-        except InDoubt as doubt:
-            return self.settle(doubt.job, why)
+        refused = self.jobs.refused(job, why[:TEXT_MAX_CHARS])
+        return self.settle(refused.job, why) if isinstance(refused, JobInDoubt) else refused
 
     def abort(self, id: str, why: str, fence: str | None = None) -> Job:  # noqa: A002
         """Let a job never land, and return it; one that is committing, or has, stays as it is.
@@ -86,7 +82,7 @@ class Attempts:
         commit = self._dispatch.call_off(_sent(job))
         if commit is not None:
             return self.jobs.landed(job, commit)
-        return self.jobs.refused(job, why[:TEXT_MAX_CHARS], never_lands=True)
+        return self.jobs.called_off(job, why[:TEXT_MAX_CHARS])
 
     def commit_of(self, job: Job) -> ObjectId | None:
         """The commit that a job's newest attempt has come to, by the log of its branch."""

@@ -12,7 +12,7 @@ is told not to, it notes which backups there are, and keeps the files of tables 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -23,9 +23,10 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import Damaged, InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
+from penstock.errors import Damaged, InvalidRequest, PenstockError, Unavailable
 from penstock.kernel.backup_data import BackupData, DataPart, data_blobs
 from penstock.kernel.backup_points import (
+    NO_ROWS,
     BackupPoint,
     PointStore,
     count_references,
@@ -40,27 +41,30 @@ from penstock.kernel.backup_points import (
 )
 from penstock.kernel.backup_registry import complete_registration, register_backup, unregister_backups
 from penstock.kernel.copy import CopyProgress, silent
-from penstock.kernel.cut import cut
+from penstock.kernel.cut import cut, read_rows
 from penstock.kernel.description import read_description
 from penstock.kernel.expired import blobs_of, expired_commits
-from penstock.kernel.fsck import Checked, fsck
+from penstock.kernel.fsck import Checked, Damage, fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.new_history import new_commits, new_log_entries, receipt_ids, receipts_of_entries
 from penstock.kernel.new_objects import NewObjects
 from penstock.kernel.object_copy import CHUNK_MAX_BYTES, SCAN_PAGE, WORKERS, copy_objects
-from penstock.kernel.objects import check_object, parts_of
+from penstock.kernel.objects import Objects, check_bytes, check_object, check_stored, parts_of
 from penstock.kernel.reachable import Horizon, Reach
-from penstock.kernel.retry import patiently, until_moved
+from penstock.kernel.read_ahead import ReadAhead
+from penstock.kernel.records import Keep, Subject, Swap, swap_row
+from penstock.kernel.retry import patiently
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.seal import KINDS
 from penstock.kernel.settings import Settings
+from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.clock import utc
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import AnyObject, LogEntry
 from penstock.model.references import Kind
 from penstock.stores import place_of
-from penstock.stores.port import Store, Stored
+from penstock.stores.port import Row, Store, Stored
 
 ROWS: Final = (*KINDS, Kind.TOKEN, Kind.HORIZON)
 """The kinds of rows that a backup has beside the lake's own."""
@@ -85,7 +89,7 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
     """Points that were removed by the retention rule."""
     is_registered: bool
     is_verified: bool
-    """Whether every object that the point leads to was read back and checked."""
+    """Whether every object that the point leads to was read back and compared with its id."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,9 +157,8 @@ class BackupMaker:
             ]
             point = self._begin(source, source_place, register=register, data=data)
             point = self._complete(source, point, workers, register=register, verify=verify)
-            gone = self._expire(rule.expired(read_points(self._target), source.clock()))
-            if register:
-                unregister_backups(source, [one.id for one in gone], place_of(self._target))
+            expired = rule.expired(read_points(self._target), source.clock())
+            gone = self._expire(source if register else None, expired)
         return BackedUp(
             point=point,
             target=place_of(self._target),
@@ -174,18 +177,22 @@ class BackupMaker:
         """
         require_backups(self._target)
         with self._alone():
-            gone = self._expire(chosen(read_points(self._target)))
+            gone = self._expire(source, chosen(read_points(self._target)))
             if self._files is not None and not gone:
                 self._files.sweep_files(self._keep_alone)
-        if source is not None:
-            unregister_backups(source, [one.id for one in gone], place_of(self._target))
         return [one.id for one in gone]
 
     def _begin(self, source: Kernel, source_place: str, *, register: bool, data: bool) -> BackupPoint:
-        """Cut, and note the point: in the lake first, so that what it counts on stays, then in the store."""
+        """Cut, and note the point: in the lake, so that what it counts on stays, then in the store.
+
+        The store has the point's id before the lake has it: so whoever comes after a kill finds it there, and
+        no lake keeps files for ever for a backup that is nowhere.
+        """
         now_us = source.clock()
-        rows = [*cut(source.store, ROWS).values()]
         number = f"{utc(now_us):%Y%m%dT%H%M%S}-{str(uuid4())[:8]}"
+        begun = BackupPoint(id=number, created_us=now_us, description=b"", rows=NO_ROWS, source=source_place)
+        self._put(None, begun)
+        rows = [*cut(source.store, ROWS).values()]
         if register:
             lake = register_backup(source, number, place_of(self._target), now_us, rows, has_data=data)
         else:
@@ -203,8 +210,7 @@ class BackupMaker:
             data=BackupData() if data else None,
         )
         self._store(blobs)
-        self._put(None, point)
-        return point
+        return self._put_changed(begun, point)
 
     def _complete_left(
         self,
@@ -214,18 +220,29 @@ class BackupMaker:
         *,
         register: bool,
     ) -> bool:
-        """Complete a point that was left. If the lake has not all of it any more, it is dropped."""
-        try:
-            self._complete(source, point, workers, register=register, verify=point.is_whole)
-        except Damaged:
-            newest = next(one for one in read_points(self._target) if one.id == point.id)
-            self._put(newest, None)
-            if register:
-                unregister_backups(source, [point.id], place_of(self._target))
-            if self._files is not None:
-                self._files.sweep_files(self._keep_alone)
+        """Complete a point that was left. If the lake has not all of it any more, it is dropped; and so it is
+        if it has no rows yet, or if the lake is to keep files for it and has kept none until now.
+
+        It is dropped in the order of ``_expire``. Who is not to write to the lake keeps a point that the lake
+        knows of, for the next backup that may have the lake forget it.
+        """
+        known = {one.id for one in read_description(source.store).backups}
+        if point.is_cut and (not register or point.id in known):
+            with suppress(Damaged):
+                self._complete(source, point, workers, register=register, verify=point.is_whole)
+                return True
+        if not register and point.id in known:
             return False
-        return True
+        newest = next(one for one in read_points(self._target) if one.id == point.id)
+        place, ids = place_of(self._target), [point.id] if register else []
+        if newest.data is None:
+            unregister_backups(source, ids, place)
+        self._put(newest, None)
+        if self._files is not None:
+            self._files.sweep_files(self._keep_alone)
+        if newest.data is not None:
+            unregister_backups(source, ids, place)
+        return False
 
     def _complete(
         self,
@@ -242,7 +259,7 @@ class BackupMaker:
         else:
             point = self._copy_new(source, point, counted_on)
         if verify or point.is_whole:
-            self._verify(source, point)
+            self._check(source, point, verify=verify)
         if point.data is not None:
             point = self._copy_files(point, verify=verify)
         complete = msgspec.structs.replace(point, token=b"", is_complete=True)
@@ -256,18 +273,44 @@ class BackupMaker:
             complete_registration(source, complete)
         return complete
 
-    def _verify(self, source: Kernel, point: BackupPoint) -> None:
-        view = Kernel(PointStore(self._target, point), source.formats.all, source.settings, source.clock)
-        checked = verify_kernel(view, self._progress)
-        if checked.damages:
+    def _check(self, source: Kernel, point: BackupPoint, *, verify: bool) -> None:
+        """Read back what was copied; to ``verify`` it is all that ``fsck`` does.
+
+        Objects with wrong bytes are removed: a store keeps what it has of an id, so that they would be there
+        for ever, however often they are copied.
+        """
+        try:
+            view = Kernel(PointStore(self._target, point), source.formats.all, source.settings, source.clock)
+            damages = (
+                verify_kernel(view, self._progress).damages if verify else read_back(view, self._progress)
+            )
+        except Damaged as damaged:
+            self._remove_wrong(damaged.details.get("objects", ()))
+            raise
+        if damages:
+            self._remove_wrong([one.object for one in damages])
             self._put(
                 point, msgspec.structs.replace(point, token=b"", is_whole=True, objects=0, size_bytes=0)
             )
             raise Damaged(
-                f"the backup at {place_of(self._target)} is not sound: {len(checked.damages)} things are "
-                f"wrong, the first: {checked.damages[0]}\n"
+                f"the backup at {place_of(self._target)} is not sound: {len(damages)} things are wrong, the "
+                f"first: {damages[0]}\n"
                 "  If 'penstock fsck' finds nothing wrong with the lake, run the same command again."
             )
+
+    def _remove_wrong(self, damaged: Collection[str]) -> None:
+        """Remove from the target those of some objects that are there with other bytes than were written."""
+        wrong = {one for name in damaged if (one := _object_named(name)) and self._is_wrong(one)}
+        if wrong:
+            self._delete_unless(lambda one: one not in wrong)
+
+    def _is_wrong(self, one: ObjectId) -> bool:
+        for data in self._target.uncached.fetch([one]).values():
+            try:
+                check_bytes(one, data)
+            except Damaged:
+                return True
+        return False
 
     def _copy_files(self, point: BackupPoint, *, verify: bool) -> BackupPoint:
         """Copy the files of tables that are not there. The list of them is noted first."""
@@ -323,26 +366,37 @@ class BackupMaker:
 
     # -- removing points -----------------------------------------------------------------------------------
 
-    def _expire(self, going: Iterable[BackupPoint]) -> list[BackupPoint]:
-        """Remove points, then the objects that no other one leads to. Killed, the next removal goes on."""
-        gone = []
+    def _expire(self, source: Kernel | None, going: Sequence[BackupPoint]) -> list[BackupPoint]:
+        """Remove points, then the objects that no other one leads to. Killed, the next removal goes on.
+
+        The lake, if it is given, forgets them: those that it keeps files for before they are removed, so that
+        it keeps none for what is gone; those that have rows of tables in them when that is done, so that an
+        erase knows of them until then.
+        """
+        if not going:
+            return []
+        place = place_of(self._target)
+        if source is not None:
+            unregister_backups(source, [one.id for one in going if one.data is None], place)
         for point in going:
             self._put(point, None)
-            gone.append(point)
-        if gone:
-            self._sweep()
-            if self._files is not None:
-                self._files.sweep_files(self._keep_alone)
-        return gone
+        self._sweep()
+        if self._files is not None:
+            self._files.sweep_files(self._keep_alone)
+        if source is not None:
+            unregister_backups(source, [one.id for one in going if one.data is not None], place)
+        return [*going]
 
     def _sweep(self) -> None:
-        marked: set[ObjectId] = set()
-        for point in read_points(self._target):
-            marked |= reachable_from(self._target, point)
+        marked = reachable_from(self._target, read_points(self._target))
+        self._delete_unless(lambda one: one in marked)
+
+    def _delete_unless(self, is_kept: Callable[[ObjectId], bool]) -> None:
+        """Delete all objects of the target but some."""
         token, doomed = b"", list[Stored]()
         while True:
             page, token = patiently(self._settings, partial(self._target.scan, token, SCAN_PAGE))
-            doomed += [one for one in page if one.id not in marked]
+            doomed += [one for one in page if not is_kept(one.id)]
             if doomed and (not token or len(doomed) >= DELETE_MAX):
                 self._keep_alone()
                 self._target.delete(doomed)
@@ -408,23 +462,15 @@ class BackupMaker:
         new = None if after is None else point_row(after)
         self._keep_alone()
 
-        def move(in_doubt: bool) -> tuple[None] | None:
-            with self._target.turn(point_row(point).name) as turn:
-                if turn.row == new and (in_doubt or old == new):
-                    return (None,)
-                if turn.row != old:
-                    raise Unavailable(
-                        f"another process is writing to the backup at {place_of(self._target)}; let it finish"
-                    )
-                return (None,) if turn.advance({}, new).swapped else None
+        def decide(row: Row | None, _: bool) -> Swap[None] | Keep[None]:
+            if row != old:
+                raise Unavailable(
+                    f"another process is writing to the backup at {place_of(self._target)}; let it finish"
+                )
+            return Keep(None) if old == new else Swap(new, None)
 
-        def doubtful(reason: str) -> OutcomeUnknown:
-            return OutcomeUnknown(
-                f"it is not known whether the backup {point.id} was noted at {place_of(self._target)}: "
-                f"{reason}\n  Run the same command again: it completes what is there."
-            )
-
-        until_moved(self._settings, move, "another process changed the backup", doubtful)
+        subject = Subject(f"the backup {point.id}", "Run the same command again: it completes what is there.")
+        swap_row(self._target, self._settings, point_row(point).name, subject, decide)
 
 
 class _Sender:
@@ -450,35 +496,83 @@ class _Sender:
         self._waiting, self._waiting_bytes = {}, 0
 
 
+def _object_named(name: str) -> ObjectId | None:
+    """The object that a damage is of; ``None`` if that is something else, such as a row."""
+    try:
+        return ObjectId(bytes.fromhex(name))
+    except ValueError:
+        return None
+
+
 def verify_kernel(view: Kernel, progress: CopyProgress = silent) -> Checked:
     """Prove a point that was restored in memory: everything that its rows lead to is read and checked."""
     return fsck(view, lambda _, count: progress("checking objects", count, 0))
 
 
-def reachable_from(store: Store, point: BackupPoint) -> set[ObjectId]:
-    """Everything that a point needs. What is missing leads nowhere: it was erased, or is damaged already."""
+def read_back(view: Kernel, progress: CopyProgress = silent) -> list[Damage]:
+    """What is wrong with a point whose objects were just copied, each compared with its id on the way.
+
+    Everything that its rows lead to is read from the target, compared with its id, decoded and followed. What
+    a copy cannot break is left to ``verify_kernel``: whether trees are as they should be, and whether commits
+    and logs fit together, is the same in the lake.
+    """
+    reader = ReadAhead(view.store.uncached)
+    damages: dict[ObjectId, str] = {}
+    count = 0
 
     def fetch(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
-        return {one: check_object(one, data) for one, data in store.uncached.fetch(ids).items()}
+        nonlocal count
+        found: dict[ObjectId, AnyObject] = {}
+        for one, data in reader.fetch(ids).items():
+            try:
+                found[one] = check_stored(one, data)
+            except Damaged as damaged:
+                damages[one] = damaged.message
+        count += len(ids)
+        progress("checking objects", count, 0)
+        return found
 
-    lake = description_of(point)
-    view = Kernel(PointStore(store, point), ())
-    reach = Reach(fetch, expired_commits(lake, view.objects))
-    reach.blobs((*parts_of((point.rows,)), *data_blobs(store, point)), "by the point")
+    lake = read_description(view.store)
+    horizons = TableHorizons.read(view.store, view.formats)
+    reach = Reach(fetch, expired_commits(lake, view.objects), horizons.objects_of, reads_all=False)
     reach.blobs(blobs_of(lake), "by the lake's description")
-    rows = [row for row in rows_of(store, point) if row.kind in KINDS]
+    rows = [row for kind in KINDS for row in read_rows(view.store, [kind]).values()]
     reach.log(decoded_reference(row).log for row in rows)
     reach.commits(heads_of(rows), Horizon())
-    return reach.seen | _receipts_named(store, reach.seen)
+    return [Damage(one.hex(), what) for one, what in (reach.damaged | damages).items()]
 
 
-def _receipts_named(store: Store, seen: Collection[ObjectId]) -> set[ObjectId]:
-    """The receipts that the log entries among some objects name."""
-    found: set[ObjectId] = set()
-    ids = [*seen]
-    for start in range(0, len(ids), SCAN_PAGE):
-        for one, data in store.uncached.fetch(ids[start : start + SCAN_PAGE]).items():
-            entry = check_object(one, data)
+def reachable_from(store: Store, points: Collection[BackupPoint]) -> set[ObjectId]:
+    """Everything that points need. What is missing leads nowhere: it was erased, or is damaged already.
+
+    Points that have the same history behind them are walked together, so that what they share is read once.
+    """
+    receipts: set[ObjectId] = set()
+    reader = ReadAhead(store.uncached)
+
+    def fetch(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
+        found = {one: check_object(one, data) for one, data in reader.fetch(ids).items()}
+        for entry in found.values():
             if isinstance(entry, LogEntry):
-                found |= receipt_ids(entry)
-    return found
+                receipts.update(receipt_ids(entry))
+        return found
+
+    marked: set[ObjectId] = set()
+    by_horizon: dict[tuple[object, ...], list[BackupPoint]] = {}
+    for point in points:
+        if not point.is_cut:
+            continue
+        by_horizon.setdefault(description_of(point).horizon, []).append(point)
+    for some in by_horizon.values():
+        lake = description_of(some[0])
+        reach = Reach(fetch, expired_commits(lake, Objects(store)))
+        heads: set[ObjectId] = set()
+        for point in some:
+            reach.blobs((*parts_of((point.rows,)), *data_blobs(store, point)), "by the point")
+            reach.blobs(blobs_of(description_of(point)), "by the lake's description")
+            rows = [row for row in rows_of(store, point) if row.kind in KINDS]
+            reach.log(decoded_reference(row).log for row in rows)
+            heads.update(heads_of(rows))
+        reach.commits(heads, Horizon())
+        marked |= reach.seen
+    return marked | receipts

@@ -1,13 +1,15 @@
-"""The files of tables that a backup has: a list for each folder of the lake's storage, kept with the point.
+"""The files of tables that a backup has: lists for each folder of the lake's storage, kept with the point.
 
-The lists are blobs of the store of backups. A folder in which nothing changed has the same list as at the
-point before, so that it is stored once.
+The lists are blobs of the store of backups. A folder with many files has several, in the order of names, each
+of which fits into memory. Where a list ends depends on a name in it and not on what comes before: so a list
+of files among which nothing changed is the same as at the point before, and is stored once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
+from zlib import crc32
 
 import msgspec
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 PART_MAX_BYTES: Final = 230
 """A name with more bytes gets its tag in front, as a folder: file systems take 255."""
+LIST_FILES: Final = 8192
+"""How many files a list has on average."""
+LIST_MAX: Final = 4 * LIST_FILES
+"""How many it has at most."""
 
 
 class BackupFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -44,16 +50,20 @@ class BackupFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class BackupFolder(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """A folder of the lake's storage, such as that of a table."""
+    """A folder of the lake's storage, such as that of a table, with a list of its files, or of some of them.
+
+    A folder that has more files than fit into one list is there several times.
+    """
 
     location: str
     """Where it is, or was."""
     folder: str
     """Its name among the files of the backup."""
     files: Large
-    """Its files, as ``BackupFile``."""
+    """The files of the list, as ``BackupFile``."""
     count: int
     size_bytes: int
+    """Of the files of the list."""
 
 
 class BackupData(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -75,18 +85,31 @@ _decode_files = decoder(list[BackupFile]).decode
 _decode_folders = decoder(list[BackupFolder]).decode
 
 
+def list_segments(files: Iterable[BackupFile]) -> Iterator[list[BackupFile]]:
+    """Files that come in the order of their names, in parts that are a list each; at least one part."""
+    segment: list[BackupFile] = []
+    is_first = True
+    for one in files:
+        segment.append(one)
+        if crc32(one.name.encode()) % LIST_FILES == 0 or len(segment) >= LIST_MAX:
+            yield segment
+            segment, is_first = [], False
+    if segment or is_first:
+        yield segment
+
+
 def encode_folder(
     location: str, folder: str, files: Collection[BackupFile]
 ) -> tuple[BackupFolder, dict[ObjectId, bytes]]:
-    """A folder with its list of files, and the blobs that have to be stored with it."""
-    listed, blobs = split_blobs(encode(sorted(files, key=lambda one: one.name)))
+    """A folder with a list of files in the order of their names, and the blobs to be stored with it."""
+    listed, blobs = split_blobs(encode([*files]))
     size = sum(one.size for one in files)
     made = BackupFolder(location=location, folder=folder, files=listed, count=len(files), size_bytes=size)
     return made, blobs
 
 
 def encode_folders(folders: Collection[BackupFolder]) -> tuple[Large, dict[ObjectId, bytes]]:
-    return split_blobs(encode(sorted(folders, key=lambda one: one.folder)))
+    return split_blobs(encode(sorted(folders, key=lambda one: one.folder)))  # lists of one stay in order
 
 
 def folders_of(store: Store, point: BackupPoint) -> list[BackupFolder]:
@@ -98,7 +121,12 @@ def folders_of(store: Store, point: BackupPoint) -> list[BackupFolder]:
 
 
 def files_of(store: Store, folder: BackupFolder) -> list[BackupFile]:
-    found: list[BackupFile] = _decode_files(Objects(store).read(folder.files))
+    return read_files(store, folder.files)
+
+
+def read_files(store: Store, listed: Large) -> list[BackupFile]:
+    """The files of a list."""
+    found: list[BackupFile] = _decode_files(Objects(store).read(listed))
     return found
 
 

@@ -7,8 +7,7 @@ changed since the one before, and each can be gone back to by itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -20,19 +19,22 @@ from penstock.kernel.description import (
     ROW_NAME,
     Description,
     find_description,
+    with_moved_root,
     write_description,
 )
 from penstock.kernel.objects import Objects, split_blobs
+from penstock.kernel.records import rows_of_kind
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.objects import Large
 from penstock.model.references import Kind
 from penstock.stores import place_of
-from penstock.stores.port import Row, Store, Stored, Turn
-from penstock.stores.wrapped import WrappedStore
+from penstock.stores.port import Row, Store
+from penstock.stores.read_only import ReadOnlyStore
 
 PREFIX: Final = "@backup/"
 """No branch or tag has a name that begins so."""
-PAGE: Final = 1000
+NO_ROWS: Final = Large(0, ())
+"""Of a point whose rows were not read yet."""
 
 
 class BackupPoint(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -59,6 +61,11 @@ class BackupPoint(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     data: BackupData | None = None
     """What it has of the files of tables, if it is to have them."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the rows of the lake were read for it."""
+        return self.rows != NO_ROWS
+
 
 class _StoredRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
@@ -82,9 +89,7 @@ def point_row(point: BackupPoint) -> Row:
 
 def read_points(store: Store) -> list[BackupPoint]:
     """All points of a store, the oldest first; also one that is not complete."""
-    rows: list[Row] = []
-    while page := store.references(Kind.BACKUP.value, after=rows[-1].name if rows else "", limit=PAGE):
-        rows += page
+    rows = rows_of_kind(store, Kind.BACKUP)
     return sorted((_decoded(row) for row in rows), key=lambda point: (point.created_us, point.id))
 
 
@@ -151,7 +156,7 @@ def make_room(store: Store, lake: Description) -> None:
         )
 
 
-class PointStore(WrappedStore):
+class PointStore(ReadOnlyStore):
     """The lake as it was at a point: its rows, over the objects of all points. It takes no writes."""
 
     def __init__(self, store: Store, point: BackupPoint) -> None:
@@ -159,29 +164,8 @@ class PointStore(WrappedStore):
         description = Row(ROW_NAME, Kind.LAKE.value, point.description)
         self._rows = {row.name: row for row in (description, *rows_of(store, point))}
 
-    @property
-    def is_read_only(self) -> bool:
-        return True
-
     def require_writable(self) -> None:
         raise Denied(f"a backup at {self.url} can only be read. Nothing was changed.", url=self.url)
-
-    def store(self, objects: Mapping[ObjectId, bytes]) -> None:  # noqa: ARG002
-        self.require_writable()
-
-    @contextmanager
-    def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002
-        self.require_writable()
-        yield from ()
-
-    def delete(self, objects: Sequence[Stored]) -> int:  # noqa: ARG002
-        self.require_writable()
-        return 0
-
-    def scan_data(
-        self, after: bytes, limit: int, max_bytes: int
-    ) -> tuple[dict[ObjectId, bytes], list[Stored], bytes]:
-        return self.inner.scan_data(after, limit, max_bytes)
 
     def reference(self, name: str) -> Row | None:
         return self._rows.get(name)
@@ -191,8 +175,14 @@ class PointStore(WrappedStore):
         chosen = [name for name in names if name.startswith(prefix) and name > after]
         return [self._rows[name] for name in chosen[:limit]]
 
-    def close(self) -> None:
-        """The store of backups stays open."""
+
+def with_moved_roots(point: BackupPoint, moved: Iterable[tuple[str, str]]) -> BackupPoint:
+    """A point of the lake with files below some old roots at new ones; ``InvalidRequest`` if that cannot
+    be."""
+    lake = description_of(point)
+    for old, new in moved:
+        lake = with_moved_root(lake, old, new)
+    return msgspec.structs.replace(point, description=encode(lake))
 
 
 def count_references(rows: Collection[Row]) -> int:

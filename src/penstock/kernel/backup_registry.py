@@ -20,6 +20,7 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import split_blobs
+from penstock.kernel.records import ReplaceRow
 from penstock.stores.port import Row
 
 
@@ -37,12 +38,13 @@ def register_backup(
         has_data=has_data,
     )
 
-    def change(lake: Description) -> Description:
+    def change(lake: Description) -> ReplaceRow[Description]:
         backups = (*(one for one in lake.backups if one.id != number), new)
         version = max(lake.format_version, BACKUPS_VERSION)
-        return with_room(lake, msgspec.structs.replace(lake, backups=backups, format_version=version))
+        changed = msgspec.structs.replace(lake, backups=backups, format_version=version)
+        return ReplaceRow(with_room(lake, changed), blobs)
 
-    return change_description(kernel.store, kernel.settings, change, objects=blobs)
+    return change_description(kernel.store, kernel.settings, change)
 
 
 def complete_registration(kernel: Kernel, point: BackupPoint) -> None:

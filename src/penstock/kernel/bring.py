@@ -20,13 +20,22 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.kernel.conflict import compare, content_of
 from penstock.kernel.edit import Edit, Occasion
-from penstock.kernel.format import Applied, Crossed, Format, Formats, Refused
+from penstock.kernel.format import (
+    DRY_RUN,
+    Applied,
+    Crossed,
+    Format,
+    Formats,
+    PrepareAgain,
+    Refused,
+    Since,
+)
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
 from penstock.kernel.ledger import find_table, ledger_key
 from penstock.kernel.objects import Objects
 from penstock.kernel.reads import Reads
-from penstock.kernel.request import Request
+from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
@@ -40,6 +49,8 @@ from penstock.model.references import Reference
 if TYPE_CHECKING:
     from penstock.kernel.table_horizons import TableHorizons
 
+MISSING_SHOWN: Final = 3
+"""How many files that are gone are named."""
 _NORMAL: Final = KeyMerge()
 _ONE_VALUE: Final = "to settle it, set them to the same values on both sides, and repeat this"
 _ONE_SIDE: Final = (
@@ -91,28 +102,33 @@ def _key_wish(how: KeyMerge) -> list[object]:
     return [how.mode.value, *contents, how.expect_absent, *paths]
 
 
+class BringTerms(RequestTerms, frozen=True, kw_only=True):
+    """The terms of a request that brings differences."""
+
+    is_dry_run: bool = False
+    """Whether nothing is to be written: the request is never queued."""
+    may_read: bool = False
+    """Whether formats may read table storage when it is applied; not at a turn in the queue."""
+    notes: dict[Any, Any] | None = None
+    """What formats noted of an earlier try, for this one to go by, and to add to."""
+
+
 class BringRequest(Request):
     """A request that brings differences: what it goes by, and what comes of it."""
 
-    may_read: bool = False
-    """Whether formats may read table storage when it is applied; not at a turn in the queue."""
     is_repeated: bool = False
     """Whether it brings commits one by one, each without what came before it."""
 
     def __init__(
-        self,
-        history: History,
-        formats: Formats,
-        meta: CommitMeta,
-        key: str,
-        options: MergeOptions,
-        if_head: ObjectId | None,
+        self, history: History, formats: Formats, meta: CommitMeta, options: MergeOptions, terms: BringTerms
     ) -> None:
+        super().__init__(meta.authors[0] if meta.authors else meta.committer, terms)
         self._history, self._formats = history, formats
-        self._meta, self.key, self._options = meta.check(), key, options.check()
-        self.if_head = if_head
-        self.author = meta.authors[0] if meta.authors else meta.committer
-        self.notes: dict[Any, Any] = {}
+        self._meta, self._options = meta.check(), options.check()
+        self.is_dry_run, self.may_read = terms.is_dry_run, terms.may_read or terms.is_dry_run
+        self.notes = {} if terms.notes is None else terms.notes
+        if terms.is_dry_run:
+            self.notes[DRY_RUN] = True
         self.results: list[MergedKey] = []
         self._landing: Landing | None = None
 
@@ -186,9 +202,16 @@ class Renamed(NamedTuple):
 class Bringing:
     """Brings a difference, key by key, into an edit on the target."""
 
-    def __init__(self, edit: Edit, formats: Formats, options: MergeOptions) -> None:
+    def __init__(
+        self,
+        edit: Edit,
+        formats: Formats,
+        options: MergeOptions,
+        since: Callable[[bytes], Since] | None = None,
+    ) -> None:
+        """``since`` tells what was done to a key after the commit that is brought, if the target has it."""
         self._edit, self._formats = edit, formats
-        self._options = options
+        self._options, self._since = options, since
         self._horizons: TableHorizons | None = None
         self.results: dict[Key, MergedKey] = {}
 
@@ -377,14 +400,18 @@ class Bringing:
             crossed=meeting.crossed.asked_of(managing) if meeting.crossed is not None else None,
             is_strange=is_other and source is not None and self._edit.is_strange(source.id),
             bases=tuple(one for one in map(self._content, meeting.bases) if one is not None),
+            since=None if self._since is None else self._since(meeting.stored),
         )
         try:
             self._refuse_erased(source)
-            applied = managing.merge(table, base, source, asked_of(managing, meeting.intents))
+            states = self._retained(base), self._retained(source)
+            applied = managing.merge(table, *states, asked_of(managing, meeting.intents))
         except Refused as refused:
             self._edit.refuse(meeting.key, refused)
             return
         self._edit.put_applied(meeting.stored, applied)
+        if self._since is not None:
+            self._check_returning(meeting)
         if applied.is_opaque:
             self._edit.add_opaque(meeting.stored, managing)
         elif applied.intent is not None:
@@ -403,7 +430,7 @@ class Bringing:
 
         def restore() -> Applied:
             self._refuse_erased(wanted)
-            return managing.restore(table, wanted)
+            return managing.restore(table, self._retained(wanted))
 
         self._put_restored(meeting, managing, restore)
 
@@ -417,6 +444,44 @@ class Bringing:
             self._edit.put_applied(meeting.stored, applied)
             self._edit.add_opaque(meeting.stored, managing)
 
+    def _check_files(self, meeting: Meeting, *given: object) -> None:
+        """Refuse a state whose data files are gone: nobody could read it.
+
+        Storage is asked where it may be; at the turn it is known, or the request is prepared again.
+        """
+        before, after = self._content(meeting.now), self._edit.content(meeting.stored)
+        managing = self._formats.managing(after)
+        if managing is None or after is None or before == after:
+            return
+        note = "missing files", meeting.stored, meeting.was, meeting.wanted, *given
+        if note not in self._edit.notes:
+            if not self._edit.may_read:
+                raise PrepareAgain
+            table = self._edit.table(meeting.key, after)
+            self._edit.notes[note] = tuple(managing.missing_files(table, before, after))
+        if missing := self._edit.notes[note]:
+            more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
+            told = (
+                f"{len(missing)} of its data files are gone from storage"
+                f" ({', '.join(missing[:MISSING_SHOWN])}{more}), as after a VACUUM by another engine"
+            )
+            self._edit.refuse(meeting.key, Refused(self._describe_missing(managing, meeting, told)))
+
+    def _describe_missing(self, managing: Format, meeting: Meeting, missing: str) -> str:  # noqa: ARG002
+        """Why a state cannot be, some of whose files are gone."""
+        return (
+            f"cannot get back what it had: {missing}; bring the files back, or leave the table as it is with"
+            " the mode 'drop'"
+        )
+
+    def _check_returning(self, meeting: Meeting) -> None:
+        """The same for a table of which some files come back. One that comes back as a whole, after it was
+        dropped, is not gone through; nor one whose files nobody but the lake removes."""
+        after = self._edit.view.get(meeting.stored)
+        managing = self._formats.managing(self._content(after))
+        if managing is not None and managing.may_lose_files and self._is_one_table(meeting.now, after):
+            self._check_files(meeting)
+
     def _refuse_erased(self, *contents: AnyContent | None, version: int | None = None) -> None:
         """``Refused`` if a state of a table is to be brought back that was erased, or is about to be; or an
         earlier version of it.
@@ -428,6 +493,12 @@ class Bringing:
         why = self._horizons.refusal(*contents, version=version) if self._horizons else None
         if why is not None:
             raise Refused(why)
+
+    def _retained(self, content: AnyContent | None) -> AnyContent | None:
+        """A state of a table without what was erased of it; one that was erased as a whole as it is."""
+        if content is None or not self._horizons:
+            return content
+        return self._horizons.retained(content) or content
 
     def finish(self) -> None:
         """Check the result as a whole; refuse options for keys that were not part of it."""

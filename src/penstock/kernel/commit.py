@@ -16,7 +16,7 @@ from penstock.kernel.edit import Edit, Occasion
 from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
-from penstock.kernel.request import Request
+from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.state import Overlay, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -46,20 +46,15 @@ class CommitRequest(Request):
         formats: Formats,
         operations: Sequence[Operation],
         meta: CommitMeta,
-        key: str,
+        terms: RequestTerms,
         *,
         base: ObjectId | None = None,
-        if_head: ObjectId | None = None,
-        incarnation: bytes | None = None,
         create_namespaces: bool = False,
     ) -> None:
+        super().__init__(meta.authors[0] if meta.authors else meta.committer, terms)
         self._history, self._formats = history, formats
         self._operations = tuple(operations)
-        self._meta = meta.check()
-        self.key, self._base, self.incarnation = key, base, incarnation
-        self.if_head = if_head
-        self._create_namespaces = create_namespaces
-        self.author = meta.authors[0] if meta.authors else meta.committer
+        self._meta, self._base, self._create_namespaces = meta.check(), base, create_namespaces
         self._checked = _check_operations(self._operations, base)
         self.needs_preparation = any(isinstance(operation, Change) for operation in self._operations)
         self._identities: dict[Key, UUID] = {}

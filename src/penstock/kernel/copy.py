@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import Damaged, InvalidRequest, LakeExists, OutcomeUnknown
+from penstock.errors import Damaged, InvalidRequest, LakeExists
 from penstock.kernel.cut import cut, read_rows
 from penstock.kernel.description import (
     Arrival,
@@ -32,7 +32,7 @@ from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.object_copy import WORKERS, copy_objects, count_objects
 from penstock.kernel.objects import Objects
-from penstock.kernel.retry import until_moved
+from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
 from penstock.kernel.seal import KINDS, finish, require_sealed, seal, sealed_rows
 from penstock.kernel.table_horizons import horizon_rows
 from penstock.kernel.tokens import token_rows
@@ -158,7 +158,8 @@ class _Copy:
             )
             begun = _as_arriving(lake, identity, arrival)
             blobs = blobs_of(lake)
-            write_description(self._target, begun, self._source.store.fetch(blobs) if blobs else {})
+            objects = self._source.store.fetch(blobs) if blobs else {}
+            write_description(self._target, begun, objects, self._source.settings)
             return begun
         arrival = self._require_ours(found, lake)
         if not self._moves or (lake.sealed is not None and lake.sealed.copy == arrival.copy):
@@ -179,24 +180,12 @@ class _Copy:
         arrival = found.arrival
         ours = lake.id, self._is_fork, self._point
         if arrival is None or (arrival.source_id, arrival.is_fork, arrival.point) != ours:
-            if arrival is not None and arrival.phase is not Phase.COMPLETE:
-                what = "a restore" if arrival.point else "a copy" if arrival.is_fork else "a move"
-                raise InvalidRequest(
-                    f"{self._places[1]} holds part of {what} of {arrival.source}; "
-                    "complete that, or take another place"
-                )
-            raise self._lake_exists()
+            raise target_taken(found, self._places[1])
         if lake.sealed is not None and self._moves and lake.sealed.copy != arrival.copy:
             raise lake_moved(lake.sealed, self._source.store)
         if arrival.phase is Phase.COMPLETE and self._moves and lake.sealed is None:
-            raise self._lake_exists()
+            raise target_taken(found, self._places[1])
         return arrival
-
-    def _lake_exists(self) -> LakeExists:
-        return LakeExists(
-            f"there is a lake at {self._places[1]} already; a lake is copied or moved to an empty place",
-            url=self._places[1],
-        )
 
     def _require_empty(self) -> None:
         has_rows = any(self._target.references(kind.value, limit=1) for kind in Kind)
@@ -220,14 +209,14 @@ class _Copy:
     ) -> None:
         known = self._lake
 
-        def decide(lake: Description) -> Description:
+        def decide(lake: Description) -> ReplaceRow[Description]:
             if lake != known:
                 raise InvalidRequest(
                     f"another process is copying to {self._places[1]} as well; let one of them finish"
                 )
-            return change(lake)
+            return ReplaceRow(change(lake), objects or {})
 
-        self._lake = change_description(self._target, self._source.settings, decide, objects=objects)
+        self._lake = change_description(self._target, self._source.settings, decide)
 
     # -- the steps -------------------------------------------------------------------------------------
 
@@ -256,17 +245,12 @@ class _Copy:
         self._note(phase=Phase.OBJECTS, references=len(references), token=b"", objects=0, size_bytes=0)
 
     def _put_row(self, name: str, row: Row | None) -> None:
-        def move(_: bool) -> tuple[None] | None:
-            with self._target.turn(name) as turn:
-                return (None,) if turn.row == row or turn.advance({}, row).swapped else None
+        def decide(before: Row | None, _: bool) -> Swap[None] | Keep[None]:
+            return Keep(None) if before == row else Swap(row, None)
 
-        def doubtful(reason: str) -> OutcomeUnknown:
-            return OutcomeUnknown(
-                f"it is not known whether '{name}' was copied to {self._places[1]} ({reason}); "
-                "the same command, run again, completes it"
-            )
-
-        until_moved(self._source.settings, move, f"another process moved '{name}'", doubtful)
+        advice = "The copy goes on from there: the same command, run again, completes it."
+        subject = Subject(f"'{name}'", advice, verb="moved")
+        swap_row(self._target, self._source.settings, name, subject, decide)
 
     def _copy_objects(self) -> None:
         """Everything that is stored, page by page: also receipts, to which nothing leads."""
@@ -338,6 +322,22 @@ class _Copy:
                 forked_from=self._arrival.source_id if self._is_fork else lake.forked_from,
             )
         )
+
+
+def target_taken(found: Description, place: str) -> LakeExists | InvalidRequest:
+    """The error for a target that holds something else than the copy that is to be made there."""
+    arrival = found.arrival
+    if found.is_backup:
+        return InvalidRequest(f"{place} holds backups of lake {found.id}; take an empty place", url=place)
+    if arrival is not None and arrival.phase is not Phase.COMPLETE:
+        what = "a restore" if arrival.point else "a copy" if arrival.is_fork else "a move"
+        return InvalidRequest(
+            f"{place} holds part of {what} of {arrival.source}; complete that, or take another place"
+        )
+    return LakeExists(
+        f"there is a lake at {place} already; a lake is copied, moved or restored to an empty place",
+        url=place,
+    )
 
 
 def _as_arriving(lake: Description, identity: str, arrival: Arrival) -> Description:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from penstock.kernel.seal import pages
+from penstock.kernel.records import rows_of_kind
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store
 
@@ -40,7 +40,7 @@ def cut(store: Store, kinds: Collection[Kind]) -> dict[str, Row]:
 
 def read_rows(store: Store, kinds: Iterable[Kind]) -> dict[str, Row]:
     """All rows of some kinds, each as it was at some moment."""
-    return {row.name: row for kind in kinds for page in pages(store, kind) for row in page}
+    return {row.name: row for kind in kinds for row in rows_of_kind(store, kind)}
 
 
 def _read_at_rest(store: Store, names: Collection[str]) -> dict[str, Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -16,12 +16,11 @@ from penstock.errors import (
     LakeExists,
     LakeMoved,
     LakeNotFound,
-    OutcomeUnknown,
     Unavailable,
     UnsupportedFormat,
 )
 from penstock.kernel.grace import Grace, with_grace
-from penstock.kernel.retry import until_moved
+from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import Settings
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US
@@ -29,10 +28,11 @@ from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.names import NAME_MAX_CHARS
 from penstock.model.objects import OBJECT_MAX_BYTES, Large, LogEntry, decode_object
 from penstock.model.references import Kind
+from penstock.storage.moved_roots import MovedRoot, map_roots, unmap_root
 from penstock.stores import place_of
 from penstock.stores.port import Row, Store
 
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 """The highest that is known of what is stored. A lake with a higher one is refused."""
 FIRST_VERSION: Final = 1
 """What a lake has that says nothing which the first release would misread."""
@@ -48,6 +48,10 @@ HORIZONS_VERSION: Final = 5
 BACKUPS_VERSION: Final = 6
 """What backups have, and lakes that files are kept for their backups: who does not know would remove them."""
 
+MOVED_ROOTS_VERSION: Final = 7
+"""What a lake has whose files were moved to other roots: who does not know would look at the old ones, and
+write there."""
+
 ROW_MAX_BYTES: Final = OBJECT_MAX_BYTES
 """What programs and people put into the description may not make it larger, so that every store takes it."""
 
@@ -59,6 +63,11 @@ BEGINNINGS_MAX: Final = 100
 
 ROW_NAME: Final = "@lake"
 """No branch or tag can have this name."""
+SUBJECT: Final = Subject(
+    "the lake's description", "Look at it when the store answers; repeating the request is safe."
+)
+
+A = TypeVar("A")
 
 
 class HistoryRule(msgspec.Struct, frozen=True, array_like=True):
@@ -176,6 +185,8 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Whether the store holds backups of the lake, and no lake."""
     backups: tuple[RegisteredBackup, ...] = ()
     """The backups that were made of the lake and not forgotten, the oldest first."""
+    moved_roots: tuple[MovedRoot, ...] = ()
+    """Roots whose files lie elsewhere now, or did. All locations in the lake are below the old ones."""
 
     @property
     def horizon(self) -> tuple[object, ...]:
@@ -231,6 +242,25 @@ def with_version(lake: Description, version: int) -> Description:
     return msgspec.structs.replace(lake, format_version=max(lake.format_version, version))
 
 
+def with_moved_root(lake: Description, old: str, new: str) -> Description:
+    """The lake with the files below a root at another place; ``InvalidRequest`` if that cannot be."""
+    return _with_moved(lake, map_roots(lake.moved_roots, _all_roots(lake), old, new))
+
+
+def without_moved_root(lake: Description, place: str) -> Description:
+    """The lake with the files of a root where they were at first; ``InvalidRequest`` if it was not mapped."""
+    return _with_moved(lake, unmap_root(lake.moved_roots, _all_roots(lake), place))
+
+
+def _all_roots(lake: Description) -> list[str]:
+    return [one for one in (lake.warehouse, *lake.roots) if one]
+
+
+def _with_moved(lake: Description, moved: tuple[MovedRoot, ...]) -> Description:
+    changed = msgspec.structs.replace(lake, moved_roots=moved)
+    return with_room(lake, with_version(changed, MOVED_ROOTS_VERSION))
+
+
 def with_room(before: Description, after: Description) -> Description:
     """A description into which somebody puts something; ``InvalidRequest`` if it gets too large by that.
 
@@ -242,8 +272,9 @@ def with_room(before: Description, after: Description) -> Description:
     raise InvalidRequest(
         f"the lake's description would have {size} bytes, and may have {ROW_MAX_BYTES}: it has "
         f"{len(after.settings)} settings of {len(encode(after.settings))} bytes, {len(after.roots)} roots of "
-        f"{len(encode(after.roots))} bytes, and {len(after.history)} rules of history of "
-        f"{len(encode(after.history))} bytes. Make them smaller, or fewer."
+        f"{len(encode(after.roots))} bytes, {len(after.history)} rules of history of "
+        f"{len(encode(after.history))} bytes, and {len(after.backups)} backups of "
+        f"{len(encode(after.backups))} bytes. Make them smaller, or fewer."
     )
 
 
@@ -335,12 +366,19 @@ def _checked(row: Row, store: Store) -> Description:
 
 
 def write_description(
-    store: Store, description: Description, objects: Mapping[ObjectId, bytes] | None = None
+    store: Store,
+    description: Description,
+    objects: Mapping[ObjectId, bytes] | None = None,
+    settings: Settings | None = None,
 ) -> None:
     """Make a lake, once, with the objects that its description needs: ``LakeExists`` if there is one."""
-    with store.turn(ROW_NAME) as turn:
-        if turn.row is not None or not turn.advance(objects or {}, _row(description)).swapped:
+
+    def decide(row: Row | None, _: bool) -> Swap[None]:
+        if row is not None:
             raise LakeExists(f"there is a lake at {store.url} already", url=store.url)
+        return Swap(_row(description), None, objects or {})
+
+    swap_row(store, settings or Settings(), ROW_NAME, SUBJECT, decide)
 
 
 def require_unmoved(store: Store) -> None:
@@ -386,40 +424,37 @@ def require_arrived(lake: Description, store: Store) -> None:
 def change_description(
     store: Store,
     settings: Settings,
-    change: Callable[[Description], Description],
+    change: Callable[[Description], Description | ReplaceRow[Description] | Keep[A]],
     *,
-    objects: Mapping[ObjectId, bytes] | None = None,
     though_sealed: bool = False,
-) -> Description:
+) -> Description | A:
     """Replace the description by what ``change`` makes of it; ``LakeMoved`` if the lake is sealed.
 
-    ``objects`` are stored with it; ``change`` may put some there.
-
-    ``change`` is asked again where another process was faster, or where it is not known whether an earlier
-    try landed and the description is another one by now.
+    ``change`` may bring objects that are stored with it, or keep the description as it is. It is called again
+    where another process was faster, or where it is not known whether an earlier try landed and the
+    description is another one by now.
     """
-    changed: Description | None = None
 
-    def move(in_doubt: bool) -> tuple[Description] | None:
-        nonlocal changed
-        with store.turn(ROW_NAME) as turn:
-            if turn.row is None:
-                raise _not_found(store)
-            if in_doubt and changed is not None and turn.row == _row(changed):
-                return (changed,)  # only the answer was lost
-            found = _checked(turn.row, store)
-            if found.sealed is not None and not though_sealed:
-                raise lake_moved(found.sealed, store)
-            changed = change(found)
-            return (changed,) if turn.advance(objects or {}, _row(changed)).swapped else None
+    def decide(row: Row | None, _: bool) -> Swap[Description | A] | Keep[A]:
+        if row is None:
+            raise _not_found(store)
+        found = _checked(row, store)
+        if found.sealed is not None and not though_sealed:
+            raise lake_moved(found.sealed, store)
+        changed = change(found)
+        if isinstance(changed, Keep):
+            return changed
+        after = changed if isinstance(changed, ReplaceRow) else ReplaceRow(changed)
+        return Swap(_row(after.value), after.value, after.objects)
 
-    def doubtful(reason: str) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"it is not known whether the lake's description was changed in {store.url}: {reason}\n"
-            "  Look at it when the store answers; repeating the request is safe."
-        )
+    return swap_row(store, settings, ROW_NAME, SUBJECT, decide)
 
-    return until_moved(settings, move, "another process changed the lake's description", doubtful)
+
+def raise_version(store: Store, settings: Settings, version: int) -> None:
+    """Let the lake have at least a format version, so that an older Penstock refuses it by name."""
+    lake = find_description(store)
+    if lake is not None and lake.format_version < version:
+        change_description(store, settings, lambda found: with_version(found, version))
 
 
 def _not_found(store: Store) -> LakeNotFound:

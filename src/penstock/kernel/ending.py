@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -31,13 +31,13 @@ from penstock.errors import (
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.checks import require_able
 from penstock.kernel.reads import ReadEntry, Reads, noted
+from penstock.kernel.records import Keep
 from penstock.kernel.references import Move
 from penstock.kernel.rows import over, present
 from penstock.kernel.sent import Dispatch, Sent
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
 from penstock.kernel.transaction_rows import (
-    AsItIs,
     Known,
     TransactionRows,
     aborted,
@@ -115,14 +115,8 @@ class Ending(TransactionRows):
         raised, and aborts it. Any other error leaves it committing: to be repeated, by anybody. So does
         ``TransactionOver`` for one that somebody is committing with checks that are not known here.
         """
-        try:
-            known = self._send(id, meta.check())
-        except _Unchecked as left:
-            known = self.seen(self.get(id))
-            if known.state is TransactionState.COMMITTED:
-                known = self._landed(known, known.transaction.commit)
-            elif known.state is TransactionState.COMMITTING:
-                raise _unchecked(id, left.lacking) from None
+        sent = self._send(id, meta.check())
+        known = self._require_ended(id, sent) if isinstance(sent, LackingChecks) else sent
         if known.state is TransactionState.COMMITTED:
             return known
         if known.state is TransactionState.ABORTED:
@@ -164,14 +158,14 @@ class Ending(TransactionRows):
         """Remove the row of a transaction that ended long ago. It leaves no tombstone: its end is in the log
         of its target."""
 
-        def decide(row: Row | None) -> Move:
+        def decide(row: Row | None) -> Move | Keep[None]:
             if row is None or not self.is_old(known_in_row(row)):
-                raise AsItIs(known.reference)
+                return Keep(None)
             return Move(None, Event.DELETE)
 
         self._swapped(known.transaction.id, decide, "")
 
-    def _send(self, id: str, meta: CommitMeta) -> Known:  # noqa: A002
+    def _send(self, id: str, meta: CommitMeta) -> Known | LackingChecks:  # noqa: A002
         """Note that the merge is about to be sent; from here there is no way back but its refusal."""
         known = self.get(id)
         begun = known.transaction
@@ -181,13 +175,13 @@ class Ending(TransactionRows):
             require_able(self._kernel, target, begun.base, known.head)  # or it stays as it is
         checks = {one.name for one in self._kernel.checks.of(begun.target)}
 
-        def decide(found: Transaction, now_us: int) -> Transaction | None:
+        def decide(found: Transaction, now_us: int) -> Transaction | Keep[LackingChecks] | None:
             if found.has_ended:
                 return None
             if found.is_expired(now_us):
                 return expired(found, now_us)
             if lacking := sorted(set(found.checks) - checks):
-                raise _Unchecked(lacking)
+                return Keep(LackingChecks(lacking))
             sent = msgspec.structs.replace(
                 found,
                 state=TransactionState.COMMITTING,
@@ -201,6 +195,14 @@ class Ending(TransactionRows):
             return sent if found.checks == sent.checks and found.sends else fitting(sent)
 
         return self._move(id, decide)
+
+    def _require_ended(self, id: str, lacking: LackingChecks) -> Known:  # noqa: A002
+        """A transaction as others ended it; ``TransactionOver`` while they are committing it."""
+        known = self.seen(self.get(id))
+        if known.state is TransactionState.COMMITTING:
+            raise _unchecked(id, lacking.names)
+        is_landed = known.state is TransactionState.COMMITTED
+        return self._landed(known, known.transaction.commit) if is_landed else known
 
     def _land(self, known: Known) -> Known:
         """Send the merge of a transaction that is committing, and note what comes of it."""
@@ -275,21 +277,19 @@ class Ending(TransactionRows):
 
     def _refused(self, known: Known, refused: PenstockError) -> Known:
         """Note that the merge was refused. Where it was sent several times, another sending may be under
-        way: that is called off first, or found to have landed."""
+        way: that is called off first, or found to have landed. So where the reason may have come up later."""
         is_alone = isinstance(refused, IdempotencyKeyReused)  # nothing lands under a key that is another's
         is_plain = isinstance(refused, RequestError | ConflictError)
 
-        def decide(found: Transaction, now_us: int) -> Transaction | None:
+        def decide(found: Transaction, now_us: int) -> Transaction | Keep[None] | None:
             if found.state is not TransactionState.COMMITTING:
                 return None
             if not is_alone and (found.sends > 1 or not is_plain):
-                raise _InDoubt
+                return Keep(None)
             return aborted(found, refused.message, now_us)
 
-        try:
-            return self._move(known.transaction.id, decide)
-        except _InDoubt:
-            return self._call_off(known, refused.message)
+        ended = self._move(known.transaction.id, decide)
+        return self._call_off(known, refused.message) if ended is None else ended
 
     def _call_off(self, known: Known, why: str) -> Known:
         """End a transaction that is committing: as committed if it has landed, or else so that it never
@@ -309,17 +309,10 @@ class Ending(TransactionRows):
         return noted(self._kernel.objects, state, known.reference.incarnation)
 
 
-class _InDoubt(Exception):
-    """The merge was sent more than once, so that its refusal alone does not tell how it ends; or it was
-    refused for a reason that may have come up after it was sent."""
+class LackingChecks(NamedTuple):
+    """Checks that a sender of the merge had, and that are not known here."""
 
-
-class _Unchecked(Exception):
-    """The merge was sent by somebody with checks that are not known here."""
-
-    def __init__(self, lacking: Sequence[str]) -> None:
-        super().__init__()
-        self.lacking = lacking
+    names: Sequence[str]
 
 
 def _unchecked(id: str, lacking: Sequence[str]) -> TransactionOver:  # noqa: A002

@@ -15,6 +15,7 @@ import msgspec
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import NOBODY_ASKS, proposal_of, verdict
+from penstock.kernel.records import Keep
 from penstock.kernel.references import NOTE_MAX_BYTES, Move
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
@@ -44,16 +45,16 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
     if is_transaction(branch):
         raise InvalidRequest(f"'{branch}' is a transaction's: what its target expects is asked when it lands")
 
-    def decide(row: Row | None) -> Move:
+    def decide(row: Row | None) -> Move | Keep[Reference | None]:
         found = kernel.references.expected(branch, row, None, Kind.BRANCH)
         known = _known(found)
         same = next((one for one in known if one.name == expectation.name), None)
         if same is not None:
             if same.sql == expectation.sql:
-                raise _AsItIs(found)
+                return Keep(found)
             raise InvalidRequest(f"'{branch}' expects '{same.name}' already: {same.sql}", name=branch)
         if _differ(kernel, asked, found.head, expectation.keys):
-            raise _Moved
+            return Keep(None)  # a table that was asked about is another one by now
         return _noted(found, (*known, expectation))
 
     for _ in range(kernel.settings.tries_max):
@@ -61,12 +62,9 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
         asked = reference.head
         if expectation.name not in {one.name for one in _known(reference)}:
             _require_held(kernel, reference, expectation)
-        try:
-            return expectations_of(kernel.references.swap(branch, decide, expectation.who))
-        except _AsItIs as found:
-            return expectations_of(found.reference)
-        except _Moved:
-            continue
+        expecting = kernel.references.swap(branch, decide, expectation.who)
+        if expecting is not None:
+            return expectations_of(expecting)
     raise RetriesExhausted(
         f"the tables of '{expectation.name}' changed {kernel.settings.tries_max} times on '{branch}' while "
         "it was asked whether it holds. Nothing was added; try again when there is less traffic.",
@@ -130,15 +128,3 @@ def _differ(kernel: Kernel, one: ObjectId, other: ObjectId, keys: Iterable[Key])
     before, after = kernel.state(one), kernel.state(other)
     stored = [key.encode() for key in keys]
     return before.get_many(stored) != after.get_many(stored)
-
-
-class _AsItIs(Exception):
-    """The row stays as it is."""
-
-    def __init__(self, reference: Reference) -> None:
-        super().__init__()
-        self.reference = reference
-
-
-class _Moved(Exception):
-    """A table that was asked about is another one by now."""

@@ -38,7 +38,9 @@ MESSAGE_SHOWN_MAX: Final = 60
 """So many characters of a commit's message are part of a conflict."""
 
 if TYPE_CHECKING:
-    from penstock.kernel.table_horizons import TableHorizons
+    from uuid import UUID
+
+    from penstock.kernel.table_horizons import TableHorizon, TableHorizons
 
 
 class PathClash(NamedTuple):
@@ -107,7 +109,7 @@ class LaterCommit(NamedTuple):
 
 
 class Since:
-    """What was done to a key after a commit that is to be undone: the commits, oldest first.
+    """What was done to a key after a commit that is to be undone or repeated: the commits, oldest first.
 
     They are looked up when they are first asked for: that walks the history since then, and a format that
     can do without them should.
@@ -179,6 +181,7 @@ class _Facts(NamedTuple):
     is_strange: bool
     transaction: Transacting | None
     bases: tuple[AnyContent, ...]
+    since: Since | None
 
 
 class Table(_Facts):
@@ -195,7 +198,8 @@ class Table(_Facts):
     the table. ``crossed`` is there if the sides of a merge met before. ``is_strange`` tells ``merge`` that
     the source has a table of another id, which this branch never had. ``transaction`` is there on the branch
     of one. ``bases`` tell ``merge`` what the table is in each of the states that both sides come from, where
-    there are several because merges crossed.
+    there are several because merges crossed. ``since`` is there if a commit is repeated on a branch that has
+    it already: what was done to the table after it.
     """
 
     __slots__ = ()
@@ -218,6 +222,7 @@ class Table(_Facts):
         is_strange: bool = False,
         transaction: Transacting | None = None,
         bases: tuple[AnyContent, ...] = (),
+        since: Since | None = None,
     ) -> Table:
         notes = {} if notes is None else notes  # never one that is shared by all that give none
         return super().__new__(
@@ -238,6 +243,7 @@ class Table(_Facts):
             is_strange,
             transaction,
             bases,
+            since,
         )
 
 
@@ -280,9 +286,14 @@ class Format:
     repeats_states: bool = False
     """Whether a table can have a state that it had before, although it was changed in between. If not, equal
     states tell a revert that nothing came after."""
+    may_lose_files: bool = False
+    """Whether other programs may remove files that only earlier states of its tables have: then a revert
+    looks whether those are there that come back."""
     merges_objects_only: bool = False
     """Whether what ``merge`` answers follows from kernel objects alone, so that a merge of long ago can be
     worked out again."""
+    find_horizon: Callable[[UUID], TableHorizon | None] | None = None
+    """Looks up from where on the history of a table exists. A kernel sets it."""
 
     def manages(self, content: AnyContent) -> bool:
         """Whether a content is a table of this format."""
@@ -417,6 +428,26 @@ class Format:
         """Whether a table as a content has it lacks a version: then it is from before an erase which said
         that the history of the table begins there. A format whose tables can be erased must say it."""
         return False
+
+    def cut_content(self, content: AnyContent, first: int) -> AnyContent:  # noqa: ARG002
+        """A table as it is read and retained where its history begins with a version that it has: without
+        what the content holds of earlier ones."""
+        return content
+
+    def retained(self, table: Table, content: AnyContent) -> AnyContent:
+        """What is retained of a table that is about to be written to.
+
+        ``HistoryExpired`` for a branch that has the table as it was before an erase: what is written there
+        would go on from a state that is not retained, and would not be retained either.
+        """
+        if table.is_default or content.id is None or self.find_horizon is None:
+            return content
+        horizon = self.find_horizon(content.id)
+        if horizon is None or horizon.first < 0:
+            return content
+        if self.is_before(content, horizon.first):
+            raise horizon.expired()
+        return self.cut_content(content, horizon.first)
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:  # noqa: ARG002
         """Why the default branch may not be moved so that a table jumps from one state to another, if so.

@@ -14,16 +14,16 @@ import msgspec
 from penstock.errors import Damaged, InvalidRequest
 from penstock.kernel.description import ROW_NAME, Description, read_description
 from penstock.kernel.expired import blobs_of, expired_commits
-from penstock.kernel.jobs import decoded_job, job_rows
-from penstock.kernel.objects import check_object
+from penstock.kernel.jobs import JOBS, job_rows
+from penstock.kernel.objects import check_stored, expanded
 from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
 from penstock.kernel.read_ahead import ReadAhead
+from penstock.kernel.records import rows_of_kind
 from penstock.kernel.rows import decoded_reference
-from penstock.kernel.seal import pages
 from penstock.kernel.shapes import Trees, flaws
 from penstock.kernel.skips import Link
-from penstock.kernel.table_horizons import TableHorizons, decoded_horizon, horizon_rows
-from penstock.kernel.tokens import decoded_token, token_rows
+from penstock.kernel.table_horizons import HORIZONS, TableHorizons, horizon_rows
+from penstock.kernel.tokens import TOKENS, token_rows
 from penstock.model.content import AnyContent, FilesTable, LanceTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
@@ -106,7 +106,7 @@ class _Checking:
     def run(self) -> Checked:
         lake = read_description(self._kernel.store)
         horizons = self._horizons()
-        reach = Reach(self._fetch, self._expired(lake), horizons.is_erased, self._check_trees)
+        reach = Reach(self._fetch, self._expired(lake), horizons.objects_of, self._check_trees)
         reach.blobs(blobs_of(lake), "by the lake's description")
         references = list(self._references())
         reach.log(reference.log for reference in references)
@@ -141,7 +141,7 @@ class _Checking:
         found = []
         for row in horizon_rows(self._kernel.store):
             try:
-                found.append(decoded_horizon(row))
+                found.append(HORIZONS.decode_row(row))
             except Damaged as damaged:
                 self._damage(row.name, damaged.message)
         return TableHorizons(self._kernel.formats, {one.table: one for one in found})
@@ -161,24 +161,22 @@ class _Checking:
 
     def _rows(self) -> Iterator[Row]:
         for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED, Kind.TRANSACTION):
-            after = ""
-            while page := self._kernel.store.references(kind.value, after=after):
-                yield from page
-                after = page[-1].name
+            yield from rows_of_kind(self._kernel.store, kind)
 
     def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         found: dict[ObjectId, AnyObject] = {}
         for one, data in self._reader.fetch(ids).items():
             try:
-                found[one] = check_object(one, data)
+                stored = check_stored(one, data)
             except Damaged as damaged:
                 self._damage(one.hex(), damaged.message)
                 continue
-            for what in flaws(found[one], data):
+            found[one] = whole = expanded(stored)
+            for what in flaws(stored, whole, data):
                 self._damage(one.hex(), what)
-            self._note(one, found[one])
-            if isinstance(found[one], Leaf | Node):
-                self._kernel.objects.remember(one, found[one], len(data))
+            self._note(one, whole)
+            if isinstance(whole, Leaf | Node):
+                self._kernel.objects.remember(one, whole, len(data))
         self._read += len(ids)
         self._progress("checked", self._read)
         return found
@@ -187,13 +185,16 @@ class _Checking:
         if isinstance(decoded, CommitObject):
             self._commits[one] = decoded
             self._roots[decoded.root] = None
-        if isinstance(decoded, LogEntry):
+        elif isinstance(decoded, LogEntry):
             self._entries[one] = decoded
-        if isinstance(decoded, Segment):
-            self._segments[one] = len(decoded.keys)
-        if isinstance(decoded, Leaf | Segment):
+        elif isinstance(decoded, Leaf | Segment):
+            if isinstance(decoded, Segment):
+                self._segments[one] = len(decoded.keys)
+            # A table with a tree is too large to be in place, or has such a tag.
             for key, value in zip(decoded.keys, decoded.values, strict=False):
-                if value is not None and not key.startswith(RESERVED) and _may_be_table(value):
+                if value is None or (type(value) is bytes and value[1:2] not in _TAGS):
+                    continue
+                if not key.startswith(RESERVED):
                     self._tables[value] = key
 
     def _check_rest(self, seen: set[ObjectId]) -> None:
@@ -229,22 +230,21 @@ class _Checking:
     def _check_jobs(self) -> None:
         for row in job_rows(self._kernel.store):
             try:
-                decoded_job(row)
+                JOBS.decode_row(row)
             except Damaged as damaged:
                 self._damage(row.name, damaged.message)
 
     def _check_ended_transactions(self) -> None:
-        for page in pages(self._kernel.store, Kind.ENDED_TRANSACTION):
-            for row in page:
-                try:
-                    transaction_of(decoded_reference(row))
-                except Damaged as damaged:
-                    self._damage(row.name, damaged.message)
+        for row in rows_of_kind(self._kernel.store, Kind.ENDED_TRANSACTION):
+            try:
+                transaction_of(decoded_reference(row))
+            except Damaged as damaged:
+                self._damage(row.name, damaged.message)
 
     def _check_tokens(self) -> None:
         for row in token_rows(self._kernel.store):
             try:
-                decoded_token(row).check()
+                TOKENS.decode_row(row).check()
             except (Damaged, InvalidRequest) as wrong:
                 self._damage(row.name, wrong.message)
 
@@ -307,12 +307,10 @@ class _Checking:
         return BEGINNING if one == NO_COMMIT else self._entries.get(one)
 
 
-_TAGS = tuple(msgspec.msgpack.encode(one.__struct_config__.tag) for one in (FilesTable, LanceTable))
-
-
-def _may_be_table(value: Value) -> bool:
-    """Whether a value may be a table with a tree: it is too large to be in place, or has such a tag."""
-    return not isinstance(value, bytes) or value[1:].startswith(_TAGS)
+_TAGS: Final = frozenset(
+    msgspec.msgpack.encode(one.__struct_config__.tag)[:1] for one in (FilesTable, LanceTable)
+)
+"""The second byte of tables with trees."""
 
 
 def _jumps_astray(read: Callable[[ObjectId], Link | None], link: Link) -> bool:

@@ -11,42 +11,56 @@ They belong to the lake at its place: copies leave them behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.errors import (
-    Damaged,
-    InvalidRequest,
-    JobNotFound,
-    JobOver,
-    OutcomeUnknown,
-)
+from penstock.errors import InvalidRequest, JobNotFound, JobOver
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.grace import Graces
+from penstock.kernel.records import Decision, Keep, RecordType, RemoveRow, ReplaceRow, Subject, rows_of_kind
 from penstock.kernel.reflog import receipt_id
-from penstock.kernel.retry import until_moved
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.model.encoding import ObjectId
 from penstock.model.jobs import EARLIER_MAX, Job, JobState, decode_job, encode_job, own_branch
 from penstock.model.references import Kind
-from penstock.stores.port import Row, Store, Turn
+from penstock.stores.port import Row, Store
 
 PREFIX: Final = "@job/"
 """No branch or tag has a name that begins so."""
-PAGE: Final = 1000
 SPENT_MAX: Final = 16
 """How many keys of a forgotten job are looked for. Few ever have a second one."""
 
-J = TypeVar("J", Job, "Job | None")
+A = TypeVar("A")
 
 
-class InDoubt(Exception):
-    """What came of a job's commit has to be settled first: only its branch tells."""
+def _subject(id: str) -> Subject:  # noqa: A002
+    advice = "'penstock jobs list' tells as soon as the store answers; repeating the request is safe."
+    return Subject(f"job '{id}'", advice, {"job": id})
 
-    def __init__(self, job: Job) -> None:
-        super().__init__(job.id)
-        self.job = job
+
+JOBS: Final[RecordType[Job]] = RecordType(
+    PREFIX,
+    lambda job: Kind.ENDED_JOB.value if job.has_ended else Kind.JOB.value,
+    encode_job,
+    decode_job,
+    _subject,
+    lambda job: job.id,
+)
+
+
+class JobInDoubt(NamedTuple):
+    """A job whose commit has to be settled first: only its branch tells what came of it."""
+
+    job: Job
+
+
+class BegunJob(NamedTuple):
+    """A job whose attempt has begun."""
+
+    job: Job
+    before: Job | None
+    """The job as it was before that."""
 
 
 class Jobs:
@@ -56,8 +70,7 @@ class Jobs:
         self._store, self._settings, self._graces, self._clock = store, settings, graces, clock
 
     def find(self, id: str) -> Job | None:  # noqa: A002
-        row = self._store.reference(PREFIX + id)
-        return decoded_job(row) if row is not None else None
+        return JOBS.find(self._store, id)
 
     def get(self, id: str) -> Job:  # noqa: A002
         """``JobNotFound`` if there is none, or not any more."""
@@ -68,31 +81,31 @@ class Jobs:
 
     def open(self) -> Iterator[Job]:
         """Those that have not ended, by id; others are not read."""
-        return map(decoded_job, _rows(self._store, Kind.JOB))
+        return map(JOBS.decode_row, rows_of_kind(self._store, Kind.JOB))
 
     def some_ended(self, after: str, limit: int) -> list[Job]:
         """Some that have ended, by id, after a given one."""
         page = self._store.references(Kind.ENDED_JOB.value, after=PREFIX + after, limit=limit)
-        return [decoded_job(row) for row in page]
+        return [JOBS.decode_row(row) for row in page]
 
     def all(self) -> Iterator[Job]:
         """All that are known, by id."""
-        return map(decoded_job, job_rows(self._store))
+        return map(JOBS.decode_row, job_rows(self._store))
 
-    def begin(self, job: Job) -> tuple[Job, Job | None]:
-        """Let an attempt of a job begin, in the place of earlier ones; returns the job as it is then, and as
-        it was before.
+    def begin(self, job: Job) -> BegunJob | JobInDoubt:
+        """Let an attempt of a job begin, in the place of earlier ones.
 
         One that has committed stays as it is, and so does the very attempt that is sent again. ``JobOver`` if
-        a newer attempt has begun, ``InDoubt`` while an earlier one is committing.
+        a newer attempt has begun; nothing is changed while an earlier one is committing.
         """
         before: Job | None = None
 
-        def decide(found: Job | None) -> Job:
+        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job | JobInDoubt]:
             nonlocal before
             before = found
             if found is None:
-                return _attempt(msgspec.structs.replace(job, spent=self._spent_before(job)), 1)
+                begun = msgspec.structs.replace(job, spent=self._spent_before(job))
+                return ReplaceRow(_attempt(begun, 1))
             if (found.key, found.branch) != (job.key, job.branch):
                 raise InvalidRequest(
                     f"job {job.id} is one of another table or branch; another job needs another id"
@@ -100,14 +113,15 @@ class Jobs:
             if job.fence in found.earlier:
                 raise _superseded(job.id)
             if found.fence == job.fence or found.state is JobState.COMMITTED:
-                return found
+                return Keep(found)
             if found.state is JobState.COMMITTING:
-                raise InDoubt(found)
+                return Keep(JobInDoubt(found))
             earlier = (found.fence, *found.earlier)[:EARLIER_MAX]
             begun = msgspec.structs.replace(job, earlier=earlier, spent=found.spent)
-            return _attempt(begun, found.attempt + 1)
+            return ReplaceRow(_attempt(begun, found.attempt + 1))
 
-        return self._move(job.id, decide), before
+        begun = self._update(job.id, decide)
+        return begun if isinstance(begun, JobInDoubt) else BegunJob(begun, before)
 
     def _spent_before(self, job: Job) -> int:
         """How many keys a job of the same id has used on the branch, as far as receipts tell.
@@ -126,7 +140,7 @@ class Jobs:
         """
         now_us = self._clock()
 
-        def decide(found: Job | None) -> Job:
+        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job]:
             found = _current(id, fence, found)
             if (found.key, found.branch) != (key, branch):
                 raise InvalidRequest(
@@ -135,59 +149,73 @@ class Jobs:
             if found.state is JobState.ABORTED:
                 raise JobOver(f"job {id} was aborted: {found.why or 'no reason is given'}", job=id)
             if found.state is JobState.COMMITTED:
-                return found
+                return Keep(found)
             if found.state is JobState.RUNNING and now_us > found.expires_us:
                 raise JobOver(f"job {id} took longer than it may, and cannot commit any more", job=id)
-            return msgspec.structs.replace(
+            sent = msgspec.structs.replace(
                 found,
                 state=JobState.COMMITTING,
                 changed_us=now_us,
                 sends=found.sends + 1,
                 position=found.position if found.sends else position,
             )
+            return ReplaceRow(sent, is_counted=True)  # of two who send it at once, none may think it is alone
 
-        return self._move(id, decide)
+        return self._update(id, decide)
 
     def landed(self, job: Job, commit: ObjectId) -> Job | None:
         """Note that an attempt's commit has landed; returns the row."""
-        return self._end(job, lambda: {"state": JobState.COMMITTED, "commit": commit})
-
-    def refused(self, job: Job, why: str, *, never_lands: bool = False) -> Job | None:
-        """Note that an attempt's commit was refused; returns the row.
-
-        ``InDoubt`` if it was sent more than once, since another sending of it may still land; unless it
-        surely ``never_lands``.
-        """
-
-        def end() -> dict[str, object]:
-            return {"state": JobState.ABORTED, "why": why, "spent": job.spent + 1}
-
-        return self._end(job, end, alone=not never_lands)
-
-    def _end(self, job: Job, end: Callable[[], dict[str, object]], *, alone: bool = False) -> Job | None:
         now_us = self._clock()
 
-        def decide(found: Job | None) -> Job | None:
-            if found is None or found.fence != job.fence or found.state is not JobState.COMMITTING:
-                return found  # a newer attempt has taken over, or somebody else has noted it
-            if alone and found.sends > 1:
-                raise InDoubt(found)
-            return msgspec.structs.replace(found, changed_us=now_us, **end())
+        def end(found: Job) -> ReplaceRow[Job]:
+            return ReplaceRow(
+                msgspec.structs.replace(found, changed_us=now_us, state=JobState.COMMITTED, commit=commit)
+            )
 
-        return self._move(job.id, decide)
+        return self._end(job, end)
+
+    def refused(self, job: Job, why: str) -> Job | JobInDoubt | None:
+        """Note that an attempt's commit was refused; returns the row.
+
+        Nothing is changed if it was sent more than once: another sending of it may still land.
+        """
+        abort = self._abort(job, why)
+        return self._end(job, lambda found: Keep(JobInDoubt(found)) if found.sends > 1 else abort(found))
+
+    def called_off(self, job: Job, why: str) -> Job | None:
+        """Note that an attempt's commit was refused, and never lands; returns the row."""
+        return self._end(job, self._abort(job, why))
+
+    def _abort(self, job: Job, why: str) -> Callable[[Job], ReplaceRow[Job]]:
+        now_us, spent = self._clock(), job.spent + 1
+        return lambda found: ReplaceRow(
+            msgspec.structs.replace(found, changed_us=now_us, state=JobState.ABORTED, why=why, spent=spent)
+        )
+
+    def _end(self, job: Job, end: Callable[[Job], ReplaceRow[Job] | Keep[A]]) -> Job | A | None:
+        """Change the row of an attempt that is committing; any other one stays as it is."""
+
+        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job | A | None]:
+            if found is None or found.fence != job.fence or found.state is not JobState.COMMITTING:
+                return Keep(found)  # a newer attempt has taken over, or somebody else has noted it
+            return end(found)
+
+        return self._update(job.id, decide)
 
     def abort(self, id: str, why: str, fence: str | None = None) -> Job:  # noqa: A002
         """Let a job never land, and return it. One that is committing, or has, stays as it is."""
         now_us = self._clock()
 
-        def decide(found: Job | None) -> Job:
+        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job]:
             if found is None:
                 raise _not_found(id)
             if found.state is not JobState.RUNNING or fence not in (None, found.fence):
-                return found
-            return msgspec.structs.replace(found, state=JobState.ABORTED, why=why, changed_us=now_us)
+                return Keep(found)
+            return ReplaceRow(
+                msgspec.structs.replace(found, state=JobState.ABORTED, why=why, changed_us=now_us)
+            )
 
-        return self._move(id, decide)
+        return self._update(id, decide)
 
     def is_old(self, job: Job) -> bool:
         """Whether a job may be forgotten: it was over before any message or file of it that still counts."""
@@ -198,29 +226,22 @@ class Jobs:
 
     def forget(self, id: str) -> None:  # noqa: A002
         """Remove the row of a job if it is old. What comes of it later is refused as of no job at all."""
-        self._move(id, lambda found: None if found is None or self.is_old(found) else found)
 
-    def _move(self, id: str, decide: Callable[[Job | None], J]) -> J:  # noqa: A002
-        """Move a row to what is decided; again where another process was faster, or nobody answered."""
+        def decide(found: Job | None) -> RemoveRow[Job] | Keep[None]:
+            return RemoveRow(found) if found is not None and self.is_old(found) else Keep(None)
 
-        def move(_: bool) -> tuple[J] | None:
-            with self._store.turn(PREFIX + id) as turn:
-                found = decoded_job(turn.row) if turn.row is not None else None
-                wanted = decide(found)
-                return (wanted,) if wanted == found or self._advance(turn, wanted) else None
+        self._update(id, decide)
 
-        def doubtful(reason: str) -> OutcomeUnknown:
-            return OutcomeUnknown(
-                f"it is not known whether job '{id}' was changed in {self._store.url}: {reason}\n"
-                "  'penstock jobs list' tells as soon as the store answers; repeating the request is safe.",
-                job=id,
-            )
+    def _update(self, id: str, decide: Callable[[Job | None], Decision[Job, A]]) -> Job | A:  # noqa: A002
+        """Change a row as is decided; ``LakeMoved`` if the lake is moving."""
 
-        return until_moved(self._settings, move, f"another process changed job '{id}'", doubtful)
+        def decide_unmoved(found: Job | None) -> Decision[Job, A]:
+            decision = decide(found)
+            if not isinstance(decision, Keep):
+                require_unmoved(self._store)
+            return decision
 
-    def _advance(self, turn: Turn, wanted: Job | None) -> bool:
-        require_unmoved(self._store)
-        return turn.advance({}, None if wanted is None else _row(wanted)).swapped
+        return JOBS.update(self._store, self._settings, id, decide_unmoved)
 
 
 def job_rows(store: Store) -> Iterator[Row]:
@@ -228,31 +249,9 @@ def job_rows(store: Store) -> Iterator[Row]:
 
     One that ends, or begins anew, on the way is not missed: those that have not ended are asked for twice.
     """
-    known = {row.name: row for kind in (Kind.JOB, Kind.ENDED_JOB, Kind.JOB) for row in _rows(store, kind)}
+    kinds = Kind.JOB, Kind.ENDED_JOB, Kind.JOB
+    known = {row.name: row for kind in kinds for row in rows_of_kind(store, kind)}
     return iter([known[name] for name in sorted(known)])
-
-
-def _rows(store: Store, kind: Kind) -> Iterator[Row]:
-    after = ""
-    while page := store.references(kind.value, after=after, limit=PAGE):
-        yield from page
-        after = page[-1].name
-
-
-def decoded_job(row: Row) -> Job:
-    """The job in a row; ``Damaged`` if there is none."""
-    try:
-        found: Job = decode_job(row.data)
-    except (msgspec.MsgspecError, ValueError) as problem:
-        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
-    if _row(found)[:2] != row[:2]:
-        raise Damaged(f"the row of '{row.name}' holds job '{found.id}' as {found.state}", name=row.name)
-    return found
-
-
-def _row(job: Job) -> Row:
-    kind = Kind.ENDED_JOB if job.has_ended else Kind.JOB
-    return Row(PREFIX + job.id, kind.value, encode_job(job))
 
 
 def _attempt(job: Job, number: int) -> Job:

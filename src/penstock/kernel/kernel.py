@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from threading import Lock
@@ -26,11 +26,12 @@ from penstock.errors import (
     TransactionOver,
 )
 from penstock.kernel.batch import Outcome, is_called_off, outcome_of
-from penstock.kernel.bring import MergeOptions
+from penstock.kernel.bring import BringTerms, MergeOptions
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import Checks, submit_checked
 from penstock.kernel.commit import CommitRequest
 from penstock.kernel.conflict import content_of
+from penstock.kernel.deadline import time_limit
 from penstock.kernel.description import (
     Description,
     change_description,
@@ -40,9 +41,10 @@ from penstock.kernel.description import (
     with_room,
 )
 from penstock.kernel.expired import expired_commits
-from penstock.kernel.format import DRY_RUN, Format, Formats, PrepareAgain
-from penstock.kernel.grace import Grace, Graces, checked_grace
+from penstock.kernel.format import Format, Formats, PrepareAgain
+from penstock.kernel.grace import GRACE_MIN_S, Grace, Graces, checked_grace
 from penstock.kernel.history import History, Walk
+from penstock.kernel.known_tables import KnownTables
 from penstock.kernel.landing import Landing
 from penstock.kernel.ledger import find_table
 from penstock.kernel.measure import measured
@@ -53,14 +55,14 @@ from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import Rebase
 from penstock.kernel.references import References
 from penstock.kernel.reflog import RefLog, made_before
-from penstock.kernel.request import MadeKey, Request, Unchecked, request_key
+from penstock.kernel.request import MadeKey, Request, RequestTerms, Unchecked, request_key
 from penstock.kernel.restore import RestoreRequest, RestoreScope
 from penstock.kernel.retry import Tries
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.rows import decoded_reference, require_writable
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
-from penstock.kernel.table_horizons import TableHorizons
+from penstock.kernel.table_horizons import TableHorizons, find_horizon
 from penstock.kernel.transplant import TransplantRequest
 from penstock.kernel.tree import Differing
 from penstock.metrics.meter import SILENT, Meter
@@ -81,6 +83,8 @@ logger = logging.getLogger("penstock")
 ABBREVIATION_SEARCH_MAX = 20_000
 """How many commits are looked through for one that an abbreviated id names."""
 
+LINE_WAITS_MAX: Final = 10
+"""A request waits for others to be prepared for so many times as long as a write may take without that."""
 LOGGED: Final = (Kind.BRANCH, Kind.TAG, Kind.DELETED, Kind.TRANSACTION, Kind.ENDED_TRANSACTION)
 """Rows that have a log, which tells what became of requests."""
 
@@ -103,6 +107,8 @@ class Kernel:
         self.settings = settings or Settings()
         self.formats = Formats(formats, default_branch)
         self.formats.horizons = lambda: TableHorizons.read(store, self.formats)
+        for one in self.formats.all:
+            one.find_horizon = partial(find_horizon, store)
         self.objects = Objects(store, self.settings.cache_max_bytes)
         self.history = History(self.objects, self._expired)
         self.graces = Graces(self._lake_graces, self.settings, clock)
@@ -120,6 +126,7 @@ class Kernel:
             self._moved,
             partial(check_move, self.formats, self.objects),
         )
+        self.known_tables = KnownTables(self)
 
     def _expired(self) -> Collection[ObjectId]:
         lake = find_description(self.store)
@@ -254,19 +261,23 @@ class Kernel:
         ``grown_from`` refuses a branch that was moved away from a commit, ``incarnation`` one that was made
         anew. ``doubt_from`` is the position of the log from where the key may be found in it.
         """
+        terms = RequestTerms(
+            key=key,
+            fingerprint=asked,
+            if_head=if_head,
+            incarnation=incarnation,
+            grown_from=grown_from,
+            doubt_from=doubt_from,
+        )
         request = CommitRequest(
             self.history,
             self.formats,
             operations,
             meta or CommitMeta(),
-            request_key(key),
+            terms,
             base=base,
-            if_head=if_head,
-            incarnation=incarnation,
             create_namespaces=create_namespaces,
         )
-        request.key_is_given, request.asked = key is not None, asked
-        request.grown_from, request.doubt_from = grown_from, doubt_from
         return self.submit(branch, request)
 
     def submit(self, branch: str, request: Request) -> Outcome:
@@ -297,20 +308,27 @@ class Kernel:
     def _submit(self, branch: str, request: Request) -> Outcome:
         if self.checks.may_be_for(branch):
             return submit_checked(self, branch, request)
-        tries = Tries(self.settings)
-        with ExitStack() as again:
+        tries, line = Tries(self.settings), self._queue(branch).preparations
+        with line.turn() as turn:
             while True:
                 if request.needs_preparation:
+                    if tries.count or line.is_contended:
+                        tries.extend(turn.wait(tries.left_s / 2, self._line_wait_max_s()))
                     request.prepare(self.branch(branch))
                 try:
                     return self.enqueue(branch, request)
                 except Unchecked:
                     break
                 except PrepareAgain:
+                    turn.refuse()
                     tries.again(f"too much landed on '{branch}' since the request was prepared")
-                    if tries.count == 1:
-                        again.enter_context(self._queue(branch).prepare_again(tries.left_s / 2))
         return submit_checked(self, branch, request)
+
+    def _line_wait_max_s(self) -> float:
+        """How long a request waits for others to be prepared, as long as they land: until it is due, and
+        never for so long that objects which it has stored may be swept."""
+        write_s = self.settings.write_timeout_s
+        return time_limit(min(LINE_WAITS_MAX * write_s, GRACE_MIN_S / 2 - write_s), "").seconds
 
     def enqueue(self, branch: str, request: Request) -> Outcome:
         """Queue a request that is prepared; ``PrepareAgain`` if that is not enough any more."""
@@ -435,12 +453,18 @@ class Kernel:
         """
         if not is_held:
             self.references.require_kept(source)
-        request = MergeRequest(self.history, self.formats, source, meta, request_key(key), options, if_head)
-        request.key_is_given, request.asked = key is not None, asked
-        request.grown_from, request.incarnation = grown_from, incarnation
-        request.doubt_from = doubt_from
-        result = self._bring(into, request, dry_run)
-        if request.is_repeated:  # by now the source may be another commit, and so may the ancestor
+        terms = BringTerms(
+            key=key,
+            fingerprint=asked,
+            if_head=if_head,
+            incarnation=incarnation,
+            grown_from=grown_from,
+            doubt_from=doubt_from,
+            is_dry_run=dry_run,
+        )
+        request = MergeRequest(self.history, self.formats, source, meta, options, terms)
+        result, landed_before = self._bring(into, request)
+        if landed_before:  # by now the source may be another commit, and so may the ancestor
             landed = self.history.commit(bytes.fromhex(result.head)).further_parents
             return msgspec.structs.replace(result, source=landed[0].hex() if landed else None)
         base = request.base.hex() if request.base is not None else None
@@ -461,11 +485,9 @@ class Kernel:
         """Repeat commits, oldest first, on a branch; all of them land by one swap or none does."""
         for one in commits[:1]:  # those after it are nearer to whatever keeps it
             self.references.require_kept(one)
-        request = TransplantRequest(
-            self.history, self.formats, commits, meta, request_key(key), options, if_head
-        )
-        request.key_is_given, request.asked = key is not None, asked
-        return self._bring(onto, request, dry_run)
+        terms = BringTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
+        request = TransplantRequest(self.history, self.formats, commits, meta, options, terms)
+        return self._bring(onto, request)[0]
 
     def revert(
         self,
@@ -481,9 +503,9 @@ class Kernel:
     ) -> MergeResult:
         """Undo on a branch what one of its commits did."""
         self.references.require_kept(self.history.commit(commit).parent)
-        request = RevertRequest(self.history, self.formats, commit, meta, request_key(key), options, if_head)
-        request.key_is_given, request.asked = key is not None, asked
-        return self._bring(on, request, dry_run)
+        terms = BringTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
+        request = RevertRequest(self.history, self.formats, commit, meta, options, terms)
+        return self._bring(on, request)[0]
 
     def restore(
         self,
@@ -500,28 +522,27 @@ class Kernel:
         """Set keys of a branch to what they were at a commit, or one table to a version of its own."""
         if isinstance(to, bytes):
             self.references.require_kept(to)
-        request = RestoreRequest(self.history, self.formats, to, scope, meta, request_key(key), if_head)
-        request.key_is_given, request.asked = key is not None, asked
-        return self._bring(on, request, dry_run)
+        terms = BringTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
+        request = RestoreRequest(self.history, self.formats, to, scope, meta, terms)
+        return self._bring(on, request)[0]
 
-    def _bring(self, branch: str, request: M, dry_run: bool) -> MergeResult:
-        if dry_run:
-            return self._preview(self.branch(branch), request)
+    def _bring(self, branch: str, request: M) -> tuple[MergeResult, bool]:
+        """What comes of a request, and whether it landed before, under the same key."""
+        if request.is_dry_run:
+            return self._preview(self.branch(branch), request), False
         outcome = self.submit(branch, request)
-        request.is_repeated = outcome.repeated
         keys: list[MergedKey] = [] if outcome.repeated else request.results
-        return MergeResult(
+        result = MergeResult(
             commits=tuple(one.hex() for one in outcome.commits),
             head=outcome.head.hex(),
             keys=tuple(keys),
             applied=bool(outcome.commits),
         )
+        return result, outcome.repeated
 
     def _preview(self, reference: Reference, request: M) -> MergeResult:
         """The same code on the head as it is, without the queue and without a swap."""
         chain = Chain(self.objects, reference.head)
-        request.may_read = True
-        request.notes[DRY_RUN] = True
         request.prepare(reference)
         request.check_reference(reference, chain)
         with suppress(MergeConflict):

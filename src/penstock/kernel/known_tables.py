@@ -8,14 +8,25 @@ lately that it can be had back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
+import secrets
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from penstock.errors import CommitNotFound, Damaged, HistoryExpired, InvalidRequest, LocationRefused
+from penstock.errors import (
+    CommitNotFound,
+    Damaged,
+    HistoryExpired,
+    InvalidRequest,
+    LocationRefused,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+)
 from penstock.kernel.conflict import content_of
+from penstock.kernel.grace import GRACE_MIN_S
+from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.ledger import (
     LEDGER,
     Look,
@@ -28,21 +39,75 @@ from penstock.kernel.ledger import (
 )
 from penstock.kernel.state import prefix_end
 from penstock.model.content import AnyContent, ManagedTable
-from penstock.model.encoding import NO_COMMIT, ObjectId
-from penstock.model.objects import LogEntry
+from penstock.model.encoding import NO_COMMIT, ObjectId, digest
+from penstock.model.objects import CommitObject, LogEntry
 from penstock.model.references import Kind
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
 
-LIVE: Final = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)
+HEADS_AT_ONCE: Final = 256
+"""How many commits are read with one request."""
+TAKES_MAX: Final = 3
+"""How often an id is reserved if answers are lost."""
+RESERVED_S: Final = GRACE_MIN_S / 2
+"""How long an id stays reserved if its request is never decided: no write may take longer, by any setting."""
+LIVE: Final = (Kind.TRANSACTION, Kind.BRANCH, Kind.TAG)
+"""In the order in which they are read: what a transaction has may land on a branch meanwhile, never the other
+way round."""
+
+
+class NewId:
+    """The id of a table that one request creates."""
+
+    def __init__(self, id: UUID) -> None:  # noqa: A002
+        self.id = id
+        self.is_sent = False
+        """Whether the commit of the request may have been sent: then it may land, whatever happens here."""
 
 
 class KnownTables:
-    """Looks up ids and locations in every state of the lake that somebody can return to."""
+    """Looks up ids and locations in every state of the lake that somebody can return to.
+
+    There is one for each lake that is open (``Kernel.known_tables``), since it also watches ids that others
+    have reserved.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+        self._kernel, self.reservations = kernel, Leases(kernel.store, good_s=RESERVED_S)
+
+    @contextmanager
+    def reserve(self, identity: UUID, branch: str, key: str | None) -> Iterator[NewId]:
+        """Keep the id of a new table for one request, until it is decided: no ledger has it before that.
+
+        ``InvalidRequest`` if the lake knows the id, or another request is creating a table with it, on
+        whatever branch. By its idempotency key a request is known when it is repeated. If its commit was
+        sent, and it stays unknown what became of it, the id stays reserved for ``RESERVED_S``.
+        """
+        holder = secrets.token_bytes(16) if key is None else digest("creation", f"{branch}\0{key}".encode())
+        lease = self._take(f"table/{identity}", holder)
+        if lease is None:
+            raise InvalidRequest(
+                f"another request is creating a table {identity}; make up another id", id=str(identity)
+            )
+        new = NewId(identity)
+        try:
+            self.require_unknown(identity)
+            yield new
+        except BaseException as problem:
+            is_refused = isinstance(problem, PenstockError) and not isinstance(problem, OutcomeUnknown)
+            if is_refused or not new.is_sent:
+                # The same request may have been sent twice, and the other one not be decided yet.
+                lease.release(if_taken_once=key is not None)
+            raise
+        lease.release()
+
+    def _take(self, id: str, holder: bytes) -> Lease | None:  # noqa: A002
+        """The lease on an id. Where an answer was lost it is taken once more; nothing else has begun yet."""
+        for _ in range(TAKES_MAX):
+            with suppress(OutcomeUnknown):
+                return self.reservations.take(id, holder)
+        raise Unavailable(f"the store did not say whether '{id}' is reserved; nothing was created")
 
     def require_unknown(self, identity: UUID) -> None:
         """``InvalidRequest`` for an id that a table of the lake has, or had before it was dropped."""
@@ -74,7 +139,7 @@ class KnownTables:
 
         A table that the default branch has there is left to the turn, which tells its key.
         """
-        default = partial(self._look, self._default_head())
+        default = self._look_at(self._default_head())
         here = holder(default, location)
         if here is not None and find_table(default, here) is not None:
             return
@@ -96,7 +161,7 @@ class KnownTables:
     def _dropped(self) -> Iterator[str]:
         """The locations of tables that the default branch has dropped."""
         head = self._default_head()
-        look = partial(self._look, head)
+        look = self._look_at(head)
         for stored, _ in self._kernel.state(head).scan(LEDGER, prefix_end(LEDGER)):
             identity = UUID(hex=stored.removeprefix(LEDGER).decode())
             found = whereabouts(look, identity)
@@ -108,8 +173,21 @@ class KnownTables:
     def _ledgers(self) -> Iterator[Look]:
         references = self._kernel.references
         live = {one.head for kind in LIVE for one in references.all(kind)} - {NO_COMMIT}
-        yield from (partial(self._look, head) for head in live)
-        yield from (partial(self._look_if_there, head) for head in self._deleted_heads() - live)
+        yield from map(self._look_at, self._read_ahead(live))
+        for head in self._read_ahead(self._deleted_heads() - live):
+            with suppress(CommitNotFound, HistoryExpired, Damaged):
+                yield _look_if_there(self._look_at(head))
+
+    def _read_ahead(self, heads: Collection[ObjectId]) -> Iterator[ObjectId]:
+        """Commits, with what reading a key of them takes brought into memory, for many with one request: how
+        many requests a look-up costs hardly depends on the number of branches."""
+        objects, ordered = self._kernel.objects, sorted(heads)
+        for start in range(0, len(ordered), HEADS_AT_ONCE):
+            some = ordered[start : start + HEADS_AT_ONCE]
+            commits = [one for one in objects.find(some).values() if isinstance(one, CommitObject)]
+            objects.find({segment for one in commits for segment, _ in one.recent})
+            objects.find({one.root for one in commits})
+            yield from some
 
     def _deleted_heads(self) -> set[ObjectId]:
         """Where references were that were deleted lately; a sweep while nobody wrote may have taken some."""
@@ -126,13 +204,18 @@ class KnownTables:
     def _default_head(self) -> ObjectId:
         return self._kernel.references.get(self._kernel.formats.default_branch).head
 
-    def _look(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
-        return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
+    def _look_at(self, commit: ObjectId) -> Look:
+        state = self._kernel.state(commit)
+        return lambda stored: content_of(self._kernel.objects, state.get(stored))
 
-    def _look_if_there(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
+
+def _look_if_there(look: Look) -> Look:
+    def found(stored: bytes) -> AnyContent | None:
         with suppress(CommitNotFound, HistoryExpired, Damaged):
-            return self._look(commit, stored)
+            return look(stored)
         return None
+
+    return found
 
 
 def _was_above(look: Look, location: str) -> bool:

@@ -17,12 +17,12 @@ from contextlib import suppress
 from threading import Lock
 from typing import Final, NamedTuple
 
-import msgspec
-
-from penstock.errors import Damaged, OutcomeUnknown, Unavailable
+from penstock.errors import OutcomeUnknown, RetriesExhausted, TryAgainError
+from penstock.kernel.records import Keep, RecordType, RemoveRow, ReplaceRow, Subject
+from penstock.kernel.settings import Settings
 from penstock.model.encoding import decoder, encode
 from penstock.storage.announcements import elapsed_s
-from penstock.stores.port import Row, Store
+from penstock.stores.port import Store
 
 PREFIX: Final = "@lease/"
 """No branch or tag has a name that begins so."""
@@ -30,6 +30,12 @@ KIND: Final = "lease"
 GOOD_S: Final = 75.0
 MARGIN_S: Final = 30.0
 """More than a request takes that is answered or given up."""
+
+TRIES: Final = Settings(tries_max=3, write_timeout_s=2.0)
+"""Enough for a moment's trouble of the store. Nobody waits longer: the next look at the lease tries again."""
+
+NUMBER_BITS: Final = 48
+"""How long the first number of a lease is whose holder is given."""
 
 WATCHED_MAX: Final = 10_000
 """How many leases of others are watched at the same time."""
@@ -52,32 +58,44 @@ class Leases:
         self._watched: dict[str, _Watched] = {}
         self._lock = Lock()
 
-    def take(self, id: str) -> Lease | None:  # noqa: A002
+    def take(self, id: str, holder: bytes | None = None) -> Lease | None:  # noqa: A002
         """The lease on something, to be released; ``None`` while another has it, or just took it.
 
+        A given ``holder`` takes again at once what it has already, as a request that is repeated does.
         ``Unavailable`` or ``OutcomeUnknown`` if the store does not answer: then it is taken again, by
         anyone, when it is not good any more.
         """
-        mine = _Term(secrets.token_bytes(16), 0, self.good_s)
+        # Two requests of a given holder that take it at once must not mistake each other's row for their own.
+        number = 0 if holder is None else secrets.randbits(NUMBER_BITS)
+        mine = LeaseTerm(holder or secrets.token_bytes(16), number, self.good_s)
         begun_s = self.elapsed_s()
-        with self.store.turn(PREFIX + id) as turn:
-            if turn.row is not None and not self._is_left(id, turn.row):
-                return None
-            if not turn.advance({}, _row(id, mine)).swapped:
-                return None
+
+        def decide(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | Keep[None]:
+            if term is not None and term.holder == holder:
+                return ReplaceRow(
+                    term._replace(number=term.number + 1)
+                )  # who watches it must see that it was taken anew
+            return ReplaceRow(mine) if term is None or self._is_left(id, term) else Keep(None)
+
+        try:
+            taken = LEASES.update(self.store, TRIES, id, decide)
+        except RetriesExhausted:  # others were faster each time
+            taken = None
+        if taken is None:
+            return None
         with self._lock:
             self._watched.pop(id, None)
-        return Lease(self, id, mine, begun_s)
+        return Lease(self, id, taken, begun_s, is_retaken=taken != mine)
 
-    def _is_left(self, id: str, row: Row) -> bool:  # noqa: A002
+    def _is_left(self, id: str, term: LeaseTerm) -> bool:  # noqa: A002
         """Whether nobody has renewed a lease for as long as it is good, while this process watched."""
         now_s = self.elapsed_s()
         with self._lock:
             watched = self._watched.get(id)
-            if watched is None or watched.row != row:
-                self._watch(id, _Watched(row, now_s))
+            if watched is None or watched.term != term:
+                self._watch(id, _Watched(term, now_s))
                 return False
-            return now_s - watched.since_s > _term(row).good_s
+            return now_s - watched.since_s > term.good_s
 
     def _watch(self, id: str, seen: _Watched) -> None:  # noqa: A002
         """Watch a lease, unless so many are watched already: those are taken first, or wanted no more."""
@@ -91,9 +109,18 @@ class Leases:
 class Lease:
     """A lease that this process took. To be used by one thread."""
 
-    def __init__(self, leases: Leases, id: str, term: _Term, begun_s: float) -> None:  # noqa: A002
+    def __init__(
+        self,
+        leases: Leases,
+        id: str,  # noqa: A002
+        term: LeaseTerm,
+        begun_s: float,
+        *,
+        is_retaken: bool,
+    ) -> None:
+        """``is_retaken`` says that the same holder had it already."""
         self._leases, self._id, self._term, self._begun_s = leases, id, term, begun_s
-        self._is_lost = False
+        self._is_lost, self._is_retaken = False, is_retaken
 
     def keep(self) -> bool:
         """Before every step of the work: whether it may be done. The lease is renewed when it is time."""
@@ -101,37 +128,55 @@ class Lease:
         usable_s = leases.good_s - leases.margin_s
         if not self._is_lost and self._age_s() > usable_s / 3:
             # What cannot be renewed may still be good for this step.
-            with suppress(Unavailable, OutcomeUnknown):
+            with suppress(TryAgainError, OutcomeUnknown):
                 self._renew()
         return not self._is_lost and self._age_s() < usable_s
 
-    def release(self) -> None:
-        """Let others take it at once, if that can be said to them; else they wait until it is not good."""
+    def release(self, *, if_taken_once: bool = False) -> None:
+        """Let others take it at once, if that can be said to them; else they wait until it is not good.
+
+        With ``if_taken_once`` only if the same holder has not taken it before, nor since: another request of
+        that holder may still need it.
+        """
         if self._is_lost:
             return
         self._is_lost = True
-        with suppress(Unavailable, OutcomeUnknown), self._leases.store.turn(PREFIX + self._id) as turn:
-            if turn.row is not None and _term(turn.row).holder == self._term.holder:
-                turn.advance({}, None)
+        if if_taken_once and self._is_retaken:
+            return
+
+        def decide(term: LeaseTerm | None) -> RemoveRow[LeaseTerm] | Keep[None]:
+            if term is None or not self._is_held_by(term) or (if_taken_once and term != self._term):
+                return Keep(None)
+            return RemoveRow(term)
+
+        with suppress(TryAgainError, OutcomeUnknown):
+            LEASES.update(self._leases.store, TRIES, self._id, decide)
+
+    def _is_held_by(self, term: LeaseTerm) -> bool:
+        # By the holder and not by the number: the answer to the last renewal may have been lost.
+        return term.holder == self._term.holder
 
     def _age_s(self) -> float:
         return self._leases.elapsed_s() - self._begun_s
 
     def _renew(self) -> None:
-        next_term = self._term._replace(number=self._term.number + 1)
         begun_s = self._leases.elapsed_s()
-        with self._leases.store.turn(PREFIX + self._id) as turn:
-            # By the holder and not by the number: the answer to the last renewal may have been lost.
-            if turn.row is None or _term(turn.row).holder != self._term.holder:
-                self._is_lost = True
-                return
-            next_term = next_term._replace(number=_term(turn.row).number + 1)
-            if turn.advance({}, _row(self._id, next_term)).swapped:
-                self._term, self._begun_s = next_term, begun_s
+
+        def decide(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | Keep[None]:
+            if term is None or not self._is_held_by(term):
+                return Keep(None)
+            return ReplaceRow(term._replace(number=term.number + 1))
+
+        renewed = LEASES.update(self._leases.store, TRIES, self._id, decide)
+        if renewed is None:
+            self._is_lost = True
+        else:
+            self._term, self._begun_s = renewed, begun_s
 
 
-class _Term(NamedTuple):
-    """What a row says: whose the lease is, how often it was renewed, and for how long it is good."""
+class LeaseTerm(NamedTuple):
+    """What a row holds: whose the lease is, a number that grows when it is renewed or taken again, and for
+    how long it is good."""
 
     holder: bytes
     number: int
@@ -139,20 +184,15 @@ class _Term(NamedTuple):
 
 
 class _Watched(NamedTuple):
-    row: Row
+    term: LeaseTerm
     since_s: float
 
 
-_decode = decoder(_Term).decode
+def _subject(id: str) -> Subject:  # noqa: A002
+    advice = f"The lease is good for {GOOD_S:g} s; after that, others can take it."
+    return Subject(f"the lease '{id}'", advice, {"lease": id})
 
 
-def _row(id: str, term: _Term) -> Row:  # noqa: A002
-    return Row(PREFIX + id, KIND, encode(term))
-
-
-def _term(row: Row) -> _Term:
-    try:
-        found: _Term = _decode(row.data)
-    except (msgspec.MsgspecError, ValueError) as problem:
-        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
-    return found
+LEASES: Final[RecordType[LeaseTerm]] = RecordType(
+    PREFIX, lambda _: KIND, encode, decoder(LeaseTerm).decode, _subject
+)

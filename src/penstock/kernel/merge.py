@@ -11,6 +11,7 @@ from penstock.errors import MergeConflict
 from penstock.kernel.bring import (
     Bringing,
     BringRequest,
+    BringTerms,
     CrossedIntents,
     Intents,
     MergeOptions,
@@ -49,11 +50,10 @@ class MergeRequest(BringRequest):
         formats: Formats,
         source: ObjectId,
         meta: CommitMeta,
-        key: str,
         options: MergeOptions,
-        if_head: ObjectId | None = None,
+        terms: BringTerms,
     ) -> None:
-        super().__init__(history, formats, meta, key, options, if_head)
+        super().__init__(history, formats, meta, options, terms)
         self._source = source
         self._plan: MergePlan | None = None
         self.base: ObjectId | None = None

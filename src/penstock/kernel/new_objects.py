@@ -132,8 +132,7 @@ class NewObjects:
         """The objects that the content in a value holds; none of a table's state that was erased."""
         if value is None:
             return ()
-        content = decode_content(self._objects.read(value))
-        return () if self._horizons.is_erased(content) else content.objects
+        return self._horizons.objects_of(decode_content(self._objects.read(value)))
 
 
 def _nodes(found: AnyObject) -> Iterable[ObjectId]:

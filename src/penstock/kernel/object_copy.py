@@ -19,11 +19,10 @@ from penstock.model.encoding import ObjectId
 from penstock.stores.port import Store, Stored
 
 SCAN_PAGE: Final = 5000
-CHUNK_MAX_OBJECTS: Final = 5000
 CHUNK_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Of objects that one worker holds in memory."""
+"""Of objects that one worker holds in memory, unless the target takes more by one call."""
 WORKERS: Final = 8
-PAGES_MAX: Final = 4
+PAGES_MAX: Final = 3
 """How many pages are under way at once."""
 
 
@@ -55,14 +54,15 @@ def copy_objects(
     def fetch(chunk: list[Stored]) -> tuple[int, int]:
         return carry(patiently(settings, partial(whole.fetch, [one.id for one in chunk])))
 
-    whole = source.uncached
+    whole, size_max = source.uncached, max(target.batch_max_bytes, CHUNK_MAX_BYTES)
+    page_max = SCAN_PAGE * size_max // CHUNK_MAX_BYTES
     running: deque[tuple[bytes, list[Future[tuple[int, int]]]]] = deque()
     is_scanned = False
     try:
         while running or not is_scanned:
             if not is_scanned:
                 found, others, token = patiently(
-                    settings, partial(whole.scan_data, token, SCAN_PAGE, CHUNK_MAX_BYTES)
+                    settings, partial(whole.scan_data, token, page_max, size_max)
                 )
                 parts = [workers.submit(carry, found)] if found else []
                 running.append((token, parts + [workers.submit(fetch, chunk) for chunk in chunks(others)]))
@@ -92,7 +92,7 @@ def chunks(page: Iterable[Stored]) -> Iterator[list[Stored]]:
     chunk: list[Stored] = []
     size = 0
     for one in page:
-        if chunk and (len(chunk) >= CHUNK_MAX_OBJECTS or size + one.size > CHUNK_MAX_BYTES):
+        if chunk and (len(chunk) >= SCAN_PAGE or size + one.size > CHUNK_MAX_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(one)

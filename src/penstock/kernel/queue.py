@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from threading import Lock
 from typing import Final
@@ -27,6 +25,7 @@ from penstock.kernel.chain import Chain
 from penstock.kernel.measure import label_of
 from penstock.kernel.objects import Objects
 from penstock.kernel.pace import paced
+from penstock.kernel.preparation import PreparationLine
 from penstock.kernel.reflog import RefLog
 from penstock.kernel.request import MADE_KEY_CHARS, Request
 from penstock.kernel.settings import Settings
@@ -55,7 +54,8 @@ class BranchQueue:
         self.name, self.label, self.meter = name, label_of(name), meter
         self.store, self.objects, self.clock, self.settings = store, objects, clock, settings
         self.log = RefLog(objects)
-        self._lock, self._preparing_again = Lock(), Lock()
+        self._lock = Lock()
+        self.preparations = PreparationLine()
         self._waiting: deque[Ticket] = deque()
         self._leader: Ticket | None = None
         self._ahead: Flight | None = None
@@ -66,22 +66,7 @@ class BranchQueue:
 
     @property
     def is_idle(self) -> bool:
-        return self._leader is None and self._ahead is None
-
-    @contextmanager
-    def prepare_again(self, wait_s: float) -> Iterator[None]:
-        """The turn of a request that has to be prepared once more because others landed first.
-
-        Requests to one table that are prepared side by side refuse each other: one lands, and all others
-        have worked in vain. One after the other, each lands. Who waits longer than ``wait_s``, for one whose
-        storage is slow, goes on without a turn.
-        """
-        has_turn = self._preparing_again.acquire(timeout=wait_s)
-        try:
-            yield
-        finally:
-            if has_turn:
-                self._preparing_again.release()
+        return self._leader is None and self._ahead is None and not len(self.preparations)
 
     def submit(self, request: Request) -> Outcome:
         """Queue a request, and return what became of it or raise why it was refused."""

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.kernel.objects import parts_of
 from penstock.kernel.pace import step
-from penstock.model.content import AnyContent, decode_content
+from penstock.model.content import AnyContent, IcebergTable, IcebergView, Namespace, Udf, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import (
     EMPTY_ROOT,
@@ -25,6 +25,12 @@ from penstock.model.objects import (
 )
 
 BLOCK = 500
+VALUES_MAX = 20_000
+"""How many values are remembered that lead to no objects."""
+_TAGS_WITHOUT_OBJECTS = frozenset(
+    msgspec.msgpack.encode(one.__struct_config__.tag) for one in (Namespace, IcebergTable, IcebergView, Udf)
+)
+"""The second byte of contents that hold no objects."""
 Fetch = Callable[[list[ObjectId]], dict[ObjectId, AnyObject]]
 """Reads and checks objects; those that are missing or unreadable are left out."""
 
@@ -61,18 +67,24 @@ class Reach:
         self,
         fetch: Fetch,
         expired_before: Collection[ObjectId] = (),
-        is_erased: Callable[[AnyContent], bool] = lambda _: False,
+        objects_of: Callable[[AnyContent], tuple[ObjectId, ...]] = lambda content: content.objects,
         walked: Callable[[], None] = lambda: None,
+        *,
+        reads_all: bool = True,
     ) -> None:
-        """``is_erased`` tells of a table's state whether an erase lets go what it holds. ``walked`` is called
-        whenever everything below some commits was read."""
-        self._fetch, self._is_erased, self._walked = fetch, is_erased, walked
+        """``objects_of`` says which objects of a content are retained. ``walked`` is called whenever all
+        below some commits was read. With ``reads_all``, contents that hold no objects are decoded too, and
+        those that cannot be are damaged."""
+        self._reads_all = reads_all
+        self._fetch, self._objects_of, self._walked = fetch, objects_of, walked
         self._expired_before = frozenset(expired_before)
         self.seen: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
         self.damaged: dict[ObjectId, str] = {}
         """What cannot be followed, and what is wrong with it."""
         self._kept: set[ObjectId] = set()
         self._cut: set[ObjectId] = set()
+        self._without_objects: set[Value] = set()
+        """Values that lead to nothing, lately seen: a leaf that is written anew has most of them again."""
 
     @property
     def expired(self) -> set[ObjectId]:
@@ -139,7 +151,8 @@ class Reach:
         """Trees, segments and blobs below commits."""
         waiting = start
         while waiting:
-            block, waiting = waiting[:BLOCK], waiting[BLOCK:]
+            block = waiting[-BLOCK:]
+            del waiting[-BLOCK:]
             wanted = {one: why for one, why in block if one not in self.seen}
             self.seen.update(wanted)
             found = self._fetch(list(wanted))
@@ -160,17 +173,29 @@ class Reach:
             return found.children
         if isinstance(found, Blob):
             return list(found.held)
-        values = [value for value in found.values if value is not None]
-        return parts_of(values) + [held for value in values for held in self._held(one, value)]
+        below: list[ObjectId] = []
+        for value in found.values:
+            if not self._reads_all and type(value) is bytes and value[1:2] in _TAGS_WITHOUT_OBJECTS:
+                continue
+            if value in self._without_objects or value is None:
+                continue
+            if isinstance(value, Large):
+                below += value.parts
+            held = self._held(one, value)
+            if held or isinstance(value, Large):
+                below += held
+            elif one not in self.damaged:
+                if len(self._without_objects) >= VALUES_MAX:
+                    self._without_objects.clear()
+                self._without_objects.add(value)
+        return below
 
     def _held(self, one: ObjectId, value: Value) -> tuple[ObjectId, ...]:
         """The objects that the content in a value of ``one`` holds."""
         data = value if isinstance(value, bytes) else self._whole(one, value)
         try:
             content = None if data is None else decode_content(data)
-            if content is None or self._is_erased(content):
-                return ()
-            return content.objects
+            return () if content is None else self._objects_of(content)
         except (msgspec.MsgspecError, ValueError) as problem:
             self.damaged.setdefault(one, f"holds a content that cannot be read: {problem}")
             return ()

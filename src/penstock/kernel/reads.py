@@ -17,7 +17,7 @@ from penstock.errors import Damaged, InvalidRequest
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.objects import Objects, split_value
-from penstock.kernel.request import Request
+from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.state import View, prefix_end
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, Unknown, content_bytes
@@ -136,10 +136,9 @@ class ReadsRequest(Request):
     event = Event.COMMIT
 
     def __init__(self, reads: Sequence[Read], incarnation: bytes, who: str) -> None:
-        self._entries, self.incarnation = gathered(reads), incarnation
-        self._start = _start(incarnation)
+        super().__init__(who, RequestTerms(incarnation=incarnation))
+        self._entries, self._start = gathered(reads), _start(incarnation)
         self._meta = CommitMeta(message=_told(reads), committer=who).check()
-        self.key, self.author = "", who
 
     @property
     def wish(self) -> bytes:

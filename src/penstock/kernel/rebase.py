@@ -13,11 +13,12 @@ import msgspec
 
 from penstock.errors import CommitVetoed, MergeConflict
 from penstock.kernel.batch import outcome_of
-from penstock.kernel.bring import MergeOptions
+from penstock.kernel.bring import BringTerms, MergeOptions
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import proposal_of, run, turn_of
 from penstock.kernel.format import DRY_RUN, PrepareAgain
 from penstock.kernel.moves import check_move
+from penstock.kernel.records import Keep
 from penstock.kernel.references import Move
 from penstock.kernel.retry import Tries
 from penstock.kernel.state import differing
@@ -31,14 +32,6 @@ from penstock.stores.port import Row
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
-
-
-class NotMoved(Exception):
-    """A rebase leaves the branch where it is."""
-
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(reference.name)
-        self.reference = reference
 
 
 class Rebase:
@@ -85,28 +78,23 @@ class Rebase:
                 after = kernel.references.swap(
                     self._branch, self._decide, self._meta.committer, self._key, request
                 )
-            except NotMoved as not_moved:
-                return self._stays(not_moved.reference)
             except PrepareAgain:
                 tries.again(f"too much landed on '{self._branch}' since the rebase was prepared")
             else:
-                return self._moved(after)
+                return after if isinstance(after, MergeResult) else self._moved(after)
 
     def preview(self) -> MergeResult:
         """What it would do; conflicts are among the keys."""
         self._notes[DRY_RUN] = True
 
-        def stay(row: Row | None) -> Move:
-            raise NotMoved(self._expected(row))
+        def stay(row: Row | None) -> Keep[Reference]:
+            return Keep(self._expected(row))
 
-        try:
-            self._kernel.references.swap(self._branch, stay, self._meta.committer, self._key)
-        except NotMoved as not_moved:
-            if not self._is_done(not_moved.reference):
-                with suppress(MergeConflict):
-                    self._chain(not_moved.reference, may_read=True)
-            return msgspec.structs.replace(self._stays(not_moved.reference), dry_run=True)
-        raise AssertionError("a preview has moved a branch")
+        reference = self._kernel.references.swap(self._branch, stay, self._meta.committer, self._key)
+        if not self._is_done(reference):
+            with suppress(MergeConflict):
+                self._chain(reference, may_read=True)
+        return msgspec.structs.replace(self._stays(reference), dry_run=True)
 
     def _stays(self, reference: Reference) -> MergeResult:
         return MergeResult(head=reference.id, base=self._base.hex(), keys=tuple(self._results))
@@ -127,10 +115,10 @@ class Rebase:
     def _expected(self, row: Row | None) -> Reference:
         return self._kernel.references.expected(self._branch, row, self._if_head, Kind.BRANCH)
 
-    def _decide(self, row: Row | None) -> Move:
+    def _decide(self, row: Row | None) -> Move | Keep[MergeResult]:
         reference = self._expected(row)
         if self._is_done(reference):
-            raise NotMoved(reference)
+            return Keep(self._stays(reference))
         chain = self._build(reference, may_read=False)
         if self._kernel.checks.looking_at(reference) and self._checked != (reference.head, reference.note):
             raise PrepareAgain
@@ -167,10 +155,10 @@ class Rebase:
         own = self._own_commits(reference.head)
         if not own:
             return chain
+        terms = BringTerms(key=self._key, may_read=may_read, notes=self._notes)
         request = self._request = TransplantRequest(
-            kernel.history, kernel.formats, own, self._meta, self._key, self._options, onto=self._onto
+            kernel.history, kernel.formats, own, self._meta, self._options, terms, onto=self._onto
         )
-        request.may_read, request.notes = may_read, self._notes
         try:
             drafts = request.apply(chain, reference)
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -15,12 +15,10 @@ from penstock.errors import (
     InvalidName,
     InvalidRequest,
     OutcomeUnknown,
-    PenstockError,
     ReferenceChanged,
     ReferenceExists,
     ReferenceNotFound,
     TryAgainError,
-    Unavailable,
 )
 from penstock.kernel.description import HistoryRule, find_description, lake_moved
 from penstock.kernel.expired import expired_commits
@@ -30,9 +28,10 @@ from penstock.kernel.history import History
 from penstock.kernel.measure import measured
 from penstock.kernel.objects import Objects
 from penstock.kernel.pace import step
+from penstock.kernel.records import PAGE, Keep, Subject, Swap, rows_of_kind, swap_row
 from penstock.kernel.reflog import RefLog, made_before, receipt, receipt_id
 from penstock.kernel.request import request_key
-from penstock.kernel.retry import Tries, reason_of
+from penstock.kernel.retry import reason_of
 from penstock.kernel.rows import decoded_reference, live, missing, present, row_of
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.metrics.meter import SILENT, Meter
@@ -44,9 +43,8 @@ from penstock.model.names import check_name
 from penstock.model.objects import CommitObject, Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference
 from penstock.model.transactions import PREFIX, is_transaction, transaction_of
-from penstock.stores.port import Row, Store, Turn
+from penstock.stores.port import Row, Store
 
-PAGE = 1000
 NOTE_MAX_BYTES = 16 * 1024
 
 
@@ -59,7 +57,8 @@ class Move(NamedTuple):
     landed: tuple[Landed, ...] = ()
 
 
-Decide: TypeAlias = Callable[[Row | None], Move]
+A = TypeVar("A")
+Decide: TypeAlias = Callable[[Row | None], Move | Keep[A]]
 
 
 class References:
@@ -102,11 +101,9 @@ class References:
 
     def all(self, kind: Kind, prefix: str = "", after: str = "") -> Iterator[Reference]:
         """All references of one kind, or those after a name."""
-        while page := self.list(kind, prefix, after):
-            for reference in page:
-                step()
-                yield reference
-            after = page[-1].name
+        for row in rows_of_kind(self._store, kind, prefix=prefix, after=after):
+            step()
+            yield decoded_reference(row)
 
     def create(
         self,
@@ -121,7 +118,7 @@ class References:
     ) -> Reference:
         """Create a branch or tag at a commit, which must be reachable (see ``require_reachable``).
 
-        ``asked`` is a hash of the request as its writer put it (see ``Request.asked``).
+        ``asked`` is a hash of the request as its writer put it (see ``RequestTerms.fingerprint``).
         """
         check_new_name(name)
         if kind not in (Kind.BRANCH, Kind.TAG):
@@ -151,9 +148,9 @@ class References:
         if is_new_name:
             try:
                 self._withdraw_if_moved(created)
-            except Unavailable as unavailable:
+            except TryAgainError as problem:
                 raise OutcomeUnknown(
-                    f"'{name}' was made, but it is not known whether it stays: {reason_of(unavailable)}",
+                    f"'{name}' was made, but it is not known whether it stays: {reason_of(problem)}",
                     key=key,
                     name=name,
                 ) from None
@@ -167,9 +164,13 @@ class References:
         lake = find_description(self._store)
         if lake is None or lake.sealed is None:
             return
-        with self._store.turn(created.name) as turn:
-            if turn.row == row_of(created) and turn.advance({}, None).swapped:
-                raise lake_moved(lake.sealed, self._store)
+
+        def decide(row: Row | None, _: bool) -> Swap[bool] | Keep[bool]:
+            return Swap(None, True) if row == row_of(created) else Keep(False)
+
+        subject = Subject(f"'{created.name}'", "Look at it when the store answers.", {"name": created.name})
+        if swap_row(self._store, self._settings, created.name, subject, decide):
+            raise lake_moved(lake.sealed, self._store)
 
     def assign(
         self,
@@ -260,9 +261,9 @@ class References:
         return found
 
     def swap(
-        self, name: str, decide: Decide, who: str = "", key: str = "", request: bytes | None = None
-    ) -> Reference:
-        """Move one row by one swap, again where another process was faster.
+        self, name: str, decide: Decide[A], who: str = "", key: str = "", request: bytes | None = None
+    ) -> Reference | A:
+        """Move one row as ``decide`` says, by one swap, with an entry in its log (see ``records.swap_row``).
 
         With a ``key`` that the caller gave for the ``request``, a repetition is answered by what it did
         then.
@@ -271,28 +272,11 @@ class References:
         if key:
             request_key(key)
         with measured(self._meter, name, "reference"):
-            return self._swap(
-                name, _Attempts(self._store, self._log, self._clock, name, decide, who, key, request)
-            )
-
-    def _swap(self, name: str, attempts: _Attempts) -> Reference:
-        tries = Tries(self._settings)
-        lost: str | Unavailable | OutcomeUnknown
-        while True:
-            try:
-                result = attempts.next()
+            moving = _Moving(self._store, self._log, self._clock, name, decide, who, key, request)
+            answer = swap_row(self._store, self._settings, name, moving.subject, moving.decide)
+            if moving.has_moved:
                 self._moved(name)
-                if result is not None:
-                    return result
-                lost = f"another process moved '{name}'"
-            except OutcomeUnknown as unknown:
-                attempts.in_doubt, lost = True, unknown
-            except Unavailable as unavailable:
-                lost = unavailable
-            try:
-                tries.again(lost)
-            except (TryAgainError, OutcomeUnknown) as exhausted:
-                raise attempts.unresolved(exhausted) from None
+            return answer
 
     def log(self, name: str, before: int | None = None) -> Iterator[tuple[ObjectId, LogEntry]]:
         """The log of a reference, newest first, or from before a position on; also of a deleted one."""
@@ -422,8 +406,8 @@ class References:
                 yield entry.before
 
 
-class _Attempts:
-    """The attempts of one request to move one row."""
+class _Moving(Generic[A]):
+    """One request to move one row."""
 
     def __init__(
         self,
@@ -431,7 +415,7 @@ class _Attempts:
         log: RefLog,
         clock: Clock,
         name: str,
-        decide: Decide,
+        decide: Decide[A],
         who: str,
         key: str,
         request: bytes | None,
@@ -441,26 +425,31 @@ class _Attempts:
         self._key = key or uuid4().hex
         self._request = request if key else None
         self._last: Reference | None = None
-        self.in_doubt = False
-        """Whether an earlier attempt may have moved the row."""
+        self.has_moved = False
+        """Whether the row was moved, by this request or by an earlier sending of it."""
 
-    def next(self) -> Reference | None:
-        """Move the row; ``None`` if another process was faster."""
-        with self._store.turn(self._name) as turn:
-            if self.in_doubt and self._last is not None and turn.row is None:
-                return self._last  # it was removed, and only the answer was lost
-            before = decoded_reference(turn.row) if turn.row is not None else None
-            done, number = self._done_before(before)
-            if done is not None:
-                return done
-            self._last = before
-            return self._move(turn, before, number)
+    @property
+    def subject(self) -> Subject:
+        key = given_key(self._key)
+        advice = f"Look at it when the store answers, or repeat the request with idempotency key {key}."
+        return Subject(f"'{self._name}'", advice, {"key": key, "name": self._name}, "moved")
 
-    def _done_before(self, before: Reference | None) -> tuple[Reference | None, int]:
+    def decide(self, row: Row | None, in_doubt: bool) -> Swap[Reference | A] | Keep[Reference | A]:
+        before = decoded_reference(row) if row is not None else None
+        done, number = self._done_before(before, in_doubt)
+        if done is not None:
+            self.has_moved = True
+            return Keep(done)
+        self._last = before
+        decision = self._decide(row)
+        self.has_moved = not isinstance(decision, Keep)
+        return decision if isinstance(decision, Keep) else self._swap(decision, before, number)
+
+    def _done_before(self, before: Reference | None, in_doubt: bool) -> tuple[Reference | None, int]:
         """The reference as this very request left it before, if it did."""
         found: tuple[ObjectId, LogEntry] | None = None
         number = 0
-        if before is not None and self.in_doubt:
+        if before is not None and in_doubt:
             found = self._log.find(before, self._key, self._last.position if self._last else 0)
         if found is None and self._request is not None:
             scope = self._name.encode()
@@ -470,12 +459,13 @@ class _Attempts:
         one, entry = found
         return msgspec.structs.replace(before, head=entry.after, log=one, position=entry.position), number
 
-    def _move(self, turn: Turn, before: Reference | None, number: int) -> Reference | None:
-        after, event, objects, landed = self._decide(turn.row)
+    def _swap(self, move: Move, before: Reference | None, number: int) -> Swap[Reference]:
+        """The swap of the row, with an entry in its log, and a receipt if the caller gave a key."""
+        after, event, objects, landed = move
         if after is None:
-            if before is not None:
-                self._log.require_unsealed(before)
-            return before if turn.advance({}, None).swapped else None
+            assert before is not None
+            self._log.require_unsealed(before)
+            return Swap(None, before)
         one, data, entry = self._log.entry(
             before,
             event,
@@ -492,20 +482,7 @@ class _Attempts:
             mine = receipt_id(self._name.encode(), self._key, number)
             receipts[mine] = receipt(self._request, entry.position - 1, entry.time_us)
         result = msgspec.structs.replace(after, log=one, position=entry.position)
-        advanced = turn.advance({**objects, **receipts, one: data}, row_of(result), receipts.keys())
-        return result if advanced.swapped else None
-
-    def unresolved(self, exhausted: TryAgainError | OutcomeUnknown) -> PenstockError:
-        """What to tell the caller when all attempts were in vain."""
-        if not self.in_doubt:
-            return exhausted
-        key = given_key(self._key)
-        return OutcomeUnknown(
-            f"it is not known whether '{self._name}' was moved in {self._store.url}: {reason_of(exhausted)}\n"
-            f"  Look at it when the store answers, or repeat the request with idempotency key {key}.",
-            key=key,
-            name=self._name,
-        )
+        return Swap(row_of(result), result, {**objects, **receipts, one: data}, receipts.keys())
 
 
 def _behind_horizon(commit: ObjectId) -> HistoryExpired:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.errors import ReferenceChanged
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.format import PrepareAgain
@@ -40,34 +42,42 @@ class Unchecked(PrepareAgain):
     """The branch expects something, and the request comes without having been asked about that."""
 
 
-class Request(ABC):
-    """One writer's wish: prepared in its own thread, applied at its turn in the branch's queue."""
+class RequestTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a writer says of a request besides what it changes: its key, and what must hold of the branch."""
 
-    event: Event
-    key: str
-    """The idempotency key: the same key and the same wish have the same outcome, however often repeated.
-    One that the caller does not give is made at the first turn."""
-    key_is_given: bool = False
-    """Whether the caller chose the key, so that the request may be a repetition."""
-    doubt_from: int | None = None
-    """The log position from which another process may have landed it, if nothing but the log tells."""
-    author: str
+    key: str | None = None
+    """The idempotency key: the same key and the same wish have the same outcome, however often repeated."""
+    fingerprint: Callable[[], bytes] | None = None
+    """Makes a hash of the request as its writer put it. ``main`` may name another commit when it is
+    repeated."""
     if_head: ObjectId | None = None
     incarnation: bytes | None = None
     grown_from: ObjectId | None = None
     """A commit that the branch had when the writer began, and from which it must only have grown since."""
+    doubt_from: int | None = None
+    """The log position from which another process may have landed it, if nothing but the log tells."""
 
-    is_repeated: bool = False
-    """Whether it was answered by what an earlier one under its key had done."""
-    checked: Checked | None = None
-    """What checks have agreed to, if the branch has any: nothing else may land."""
-    asked: Callable[[], bytes] | None = None
-    """A hash of the request as its writer put it. ``main`` may name another commit when it is repeated."""
+
+class Request(ABC):
+    """One writer's wish: prepared in its own thread, applied at its turn in the branch's queue."""
+
+    event: Event
+
+    def __init__(self, author: str, terms: RequestTerms) -> None:
+        self.author, self._fingerprint = author, terms.fingerprint
+        self.key = request_key(terms.key)
+        """One that the caller does not give is made at the first turn."""
+        self.key_is_given = terms.key is not None
+        """Whether the caller chose the key, so that the request may be a repetition."""
+        self.if_head, self.incarnation, self.grown_from = terms.if_head, terms.incarnation, terms.grown_from
+        self.doubt_from = terms.doubt_from
+        self.checked: Checked | None = None
+        """What checks have agreed to, if the branch has any: nothing else may land."""
 
     @cached_property
     def digest(self) -> bytes:
         """A hash of what is wished for, to tell a repetition from another request under the same key."""
-        return self.asked() if self.asked is not None else self.wish
+        return self._fingerprint() if self._fingerprint is not None else self.wish
 
     @property
     @abstractmethod

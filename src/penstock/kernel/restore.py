@@ -6,12 +6,12 @@ was faster says so with ``if_head``. Nothing is removed from history: the commit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from penstock.errors import InvalidRequest, KeyNotFound, MergeConflict
-from penstock.kernel.bring import Bringing, BringRequest, Meeting, MergeOptions
+from penstock.kernel.bring import Bringing, BringRequest, BringTerms, Meeting, MergeOptions
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.edit import Edit
@@ -29,9 +29,6 @@ from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import KeyMerge
 from penstock.model.objects import CommitObject, Value
 from penstock.model.references import Event, Reference
-
-MISSING_SHOWN: Final = 3
-"""How many files that are gone are named."""
 
 
 class RestoreScope(NamedTuple):
@@ -65,11 +62,10 @@ class RestoreRequest(BringRequest):
         to: ObjectId | int,
         scope: RestoreScope,
         meta: CommitMeta,
-        key: str,
-        if_head: ObjectId | None = None,
+        terms: BringTerms,
     ) -> None:
         """``to`` is a commit; or a version of the one table that ``scope`` names."""
-        super().__init__(history, formats, meta, key, MergeOptions(), if_head)
+        super().__init__(history, formats, meta, MergeOptions(), terms)
         self._to, self._scope = to, scope
         if isinstance(to, int) and len(scope.keys) != 1:
             raise InvalidRequest("a version is one table's: name that table, or restore to a commit")
@@ -219,7 +215,7 @@ class _Restoring(Bringing):
         elif meeting.now != meeting.wanted:
             self._set(meeting)
         if len(self._edit.conflicts) == met:
-            self._check_files(meeting)
+            self._check_files(meeting, self._version)
 
     def _restore_version(self, meeting: Meeting, version: int) -> None:
         content = self._content(meeting.now)
@@ -260,32 +256,10 @@ class _Restoring(Bringing):
             return "is not managed by the lake any more; adopt it first, or leave it as it is"
         return None
 
-    def _check_files(self, meeting: Meeting) -> None:
-        """Refuse a state whose data files are gone: nobody could read it.
-
-        Storage is asked where it may be; at the turn it is known, or the request is prepared again.
-        """
-        before, after = self._content(meeting.now), self._edit.content(meeting.stored)
-        managing = self._formats.managing(after)
-        if managing is None or after is None or before == after:
-            return
-        note = "missing files", meeting.stored, meeting.wanted, self._version
-        if note not in self._edit.notes:
-            if not self._edit.may_read:
-                raise PrepareAgain
-            table = self._edit.table(meeting.key, after)
-            self._edit.notes[note] = tuple(managing.missing_files(table, before, after))
-        if missing := self._edit.notes[note]:
-            self._edit.refuse(meeting.key, Refused(self._describe_missing(managing, meeting, missing)))
-
-    def _describe_missing(self, managing: Format, meeting: Meeting, missing: Sequence[str]) -> str:
+    def _describe_missing(self, managing: Format, meeting: Meeting, missing: str) -> str:
         wanted = self._content(meeting.wanted)
         state = f"version {self._version}" if self._version is not None else ""
         if wanted is not None and not state:
             state = managing.tell(wanted)
-        more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
-        return (
-            f"cannot go back to {state or 'what it was'}: {len(missing)} of its data files are gone from"
-            f" storage ({', '.join(missing[:MISSING_SHOWN])}{more}), as after a VACUUM by another engine;"
-            " restore a newer state, or bring the files back"
-        )
+        state = state or "what it was"
+        return f"cannot go back to {state}: {missing}; restore a newer state, or bring the files back"

@@ -12,10 +12,8 @@ from penstock.errors import (
     PenstockError,
     RetriesExhausted,
     StorageFull,
-    TryAgainError,
     Unavailable,
 )
-from penstock.kernel.pace import paced
 from penstock.kernel.settings import Settings
 
 DOUBLINGS_MAX = 30
@@ -46,6 +44,10 @@ class Tries:
     def left_s(self) -> float:
         """How much time is left."""
         return max(0.0, self._deadline - self._monotonic())
+
+    def extend(self, seconds: float) -> None:
+        """Allow for time that was spent waiting for others to land."""
+        self._deadline += seconds
 
     def again(self, why: str | Unavailable | OutcomeUnknown) -> None:
         """Wait, then go on.
@@ -85,35 +87,3 @@ def reason_of(problem: PenstockError) -> str:
     """Why tries were in vain, without what that says of the request: an earlier try may have been applied."""
     reason: str = problem.details.get("reason", problem.message)
     return reason.rstrip(".")
-
-
-def until_moved(
-    settings: Settings,
-    move: Callable[[bool], tuple[R] | None],
-    lost: str,
-    doubtful: Callable[[str], OutcomeUnknown],
-) -> R:
-    """Move a row, again where another process was faster or the store did not say what happened.
-
-    ``move`` is told whether an earlier try may have moved it, and answers with what came of it, or with
-    nothing if it was ``lost``. Where it stays unknown, what ``doubtful`` makes of the reason is raised.
-    """
-    tries, in_doubt = Tries(settings), False
-    why: str | Unavailable | OutcomeUnknown
-    while True:
-        try:
-            with paced(None):
-                moved = move(in_doubt)
-            if moved is not None:
-                return moved[0]
-            why = lost
-        except OutcomeUnknown as unknown:
-            in_doubt, why = True, unknown
-        except Unavailable as unavailable:
-            why = unavailable
-        try:
-            tries.again(why)
-        except (TryAgainError, OutcomeUnknown) as exhausted:
-            if not in_doubt:
-                raise
-            raise doubtful(reason_of(exhausted)) from None

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from penstock.errors import InvalidRequest, MergeConflict
-from penstock.kernel.bring import (
-    Bringing,
-    BringRequest,
-    Intents,
-    Meeting,
-    MergeOptions,
-    asked_of,
-    changes_between,
-    gather_intents,
-)
+from penstock.kernel.bring import Bringing, BringRequest, BringTerms, Meeting, MergeOptions
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import compare, content_of
+from penstock.kernel.conflict import compare
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import Format, Formats, LaterCommit, PrepareAgain, Refused, Since
+from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
-from penstock.kernel.request import NextBatch
+from penstock.kernel.later_commits import LaterCommits
 from penstock.kernel.state import Difference, state_of
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey
-from penstock.model.objects import CommitObject, Intent
 from penstock.model.references import Event, Reference
 
 
@@ -48,14 +36,12 @@ class RevertRequest(BringRequest):
         formats: Formats,
         commit: ObjectId,
         meta: CommitMeta,
-        key: str,
         options: MergeOptions,
-        if_head: ObjectId | None = None,
+        terms: BringTerms,
     ) -> None:
-        super().__init__(history, formats, meta, key, options, if_head)
+        super().__init__(history, formats, meta, options, terms)
         self._commit = commit
-        self._undo: Difference | None = None
-        self._later = _Later(commit, {})
+        self._later = LaterCommits(history, formats, commit)
 
     @property
     def wish(self) -> bytes:
@@ -65,7 +51,7 @@ class RevertRequest(BringRequest):
 
     def prepare(self, reference: Reference) -> None:
         self._require_in(reference, reference.head)
-        managed = self._managed(self._changes())
+        managed = self._managed(self._later.undo)
         if managed and not self.may_read:
             view = state_of(self._history.objects, self._history.commit(reference.head))
             edit = self._edit(self._history.objects, view, reference, may_read=True)
@@ -76,7 +62,7 @@ class RevertRequest(BringRequest):
         self._require_in(reference, chain.tip)
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
         reverting = self._reverting(edit, None if chain.has_drafts else chain.tip)
-        reverting.bring(self._changes(), {})
+        reverting.bring(self._later.undo, {})
         reverting.finish()
         self.results = list(reverting.results.values())
         if edit.conflicts:
@@ -93,91 +79,12 @@ class RevertRequest(BringRequest):
                 f"commit {self._commit.hex()[:8]} is not in the history of '{reference.name}'"
             )
 
-    def _changes(self) -> Difference:
-        """What undoes the commit."""
-        if self._undo is None:
-            commit = self._history.commit(self._commit)
-            self._undo = changes_between(self._history, commit, self._history.commit(commit.parent))
-        return self._undo
-
     def _reverting(self, edit: Edit, head: ObjectId | None) -> _Reverting:
-        return _Reverting(edit, self._formats, self._options, lambda key: self._since(head, key))
-
-    def _since(self, head: ObjectId | None, key: bytes) -> Since:
-        """What was done to a key between the commit and a head of the branch."""
-        own: Intents = {}
-        gather_intents(self._history, self._history.commit(self._commit), own)
-        asked = self._asked(key, own.get(key, []))
-        return Since(lambda: self._later_commits(head, key), tuple(asked or ()))
-
-    def _later_commits(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
-        if head is None:
-            raise NextBatch  # what came since depends on commits that have no id yet
-        if self._later.head != head:
-            self._later = self._look_since(head)
-        return self._later.commits.get(key, [])
-
-    def _look_since(self, head: ObjectId) -> _Later:
-        """Look at the commits that are new since the last look; at all of them if the branch was moved."""
-        known, history = self._later, self._history
-        if not history.is_on_line(known.head, head):
-            known = _Later(self._commit, {})
-        for one, commit in history.only_in(head, known.head):
-            intents: Intents = {}
-            if commit.intents:
-                gather_intents(history, commit, intents)
-            is_merge = bool(commit.further_parents)
-            if intents or is_merge:
-                is_beside = not history.is_ancestor(self._commit, one)
-                keys = self._changes().keys()
-                for key in keys if is_merge else intents.keys() & keys:
-                    later = self._later_commit(one, commit, key, intents.get(key, []), is_beside)
-                    known.commits.setdefault(key, []).append(later)
-        return known._replace(head=head)
-
-    def _later_commit(
-        self, one: ObjectId, commit: CommitObject, key: bytes, intents: list[Intent], is_beside: bool
-    ) -> LaterCommit:
-        parents = [self._history.link(parent) for parent in commit.parents]
-        # Of one that has expired, it is not known what it did.
-        asked = self._asked(key, intents) if None not in parents else None
-        after, *before = (self._content_at(each, key) for each in (commit, *parents) if each is not None)
-        met: list[AnyContent | None] = []
-        if commit.further_parents and not is_beside and None not in parents:
-            builds = [self._history.is_ancestor(self._commit, parent) for parent in commit.parents]
-            met = [content for content, is_built in zip(before, builds, strict=True) if not is_built]
-        author = commit.authors[0] if commit.authors else commit.committer
-        named = one.hex(), author, commit.message
-        return LaterCommit(
-            tuple(before), after, None if asked is None else tuple(asked), is_beside, tuple(met), *named
-        )
-
-    def _asked(self, key: bytes, intents: list[Intent]) -> list[bytes] | None:
-        """Of intents for a key, those for the table that is reverted there."""
-        objects, (was, wanted) = self._history.objects, self._changes()[key]
-        managing = self._formats.managing(*(content_of(objects, side) for side in (wanted, was)))
-        return asked_of(managing, intents) if managing is not None else None
-
-    def _content_at(self, commit: CommitObject, key: bytes) -> AnyContent | None:
-        objects = self._history.objects
-        return content_of(objects, state_of(objects, commit).get(key))
-
-
-class _Later(NamedTuple):
-    """The commits that came after one which is to be undone, up to a head of the branch, by key."""
-
-    head: ObjectId
-    commits: dict[bytes, list[LaterCommit]]
+        return _Reverting(edit, self._formats, self._options, lambda key: self._later.since(head, key))
 
 
 class _Reverting(Bringing):
     """A managed table is not replayed but restored, if nothing came after or its format knows how."""
-
-    def __init__(
-        self, edit: Edit, formats: Formats, options: MergeOptions, since: Callable[[bytes], Since]
-    ) -> None:
-        super().__init__(edit, formats, options)
-        self._since = since
 
     def bring(self, changes: Difference, *args: Any, **kwargs: Any) -> None:
         """A table that the commit renamed gets its old name back as it is now, with all that came since."""
@@ -214,25 +121,47 @@ class _Reverting(Bringing):
                 self.results[key] = msgspec.structs.replace(known, after=known.before)
         super().finish()
 
+    def _merge(self, meeting: Meeting) -> None:
+        if not self._is_gone(meeting):
+            super()._merge(meeting)
+
+    def _is_gone(self, meeting: Meeting) -> bool:
+        """Whether the commit created a table that is not there any more, but something else: nothing is left
+        to undo, and what came to the key since is no part of it."""
+        was, now = self._content(meeting.was), self._content(meeting.now)
+        if meeting.wanted is not None or was is None or now is None:
+            return False
+        return self._formats.managing(was) is not None and now.id != was.id
+
     def _merge_managed(self, managing: Format, meeting: Meeting) -> None:
         paths = self._options.of(meeting.key).paths
         is_as_it_was = meeting.was == meeting.now and not paths
         if is_as_it_was and not managing.repeats_states:
-            self._restore(meeting, self._content(meeting.wanted))
+            self._put_back(meeting)
             return
         was, wanted, now = map(self._content, (meeting.was, meeting.wanted, meeting.now))
         table = self._edit.table(meeting.key, now, wanted)._replace(paths=paths)
+        assert self._since is not None, "or it is no revert"
         try:
             self._refuse_erased(was, wanted)
-            applied = managing.revert(table, was, wanted, self._since(meeting.stored))
+            states = self._retained(was), self._retained(wanted)
+            applied = managing.revert(table, *states, self._since(meeting.stored))
         except Refused as refused:
             self._edit.refuse(meeting.key, refused)
             return
         if applied is None and is_as_it_was:
-            self._restore(meeting, wanted)
+            self._put_back(meeting)
             return
         if applied is None:
             self._edit.conflicts.append(compare(meeting.key, was, now))
             return
         self._edit.put_applied(meeting.stored, applied)
         self._edit.add_opaque(meeting.stored, managing)
+        self._check_returning(meeting)
+
+    def _put_back(self, meeting: Meeting) -> None:
+        """The table as it was before the commit, after which nothing came."""
+        met = len(self._edit.conflicts)
+        self._restore(meeting, self._content(meeting.wanted))
+        if len(self._edit.conflicts) == met:
+            self._check_returning(meeting)

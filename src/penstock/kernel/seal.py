@@ -21,6 +21,7 @@ from penstock.kernel.description import (
     lake_moved,
     read_description,
 )
+from penstock.kernel.records import Keep, pages
 from penstock.kernel.references import Move
 from penstock.kernel.rows import decoded_reference
 from penstock.model.encoding import ObjectId
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 
 KINDS: Final = (Kind.BRANCH, Kind.TAG, Kind.DELETED)
 """What goes along. Transactions end where they began: what has not landed never does."""
-PAGE: Final = 1000
-
-
-class _NothingToSeal(Exception):
-    """The reference is gone, or sealed already."""
 
 
 def seal(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) -> Iterator[int]:
@@ -72,20 +68,16 @@ def seal(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) ->
 
 
 def _seal_one(kernel: Kernel, name: str, copy: str, who: str) -> bool:
-    def decide(row: Row | None) -> Move:
+    """Seal a reference; whether that was left to do, as it is not where the reference is gone."""
+
+    def decide(row: Row | None) -> Move | Keep[None]:
         if row is None:
-            raise _NothingToSeal
+            return Keep(None)
         reference = decoded_reference(row)
         entry = kernel.objects.find((reference.log,)).get(reference.log)
-        if _is_seal(entry, copy):
-            raise _NothingToSeal
-        return Move(reference, Event.SEAL)
+        return Keep(None) if _is_seal(entry, copy) else Move(reference, Event.SEAL)
 
-    try:
-        kernel.references.swap(name, decide, who, copy)
-    except _NothingToSeal:
-        return False
-    return True
+    return kernel.references.swap(name, decide, who, copy) is not None
 
 
 def _is_seal(entry: LogEntry | None, copy: str) -> bool:
@@ -154,14 +146,6 @@ def sealed_rows(kernel: Kernel, copy: str) -> dict[str, Row]:
         for page in pages(kernel.store, kind):
             found.update({row.name: row for row, entry in newest(kernel, page) if _is_seal(entry, copy)})
     return found
-
-
-def pages(store: Store, kind: Kind) -> Iterator[list[Row]]:
-    """The rows of one kind."""
-    after = ""
-    while page := store.references(kind.value, after=after, limit=PAGE):
-        yield page
-        after = page[-1].name
 
 
 def newest(kernel: Kernel, rows: list[Row]) -> list[tuple[Row, LogEntry | None]]:

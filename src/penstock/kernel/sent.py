@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import IdempotencyKeyReused, NotFound
 from penstock.kernel.batch import is_called_off, outcome_of
+from penstock.kernel.records import Keep
 from penstock.kernel.references import Move
 from penstock.kernel.reflog import RefLog, made_before, receipt, receipt_id
 from penstock.kernel.rows import decoded_reference, present
@@ -60,25 +61,23 @@ class Dispatch:
     def call_off(self, sent: Sent) -> ObjectId | None:
         """Make sure that a request does not land any more; returns its commit if it has."""
 
-        def decide(row: Row | None) -> Move:
+        def decide(row: Row | None) -> Move | Keep[LogEntry | None]:
             reference = present(row)
             if row is None or reference is None or reference.incarnation != sent.incarnation:
                 # No commit lands on a branch that is gone; what did before, its log may tell.
-                raise _Decided(self._entry(sent, decoded_reference(row)) if row is not None else None)
+                return Keep(self._entry(sent, decoded_reference(row)) if row is not None else None)
             entry = self._entry(sent, reference)
             if entry is not None:
-                raise _Decided(entry)
+                return Keep(entry)
             return Move(
                 reference, Event.ABORT, self._spend_key(sent, reference), (_nothing(sent, reference),)
             )
 
         try:
-            self._kernel.references.swap(sent.branch, decide)
-        except _Decided as decided:
-            return self._commit_in(sent, decided.entry)
+            moved = self._kernel.references.swap(sent.branch, decide)
         except (NotFound, IdempotencyKeyReused):
             return None
-        return None
+        return self._commit_in(sent, moved) if isinstance(moved, LogEntry) else None
 
     def _commit_in(self, sent: Sent, entry: LogEntry | None) -> ObjectId | None:
         if entry is None or is_called_off(entry, sent.key):
@@ -103,14 +102,6 @@ class Dispatch:
         _, number = made_before(self._kernel.store, self._log, reference, sent.incarnation, key, None)
         data = receipt(object_id(encode(("called off", key))), reference.position, self._kernel.clock())
         return {receipt_id(sent.incarnation, key, number): data}
-
-
-class _Decided(Exception):
-    """The branch's log tells already what came of a request, or nothing can come of it."""
-
-    def __init__(self, entry: LogEntry | None) -> None:
-        super().__init__()
-        self.entry = entry
 
 
 def _nothing(sent: Sent, reference: Reference) -> Landed:

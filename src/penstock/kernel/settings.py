@@ -17,8 +17,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tries_max: int = 100
     """How often a write is tried against a branch that keeps moving."""
     write_timeout_s: float = 10.0
-    """How long a write may take in total, all tries and waits included; at most 1800, half of the shortest
-    grace period that a lake may have."""
+    """How long a write may take in total, all tries included; at most 1800, half of the shortest grace period
+    that a lake may have. Waiting for the turn to be prepared again, while requests before it land, is not
+    counted, up to ten times as long."""
     backoff_min_ms: float = 2.0
     """The wait after the first lost try; it doubles from try to try, and a random part of it is waited."""
     backoff_max_ms: float = 250.0

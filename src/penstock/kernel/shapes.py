@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from itertools import pairwise
+from operator import lt
 from typing import Final, NamedTuple
 
 from penstock.errors import Damaged
@@ -16,30 +16,29 @@ BLOCK: Final = 500
 """How many nodes are read at once."""
 
 
-def flaws(decoded: AnyObject, data: bytes) -> Iterator[str]:
-    """What is wrong with an object by itself: its size, its form, its keys."""
+def flaws(stored: AnyObject, whole: AnyObject, data: bytes) -> Iterator[str]:
+    """What is wrong with an object by itself: its size, its form, its keys.
+
+    ``stored`` is what its bytes say, ``whole`` the same with whole keys, as it is in memory.
+    """
     if len(data) > OBJECT_MAX_BYTES:
         yield f"has {len(data)} bytes, more than an object may have"
-    if _canonical(decoded) != data:
+    is_canonical = encode(stored) == data
+    if isinstance(whole, Leaf | Node) and isinstance(stored, Leaf | Node):
+        is_canonical = is_canonical and tree.is_shortest(whole.keys, stored.prefix)
+    if not is_canonical:
         yield "is not in canonical form"
-    if isinstance(decoded, Leaf | Node | Segment):
-        values = len(decoded.children if isinstance(decoded, Node) else decoded.values)
-        if values != len(decoded.keys):
-            yield f"has {len(decoded.keys)} keys, but {values} values"
-    if isinstance(decoded, Leaf | Node):
-        if any(before >= after for before, after in pairwise(decoded.keys)):
+    if not isinstance(whole, Leaf | Node | Segment):
+        return
+    keys, values = whole.keys, len(whole.children if isinstance(whole, Node) else whole.values)
+    if values != len(keys):
+        yield f"has {len(keys)} keys, but {values} values"
+    if isinstance(whole, Leaf | Node):
+        if not all(map(lt, keys, keys[1:])):
             yield "has keys that are not in order"
-        ends = list(tree.cuts(_level(decoded), decoded.keys))
-        if ends and ends != [len(decoded.keys)]:
-            yield f"should end after {ends[0]} entries, but has {len(decoded.keys)}"
-
-
-def _canonical(decoded: AnyObject) -> bytes:
-    if isinstance(decoded, Leaf):
-        return tree.pack(0, decoded.keys, decoded.values)[0]
-    if isinstance(decoded, Node):
-        return tree.pack(decoded.level, decoded.keys, decoded.children)[0]
-    return encode(decoded)
+        end = tree.first_cut(_level(whole), keys)
+        if end and end != len(keys):
+            yield f"should end after {end} entries, but has {len(keys)}"
 
 
 def _level(node: Leaf | Node) -> int:
@@ -107,7 +106,7 @@ def _misfits(node: Leaf | Node, place: _Place) -> Iterator[str]:
         yield "ends with another key than its parent says"
     if place.after is not None and node.keys[:1] <= [place.after]:
         yield "begins before the node before it ends"
-    if not place.is_last and list(tree.cuts(place.level, node.keys)) != [len(node.keys)]:
+    if not place.is_last and tree.first_cut(place.level, node.keys) != len(node.keys):
         yield "ends where no node ends"
 
 

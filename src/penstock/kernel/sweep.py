@@ -29,6 +29,7 @@ from penstock.kernel.description import (
 from penstock.kernel.expired import ID_BYTES, blobs_of, expired_commits, with_expired
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
+from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
 from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.table_horizons import TableHorizons
@@ -36,7 +37,7 @@ from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import AnyObject, LogEntry, Receipt, decode_object
 from penstock.model.references import Kind, Reference
 from penstock.model.transactions import transaction_of
-from penstock.stores.port import Stored
+from penstock.stores.port import Row, Stored
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
@@ -46,10 +47,6 @@ ATTEMPTS_MAX = 5
 """How often everything is marked again because another sweep cut history off meanwhile."""
 DELETE_MAX = 50_000
 """How many objects are deleted by one request: some stores must wait before every deletion."""
-
-
-class _NewBackup(Exception):
-    """A backup was registered since everything was marked: what it counts on is to be marked too."""
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,9 +95,8 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         )
     if not dry_run:
         # Before anything goes: who meets a missing parent must be able to tell why.
-        try:
-            noted = _note_expired(kernel, marked.expired, lake)
-        except _NewBackup:
+        noted = _note_expired(kernel, marked.expired, lake)
+        if noted is None:
             return sweep(kernel, dry_run=dry_run, progress=progress)
         marked.seen.update(blobs_of(noted))
         stayed = {one for one in tombstones if not _forget(kernel, one)}
@@ -113,24 +109,21 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
 
 
-def _note_expired(kernel: Kernel, expired: Collection[ObjectId], before: Description) -> Description:
+def _note_expired(kernel: Kernel, expired: Collection[ObjectId], before: Description) -> Description | None:
     """Note with the lake which commits a sweep cuts off, where ``before`` is the lake as the sweep began.
 
+    ``None`` if a backup was registered since: what it counts on is to be marked too, before anything goes.
     If others are noted by now, another sweep goes on, or has ended meanwhile, and what it noted stays noted.
     The next sweep that is alone drops those that nothing leads to any more.
     """
-    blobs: dict[ObjectId, bytes] = {}
 
-    def change(lake: Description) -> Description:
+    def change(lake: Description) -> ReplaceRow[Description] | Keep[None]:
         if {one.id for one in lake.backups} - {one.id for one in before.backups}:
-            raise _NewBackup
+            return Keep(None)
         others = () if lake.horizon == before.horizon else expired_commits(lake, kernel.objects)
-        changed, made = with_expired(lake, (*expired, *others))
-        blobs.clear()
-        blobs.update(made)
-        return changed
+        return ReplaceRow(*with_expired(lake, (*expired, *others)))
 
-    return change_description(kernel.store, kernel.settings, change, objects=blobs)
+    return change_description(kernel.store, kernel.settings, change)
 
 
 def backed_up_heads(lake: Description, objects: Objects) -> set[ObjectId]:
@@ -191,7 +184,7 @@ def _mark(
 ) -> Reach:
     """Everything that references lead to, and what they left behind within the grace period."""
     horizons = TableHorizons.read(kernel.store, kernel.formats)
-    reach = Reach(_fetching(kernel, progress), expired_commits(lake, kernel.objects), horizons.is_erased)
+    reach = Reach(_fetching(kernel, progress), expired_commits(lake, kernel.objects), horizons.objects_of)
     reach.seen.update(blobs_of(lake))  # somebody may have read the row, and not yet the blobs that it names
     reach.log(reference.log for reference in references)
     reach.log(one.log for one in kernel.references.all(Kind.ENDED_TRANSACTION))
@@ -268,10 +261,13 @@ def _expired_tombstones(kernel: Kernel, references: set[Reference], before_us: i
 
 def _forget(kernel: Kernel, tombstone: Reference) -> bool:
     """Remove a tombstone, unless its name was taken up again since it was seen; whether it is gone."""
-    with kernel.store.turn(tombstone.name) as turn:
-        if turn.row is None:
-            return True
-        return decoded_reference(turn.row) == tombstone and turn.advance({}, None).swapped
+
+    def decide(row: Row | None, _: bool) -> Swap[bool] | Keep[bool]:
+        is_same = row is not None and decoded_reference(row) == tombstone
+        return Swap(None, True) if is_same else Keep(row is None)
+
+    subject = Subject(f"the log of '{tombstone.name}'", "The next sweep removes it.", verb="removed")
+    return swap_row(kernel.store, kernel.settings, tombstone.name, subject, decide)
 
 
 def _collect(

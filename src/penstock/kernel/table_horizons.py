@@ -13,36 +13,58 @@ about to go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import msgspec
 
-from penstock.errors import Damaged, HistoryExpired, OutcomeUnknown
-from penstock.kernel.description import (
-    HORIZONS_VERSION,
-    change_description,
-    find_description,
-    require_unmoved,
-    with_version,
-)
+from penstock.errors import HistoryExpired
+from penstock.kernel.description import HORIZONS_VERSION, raise_version, require_unmoved
 from penstock.kernel.ledger import LEDGER, dropped_content
-from penstock.kernel.retry import until_moved
+from penstock.kernel.records import Keep, RecordType, ReplaceRow, Subject, rows_of_kind
 from penstock.kernel.settings import Settings
 from penstock.model.clock import utc
-from penstock.model.encoding import decoder, encode
+from penstock.model.content import content_bytes
+from penstock.model.encoding import ObjectId, decoder, digest, encode
 from penstock.model.references import Kind
-from penstock.stores.port import Row, Store, Turn
+from penstock.stores.port import Row, Store
 
 if TYPE_CHECKING:
-    from penstock.kernel.format import Formats
-    from penstock.model.content import AnyContent
+    from penstock.kernel.format import Format, Formats
+    from penstock.model.content import AnyContent, Content
 
 PREFIX: Final = "@horizon/"
 """No branch or tag has a name that begins so."""
-PAGE: Final = 1000
 GONE: Final = 2**62
 """The first version of a table of which nothing exists any more: no state has it."""
+
+
+SPARED_BYTES: Final = 16
+
+
+def state_hash(content: Content) -> bytes:
+    """By which a state of a table is known again."""
+    return digest("state", content_bytes(content))[:SPARED_BYTES]
+
+
+@lru_cache(maxsize=16)
+def _hashes_in(spared: bytes) -> frozenset[bytes]:
+    return frozenset(spared[start : start + SPARED_BYTES] for start in range(0, len(spared), SPARED_BYTES))
+
+
+class Removed(msgspec.Struct, frozen=True, array_like=True):
+    """How much an erase has removed, over all of its runs."""
+
+    rewritten_files: int = 0
+    log_files: int = 0
+    data_files: int = 0
+    data_bytes: int = 0
+    objects: int = 0
+
+    def __add__(self, other: Removed) -> Removed:
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Removed(*(one + more for one, more in pairs))
 
 
 class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -61,15 +83,49 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Whether the last erase has said which version is the first."""
     ended_us: int | None = None
     """When the last erase removed the last of it; ``None`` while something is left."""
+    moment_us: int | None = None
+    """The moment from which on history was to stay; ``None``: that of the erase itself."""
+    set_us: int = 0
+    """When the last erase said which version is the first."""
+    spared: bytes = b""
+    """Hashes of states from before the first version that exist all the same, of a format whose states have
+    no versions: those of the table from the moment on."""
+    state: bytes = b""
+    """The hash of the table as the last erase left it, if no deleted rows are in it: as long as the table is
+    so, there is nothing more to erase."""
+    removed: Removed = Removed()
+    """By the last erase."""
 
     @property
     def is_under_way(self) -> bool:
         """Whether the last erase has not said yet which version is the first."""
         return not self.is_set
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the last erase has ended without saying which version is the first."""
+        return self.is_set and self.set_us == 0 and self.ended_us is not None
+
+    def retained(self, managing: Format, content: AnyContent) -> AnyContent | None:
+        """What is retained of the table as a content has it; ``None`` if that is from before."""
+        if self.first < 0:
+            return content
+        if managing.is_before(content, self.first) and not self._spares(content):
+            return None
+        return managing.cut_content(content, self.first)
+
+    def _spares(self, content: AnyContent) -> bool:
+        return self.spared != b"" and state_hash(content) in _hashes_in(self.spared)
+
+    @property
+    def since(self) -> str:
+        """From when on history exists, as text."""
+        since_us = self.begun_us if self.moment_us is None else self.moment_us
+        return utc(since_us).strftime("%Y-%m-%d %H:%M UTC")
+
     def expired(self) -> HistoryExpired:
         """The error for what lies behind it."""
-        since = utc(self.begun_us).strftime("%Y-%m-%d %H:%M UTC")
+        since = self.since
         by = f" by {self.who}" if self.who else ""
         return HistoryExpired(
             f"the history of '{self.key}' from before {since} was erased{by}\n"
@@ -79,6 +135,22 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             erased=since,
             who=self.who,
         )
+
+
+def _subject(id: str) -> Subject:  # noqa: A002
+    table = str(UUID(hex=id))
+    advice = "Repeating the erase is safe: it goes on where it was."
+    return Subject(f"the horizon of table {table}", advice, {"table": table})
+
+
+HORIZONS: Final[RecordType[TableHorizon]] = RecordType(
+    PREFIX,
+    lambda _: Kind.HORIZON.value,
+    encode,
+    decoder(TableHorizon).decode,
+    _subject,
+    lambda horizon: horizon.table.hex,
+)
 
 
 class TableHorizons(Mapping[UUID, TableHorizon]):
@@ -102,21 +174,27 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
 
     def is_behind(self, content: AnyContent | None) -> bool:
         """Whether a content is a table as it was before its horizon."""
-        horizon = None if content is None or content.id is None else self._horizons.get(content.id)
-        if horizon is None or horizon.first < 0 or content is None:
-            return False
-        managing = self._formats.managing(content)
-        return managing is not None and managing.is_before(content, horizon.first)
+        return content is not None and self.retained(content) is None
 
-    def is_erased(self, content: AnyContent) -> bool:
-        """The same, also for what the ledger remembers of a table that was dropped."""
+    def retained(self, content: AnyContent) -> AnyContent | None:
+        """What is retained of a content: the table without what lies behind its horizon, and nothing of a
+        table as it was before that."""
+        horizon = None if content.id is None else self._horizons.get(content.id)
+        managing = None if horizon is None else self._formats.managing(content)
+        if horizon is None or managing is None:
+            return content
+        return horizon.retained(managing, content)
+
+    def objects_of(self, content: AnyContent) -> tuple[ObjectId, ...]:
+        """The objects that are retained of a content, also of a dropped table that the ledger remembers."""
         if content.id not in self._horizons:
-            return False
+            return content.objects
         try:
             dropped = dropped_content(LEDGER, content)
         except (msgspec.MsgspecError, ValueError):
             dropped = None  # the entry of a place, which two tables have had, and no table's
-        return self.is_behind(content) or self.is_behind(dropped)
+        retained = self.retained(content if dropped is None else dropped)
+        return () if retained is None else retained.objects
 
     def refusal(self, *contents: AnyContent | None, version: int | None = None) -> str | None:
         """Why none of these states of a table may be brought back; ``None`` if all may.
@@ -128,8 +206,9 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
             horizon = None if content is None or content.id is None else self._horizons.get(content.id)
             is_earlier = horizon is not None and version is not None and version < horizon.first
             if horizon is not None and (is_earlier or self.is_behind(content)):
-                since = utc(horizon.begun_us).strftime("%Y-%m-%d %H:%M UTC")
-                return f"was erased on {since}: nothing from before that can be brought back"
+                if horizon.moment_us is not None:
+                    return f"was erased up to {horizon.since}: nothing from before that can be brought back"
+                return f"was erased on {horizon.since}: nothing from before that can be brought back"
             known = None if content is None or content.id is None else self._horizons.get(content.id)
             if known is not None and known.is_under_way:
                 return "is being erased: nothing is brought back until that has begun; try again"
@@ -138,19 +217,15 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
 
 def find_horizon(store: Store, table: UUID) -> TableHorizon | None:
     """The horizon of a table, if it was ever erased."""
-    row = store.reference(PREFIX + table.hex)
-    return None if row is None else decoded_horizon(row)
+    return HORIZONS.find(store, table.hex)
 
 
 def all_horizons(store: Store) -> Iterator[TableHorizon]:
-    return map(decoded_horizon, horizon_rows(store))
+    return map(HORIZONS.decode_row, horizon_rows(store))
 
 
 def horizon_rows(store: Store) -> Iterator[Row]:
-    after = ""
-    while page := store.references(Kind.HORIZON.value, after=after, limit=PAGE):
-        yield from page
-        after = page[-1].name
+    return rows_of_kind(store, Kind.HORIZON)
 
 
 def change_horizon(
@@ -164,45 +239,11 @@ def change_horizon(
     ``LakeMoved`` if the lake is moving. The first horizon of a lake raises its format version: a Penstock
     that does not know horizons would take what is gone for damage.
     """
-    lake = find_description(store)
-    if lake is not None and lake.format_version < HORIZONS_VERSION:
-        change_description(store, settings, lambda found: with_version(found, HORIZONS_VERSION))
+    raise_version(store, settings, HORIZONS_VERSION)
 
-    def move(_in_doubt: bool) -> tuple[TableHorizon] | None:
-        with store.turn(PREFIX + table.hex) as turn:
-            require_unmoved(store)
-            return _moved(turn, change)
+    def decide(found: TableHorizon | None) -> ReplaceRow[TableHorizon] | Keep[TableHorizon]:
+        require_unmoved(store)
+        after = change(found)
+        return Keep(after) if after == found else ReplaceRow(after)
 
-    return until_moved(
-        settings,
-        move,
-        f"another process changed the horizon of table {table}",
-        lambda reason: OutcomeUnknown(
-            f"it is not known whether the horizon of table {table} was set: {reason}\n"
-            "  Repeating the erase is safe: it goes on where it was.",
-            table=str(table),
-        ),
-    )
-
-
-def _moved(turn: Turn, change: Callable[[TableHorizon | None], TableHorizon]) -> tuple[TableHorizon] | None:
-    before = None if turn.row is None else decoded_horizon(turn.row)
-    after = change(before)
-    if after == before:
-        return (after,)
-    row = Row(PREFIX + after.table.hex, Kind.HORIZON.value, encode(after))
-    return (after,) if turn.advance({}, row).swapped else None
-
-
-def decoded_horizon(row: Row) -> TableHorizon:
-    """The horizon in a row; ``Damaged`` if there is none."""
-    try:
-        found: TableHorizon = _decode(row.data)
-    except (msgspec.MsgspecError, ValueError) as problem:
-        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
-    if (PREFIX + found.table.hex, Kind.HORIZON) != (row.name, row.kind):
-        raise Damaged(f"the row of '{row.name}' holds the horizon of table {found.table}", name=row.name)
-    return found
-
-
-_decode = decoder(TableHorizon).decode
+    return HORIZONS.update(store, settings, table.hex, decide)

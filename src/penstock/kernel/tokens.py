@@ -5,42 +5,49 @@ They belong to the lake at its place: a move takes them along, a fork has none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
-from penstock.errors import ConflictError, Damaged, OutcomeUnknown, TokenNotFound, Unavailable
+from penstock.errors import ConflictError, TokenNotFound, TryAgainError
 from penstock.kernel.description import (
     GRANTS_VERSION,
-    change_description,
     find_description,
     lake_moved,
+    raise_version,
     require_unmoved,
-    with_version,
 )
-from penstock.kernel.retry import reason_of, until_moved
+from penstock.kernel.records import Keep, RecordType, RemoveRow, ReplaceRow, Subject, rows_of_kind
+from penstock.kernel.retry import reason_of
 from penstock.kernel.settings import Settings
 from penstock.model.references import Kind
 from penstock.model.tokens import FIRST_ROLES, Token, decode_token, encode_token
-from penstock.stores.port import Row, Store, Turn
+from penstock.stores.port import Row, Store
 
 PREFIX: Final = "@token/"
 """No branch or tag has a name that begins so."""
 
-PAGE: Final = 1000
+
+def _subject(id: str) -> Subject:  # noqa: A002
+    advice = "'penstock token list' tells as soon as the store answers; repeating the request is safe."
+    return Subject(f"token '{id}'", advice, {"id": id})
+
+
+TOKENS: Final[RecordType[Token]] = RecordType(
+    PREFIX, lambda _: Kind.TOKEN.value, encode_token, decode_token, _subject, lambda token: token.id
+)
 
 
 def tokens(store: Store) -> list[Token]:
     """All tokens by id."""
-    return [decoded_token(row) for row in token_rows(store)]
+    return [TOKENS.decode_row(row) for row in token_rows(store)]
 
 
 def find_token(store: Store, id: str) -> Token | None:  # noqa: A002
     """The token with an id, if there is one."""
-    row = store.reference(PREFIX + id)
-    return decoded_token(row) if row is not None else None
+    return TOKENS.find(store, id)
 
 
 def put_token(store: Store, settings: Settings, token: Token, replaces: str | None = None) -> Token:
@@ -50,21 +57,21 @@ def put_token(store: Store, settings: Settings, token: Token, replaces: str | No
     its name and is not the one that it ``replaces``; ``LakeMoved`` if the lake is moving: then the token may
     or may not go along.
     """
-    mine = _row(token.check())
+    token.check()
     is_new = find_token(store, token.id) is None
     if is_new:
         _check_name(store, token, replaces)
-        _raise_version(store, settings, token)
+        if any(grant.role not in FIRST_ROLES for grant in token.grants):
+            raise_version(store, settings, GRANTS_VERSION)
 
-    def decide(turn: Turn, _: bool) -> Token | None:
-        if turn.row is not None:
-            return _same(decoded_token(turn.row), token)
-        return token if turn.advance({}, mine).swapped else None
+    def decide(found: Token | None) -> ReplaceRow[Token] | Keep[Token]:
+        require_unmoved(store)
+        return ReplaceRow(token) if found is None else Keep(_same(found, token))
 
-    made = _swap(store, settings, token.id, decide)
-    if _row(made) == mine:
-        with _landed(token.id):
-            _withdraw_if_moved(store, mine)
+    made = TOKENS.update(store, settings, token.id, decide)
+    if encode_token(made) == encode_token(token):
+        with _landed(store, token.id):
+            _withdraw_if_moved(store, settings, token)
     if is_new:
         try:
             _check_name(store, token, replaces)  # another one may have come at the same time
@@ -88,58 +95,27 @@ def _check_name(store: Store, token: Token, replaces: str | None) -> None:
         raise TokenNotFound(f"there is no token '{replaces}' of '{token.name}' to replace", id=replaces)
 
 
-def _raise_version(store: Store, settings: Settings, token: Token) -> None:
-    """Have a Penstock refuse the lake by its version that could not read the grants of a token."""
-    if all(grant.role in FIRST_ROLES for grant in token.grants):
-        return
-    lake = find_description(store)
-    if lake is not None and lake.format_version < GRANTS_VERSION:
-        change_description(store, settings, lambda found: with_version(found, GRANTS_VERSION))
-
-
 def revoke_token(store: Store, settings: Settings, id: str) -> Token:  # noqa: A002
     """Let a token not be used any more, and return what it was.
 
     ``TokenNotFound`` if there is none, ``LakeMoved`` if the lake is moving: it may have gone along.
     """
-    last: Token | None = None
 
-    def decide(turn: Turn, in_doubt: bool) -> Token | None:
-        nonlocal last
-        if turn.row is None:
-            if in_doubt and last is not None:
-                return last  # it was removed, and only the answer was lost
-            raise TokenNotFound(f"there is no token '{id}'", id=id)
-        last = decoded_token(turn.row)
-        return last if turn.advance({}, None).swapped else None
-
-    gone = _swap(store, settings, id, decide)
-    with _landed(id):
+    def decide(found: Token | None) -> RemoveRow[Token]:
         require_unmoved(store)
-    return gone
+        if found is None:
+            raise TokenNotFound(f"there is no token '{id}'", id=id)
+        return RemoveRow(found)
+
+    token = TOKENS.update(store, settings, id, decide)
+    with _landed(store, id):
+        require_unmoved(store)
+    return token
 
 
 def token_rows(store: Store) -> Iterator[Row]:
     """The rows of all tokens, as they are stored."""
-    after = ""
-    while page := store.references(Kind.TOKEN.value, after=after, limit=PAGE):
-        yield from page
-        after = page[-1].name
-
-
-def decoded_token(row: Row) -> Token:
-    """The token in a row; ``Damaged`` if there is none."""
-    try:
-        found: Token = decode_token(row.data)
-    except (msgspec.MsgspecError, ValueError) as problem:
-        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
-    if (PREFIX + found.id, Kind.TOKEN) != (row.name, row.kind):
-        raise Damaged(f"the row of '{row.name}' holds token '{found.id}'", name=row.name)
-    return found
-
-
-def _row(token: Token) -> Row:
-    return Row(PREFIX + token.id, Kind.TOKEN.value, encode_token(token))
+    return rows_of_kind(store, Kind.TOKEN)
 
 
 def _same(found: Token, wanted: Token) -> Token:
@@ -151,42 +127,16 @@ def _same(found: Token, wanted: Token) -> Token:
     return found
 
 
-def _swap(
-    store: Store,
-    settings: Settings,
-    id: str,  # noqa: A002
-    decide: Callable[[Turn, bool], Token | None],
-) -> Token:
-    """Move a token's row, again where another process was faster or the store did not say what happened."""
-
-    def move(in_doubt: bool) -> tuple[Token] | None:
-        with store.turn(PREFIX + id) as turn:
-            require_unmoved(store)
-            done = decide(turn, in_doubt)
-            return None if done is None else (done,)
-
-    lost = f"another process changed token '{id}'"
-    return until_moved(settings, move, lost, lambda reason: _doubtful(id, reason))
-
-
 @contextmanager
-def _landed(id: str) -> Iterator[None]:  # noqa: A002
-    """What is done after a row moved: that the store does not answer now does not take it back."""
+def _landed(store: Store, id: str) -> Iterator[None]:  # noqa: A002
+    """What is done after a row was swapped: that the store does not answer now does not take it back."""
     try:
         yield
-    except Unavailable as problem:
-        raise _doubtful(id, reason_of(problem)) from None
+    except TryAgainError as problem:
+        raise _subject(id).outcome_unknown(store, reason_of(problem)) from None
 
 
-def _doubtful(id: str, reason: str) -> OutcomeUnknown:  # noqa: A002
-    return OutcomeUnknown(
-        f"it is not known whether token '{id}' was changed: {reason}\n"
-        "  'penstock token list' tells as soon as the store answers; repeating the request is safe.",
-        id=id,
-    )
-
-
-def _withdraw_if_moved(store: Store, made: Row) -> None:
+def _withdraw_if_moved(store: Store, settings: Settings, token: Token) -> None:
     """Take back a token that was put while the lake was being sealed: it may have been overlooked.
 
     Whoever moves the lake reads its tokens after the seal is set. So who finds no seal after the row was put
@@ -195,7 +145,10 @@ def _withdraw_if_moved(store: Store, made: Row) -> None:
     lake = find_description(store)
     if lake is None or lake.sealed is None:
         return
-    with store.turn(made.name) as turn:
-        if turn.row == made:
-            turn.advance({}, None)
+
+    def decide(found: Token | None) -> RemoveRow[Token] | Keep[None]:
+        is_ours = found is not None and encode_token(found) == encode_token(token)
+        return RemoveRow(token) if is_ours else Keep(None)
+
+    TOKENS.update(store, settings, token.id, decide)
     raise lake_moved(lake.sealed, store)

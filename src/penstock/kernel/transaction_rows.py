@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.kernel.references import NOTE_MAX_BYTES, PAGE, Move
+from penstock.kernel.records import PAGE, Keep, rows_of_kind
+from penstock.kernel.references import NOTE_MAX_BYTES, Decide, Move
 from penstock.kernel.rows import decoded_reference, no_transaction, over
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Event, Kind, Reference
@@ -32,6 +33,9 @@ logger = logging.getLogger("penstock")
 OUT_OF_TIME: Final = "its lease ran out"
 GIVEN_MAX_BYTES: Final = 6 * 1024
 """Of the note of an open transaction. Its commit says the same once more."""
+
+
+A = TypeVar("A")
 
 
 class Known(NamedTuple):
@@ -76,17 +80,15 @@ class TransactionRows:
 
     def _all(self, kind: Kind, after: str, skips_damaged: bool, page_max: int) -> Iterator[Known]:
         last = PREFIX + after if after else ""
-        while page := self._kernel.store.references(kind.value, PREFIX, last, page_max):
-            for row in page:
-                try:
-                    known = known_in_row(row)
-                except PenstockError as problem:
-                    if not skips_damaged:
-                        raise
-                    logger.warning("a transaction is passed over: %s", problem)
-                    continue
-                yield known
-            last = page[-1].name
+        for row in rows_of_kind(self._kernel.store, kind, prefix=PREFIX, after=last, page_max=page_max):
+            try:
+                known = known_in_row(row)
+            except PenstockError as problem:
+                if not skips_damaged:
+                    raise
+                logger.warning("a transaction is passed over: %s", problem)
+                continue
+            yield known
 
     def _move_open(self, id: str, decide: Callable[[Transaction, int], Transaction]) -> Known:  # noqa: A002
         """Move the row of a transaction that is open; ``TransactionOver`` if it is not."""
@@ -104,37 +106,33 @@ class TransactionRows:
     def _move(
         self,
         id: str,  # noqa: A002
-        decide: Callable[[Transaction, int], Transaction | None],
-    ) -> Known:
-        """Move a row to what is decided, ``None`` for what it is; ``TransactionNotFound`` if it is gone."""
+        decide: Callable[[Transaction, int], Transaction | Keep[A] | None],
+    ) -> Known | A:
+        """Move a row to what is decided; ``None`` keeps it as it is, and is answered with that.
+
+        ``TransactionNotFound`` if it is gone.
+        """
         check_transaction_id(id)
 
-        def decide_row(row: Row | None) -> Move:
+        def decide_row(row: Row | None) -> Move | Keep[Known | A]:
             if row is None:
                 raise no_transaction(id)
             known = known_in_row(row)
             wanted = decide(known.transaction, self._kernel.clock())
             if wanted is None:
-                raise AsItIs(known.reference)
+                return Keep(known)
+            if isinstance(wanted, Keep):
+                return wanted
             kind = Kind.ENDED_TRANSACTION if wanted.has_ended else Kind.TRANSACTION
             note = encode_transaction(wanted)
             return Move(msgspec.structs.replace(known.reference, kind=kind, note=note), Event.NOTE)
 
         return self._swapped(id, decide_row, "")
 
-    def _swapped(self, id: str, decide: Callable[[Row | None], Move], who: str) -> Known:  # noqa: A002
-        try:
-            return known_in(self._kernel.references.swap(PREFIX + id, decide, who))
-        except AsItIs as found:
-            return known_in(found.reference)
-
-
-class AsItIs(Exception):
-    """The row stays as it is."""
-
-    def __init__(self, reference: Reference) -> None:
-        super().__init__()
-        self.reference = reference
+    def _swapped(self, id: str, decide: Decide[A], who: str) -> Known | A:  # noqa: A002
+        """Move the row of a transaction, or keep it, which has the answer that is decided."""
+        moved = self._kernel.references.swap(PREFIX + id, decide, who)
+        return known_in(moved) if isinstance(moved, Reference) else moved
 
 
 def known_in_row(row: Row) -> Known:

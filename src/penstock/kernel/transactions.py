@@ -17,10 +17,10 @@ from penstock.errors import CommitNotFound, HistoryExpired, InvalidRequest
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.ending import Ending
 from penstock.kernel.reads import ReadsRequest
+from penstock.kernel.records import Keep
 from penstock.kernel.references import Move
-from penstock.kernel.rows import decoded_reference
 from penstock.kernel.settings import DAY_US
-from penstock.kernel.transaction_rows import AsItIs, Known, fitting, known_in
+from penstock.kernel.transaction_rows import Known, fitting, known_in, known_in_row
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
 from penstock.model.reads import Read
@@ -93,9 +93,9 @@ class Transactions(Ending):
         return known
 
     def _begin(self, wanted: Transaction) -> Known:
-        def decide(row: Row | None) -> Move:
+        def decide(row: Row | None) -> Move | Keep[Known]:
             if row is not None:
-                raise AsItIs(decoded_reference(row))
+                return Keep(known_in_row(row))
             begun = Reference(
                 kind=Kind.TRANSACTION,
                 name=wanted.branch,

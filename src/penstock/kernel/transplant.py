@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from penstock.errors import CommitNotFound, InvalidRequest, MergeConflict
 from penstock.kernel.bring import (
     Bringing,
     BringRequest,
+    BringTerms,
     Intents,
     MergeOptions,
     Renamed,
@@ -26,9 +27,10 @@ from penstock.kernel.bring import (
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import Formats, PrepareAgain
+from penstock.kernel.format import Formats, PrepareAgain, Since
 from penstock.kernel.history import History
 from penstock.kernel.landing import Landing
+from penstock.kernel.later_commits import LaterCommits
 from penstock.kernel.merge import merge_plainly, plan_merge
 from penstock.kernel.objects import Objects
 from penstock.kernel.state import Difference, Overlay, View, differing, state_of
@@ -73,17 +75,17 @@ class TransplantRequest(BringRequest):
         formats: Formats,
         commits: Sequence[ObjectId],
         meta: CommitMeta,
-        key: str,
         options: MergeOptions,
-        if_head: ObjectId | None = None,
+        terms: BringTerms,
         onto: ObjectId | None = None,
     ) -> None:
         """``onto`` is a commit of the target; what it has is not brought again by merges of it."""
-        super().__init__(history, formats, meta, key, options, if_head)
+        super().__init__(history, formats, meta, options, terms)
         self._commits, self._onto = tuple(commits), onto
         self.needs_preparation = bool(formats)
         self._done: dict[ObjectId, _Done] = {}
         """What each commit did, once it was looked up."""
+        self._later: dict[ObjectId, LaterCommits] = {}
         _check_contiguous(history, self._commits)
         if meta.message and len(self._commits) > 1:
             raise InvalidRequest("a message can only be given for a single commit; others keep their own")
@@ -100,10 +102,11 @@ class TransplantRequest(BringRequest):
             return
         view = state_of(self._history.objects, self._history.commit(reference.head))
         with suppress(PrepareAgain):
-            self._repeat(self._history.objects, view, reference, may_read=True)
+            self._repeat(self._history.objects, view, reference, reference.head, may_read=True)
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
-        repeated = self._repeat(chain.objects, chain.view, reference, may_read=self.may_read)
+        head = None if chain.has_drafts else chain.tip
+        repeated = self._repeat(chain.objects, chain.view, reference, head, may_read=self.may_read)
         self.results = list(repeated.results.values())
         unused = [str(key) for key in self._options.keys if key not in repeated.results]
         if unused:
@@ -116,7 +119,9 @@ class TransplantRequest(BringRequest):
         self._landing = repeated.landing
         return repeated.drafts
 
-    def _repeat(self, objects: Objects, view: View, reference: Reference, *, may_read: bool) -> _Repeated:
+    def _repeat(
+        self, objects: Objects, view: View, reference: Reference, head: ObjectId | None, *, may_read: bool
+    ) -> _Repeated:
         landed: dict[bytes, Value | None] = {}
         blobs: dict[ObjectId, bytes] = {}
         below = Overlay(view, landed)
@@ -124,7 +129,7 @@ class TransplantRequest(BringRequest):
         for one in self._commits:
             commit, done = self._history.commit(one), self._did(one, reference)
             edit = self._edit(objects, below, reference, may_read, blobs)
-            self._bring(edit, done, repeated.results)
+            self._bring(edit, done, repeated.results, self._since(one, reference, head))
             if edit.conflicts:
                 repeated.conflicts.extend(edit.conflicts)
                 # What follows is judged as if this commit had landed: one conflict makes up no others.
@@ -147,11 +152,26 @@ class TransplantRequest(BringRequest):
         changes = differing(self._history.objects, self._history.commit(commit.parent), commit)
         return next(iter(changes), None) is None
 
-    def _bring(self, edit: Edit, done: _Done, results: dict[Key, MergedKey]) -> None:
+    def _since(
+        self, one: ObjectId, reference: Reference, head: ObjectId | None
+    ) -> Callable[[bytes], Since] | None:
+        """What was done after a commit that the target has already; nothing if it has not."""
+        if not self._formats or not self._history.is_ancestor(one, head or reference.head):
+            return None
+        later = self._later.setdefault(one, LaterCommits(self._history, self._formats, one))
+        return lambda key: later.since(head, key)
+
+    def _bring(
+        self,
+        edit: Edit,
+        done: _Done,
+        results: dict[Key, MergedKey],
+        since: Callable[[bytes], Since] | None,
+    ) -> None:
         """Bring one commit's changes; a key that several commits change has one result."""
         touched = {Key.decode(key) for key in done.changes}
         keys = {key: how for key, how in self._options.keys.items() if key in touched}
-        bringing = Bringing(edit, self._formats, self._options._replace(keys=keys))
+        bringing = Bringing(edit, self._formats, self._options._replace(keys=keys), since)
         renamed = {key: Renamed(was, done.intents.get(key, [])) for key, was in done.renamed.items()}
         bringing.bring(done.changes, done.intents, done.unclear, renamed=renamed)
         bringing.finish()

@@ -354,6 +354,18 @@ def cuts(level: int, keys: Sequence[bytes]) -> Iterator[int]:
             count = 0
 
 
+def first_cut(level: int, keys: Sequence[bytes]) -> int:
+    """The first of ``cuts``; 0 if there is none. A check of a lake asks for it at every node."""
+    least, most, below = LEAF_CUT if level == 0 else NODE_CUT
+    seed = level * 0x9E3779B1 & 0xFFFFFFFF
+    for position in range(least, min(len(keys), most - 1) + 1):
+        mixed = crc32(keys[position - 1], seed)
+        mixed = (mixed ^ mixed >> 15) * 0x2C1B3C6D & 0xFFFFFFFF
+        if mixed ^ mixed >> 12 < below:
+            return position
+    return most if len(keys) >= most else 0
+
+
 def _ends(level: int, keys: Sequence[bytes]) -> bool:
     """Whether a node ends with the last of these keys."""
     last = 0
@@ -385,6 +397,11 @@ def pack(level: int, keys: list[bytes], values: list[Any]) -> tuple[bytes, Leaf 
     if level == 0:
         return encode(Leaf(prefix, short, values)), Leaf(b"", keys, values)
     return encode(Node(level, prefix, short, values)), Node(level, b"", keys, values)
+
+
+def is_shortest(keys: Sequence[bytes], prefix: bytes) -> bool:
+    """Whether a prefix of keys is all that the first and the last of them begin with alike."""
+    return len(prefix) == (_shared(keys[0], keys[-1]) if keys else 0)
 
 
 def _shared(first: bytes, last: bytes) -> int:

@@ -17,8 +17,9 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.kernel.description import Arrival, Description, Phase, lake_moved, read_description
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.records import rows_of_kind
 from penstock.kernel.rows import decoded_reference
-from penstock.kernel.seal import KINDS, cancel, finish, pages, reopen, seal, sealed_rows
+from penstock.kernel.seal import KINDS, cancel, finish, reopen, seal, sealed_rows
 from penstock.kernel.table_horizons import horizon_rows
 from penstock.kernel.tokens import token_rows
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -89,12 +90,7 @@ def _require_moved(
 def _written(source: Kernel, target: Kernel, copy: str) -> Iterator[str]:
     """What was written to the target since the lake arrived there, for people."""
     given = {name: decoded_reference(row) for name, row in sealed_rows(source, copy).items()}
-    found = {
-        row.name: decoded_reference(row)
-        for kind in KINDS
-        for page in pages(target.store, kind)
-        for row in page
-    }
+    found = {row.name: decoded_reference(row) for kind in KINDS for row in rows_of_kind(target.store, kind)}
     for name in sorted({*given, *found}):
         before, after = given.get(name), found.get(name)
         if before is None or after is None or not _is_same(target, before, after):

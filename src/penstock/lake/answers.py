@@ -12,6 +12,7 @@ from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.objects import LogEntry
+from penstock.storage.moved_roots import MovedRoot
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +38,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """How long objects stay that no reference leads to: a write that takes as long as half of it is lost."""
     data_grace_days: float = 7.0
     """How long data files stay that no commit names: a job commits within half of it, or not at all."""
+    moved_roots: tuple[MovedRoot, ...] = ()
+    """Roots whose files were moved, each with the place where they are now: addresses in the tables' own logs
+    may still name the old one."""
     page_max: int | None = None
     """Behind a server: how many items a list gives at once."""
     settle_s: float | None = None
@@ -165,20 +169,22 @@ class ErasedTable(msgspec.Struct, frozen=True, kw_only=True):
     run, and of a table that was dropped."""
     begun: datetime
     """When the erase began, which may have been in an earlier run."""
+    older_than: datetime | None = None
+    """The moment from which on history stays; without one, that at which the erase began."""
     who: str = ""
     finished: bool = False
     """Whether nothing is left of what was to go, as far as the lake can tell."""
     until: datetime | None = None
     """If it is not finished: when the next run can remove the rest."""
     rewritten_files: int = 0
-    """Data files that held deleted rows beside others, and were written anew by this run."""
+    """Data files that held deleted rows beside others, and were written anew: by all runs of the erase."""
     log_files: int = 0
-    """Files of the table's log that this run removed, or would remove."""
+    """Files of the table's log that all runs of the erase removed, or that this one would remove."""
     data_files: int = 0
-    """Data files that this run removed, or would remove."""
+    """Data files that all runs of the erase removed, or that this one would remove."""
     data_bytes: int = 0
     objects: int = 0
-    """Objects of the lake's database that this run removed: of this table, and of whatever else was over."""
+    """Objects of the lake's database that all runs removed: of this table, and of whatever else was over."""
     left: tuple[str, ...] = ()
     """What still holds rows, or may, and what becomes of it: one sentence each."""
     dry_run: bool = False

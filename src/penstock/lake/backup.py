@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.errors import InvalidRequest, LakeNotFound, PenstockError
+from penstock.errors import Denied, InvalidRequest, LakeNotFound, PenstockError
 from penstock.kernel.backup import (
     BackedUp,
     BackupMaker,
@@ -27,9 +27,10 @@ from penstock.kernel.backup_points import (
     read_points,
     require_backups,
     rows_of,
+    with_moved_roots,
 )
 from penstock.kernel.backup_registry import complete_registration, register_backup, unregister_backups
-from penstock.kernel.copy import Copied, CopyProgress, copy, silent
+from penstock.kernel.copy import Copied, CopyProgress, copy, silent, target_taken
 from penstock.kernel.description import (
     Description,
     Phase,
@@ -54,6 +55,8 @@ from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
 from penstock.lake.opening import is_remote, open_lake, require_no_server, require_target
 from penstock.model.clock import Clock, now_us, utc
+from penstock.model.encoding import encode
+from penstock.storage.moved_roots import MovedRoot
 from penstock.storage.remote import SCHEMES
 from penstock.stores import is_local, open_store, place_of
 from penstock.stores.directory import require_room
@@ -76,6 +79,13 @@ class RestoredLake(msgspec.Struct, frozen=True, kw_only=True):
     """Files of tables that are gone, if that was allowed."""
     put_back: PutBack | None = None
     """Files of tables that the backup has, and that were put back where they had been."""
+    was_restored: bool = False
+    """Whether the same restore was complete before: nothing was done now."""
+
+    @property
+    def moved_roots(self) -> tuple[MovedRoot, ...]:
+        """Roots of the lake whose files lie elsewhere than where they were stored at first."""
+        return description_of(self.point).moved_roots
 
 
 class _Owner(Enum):
@@ -118,6 +128,13 @@ def backup_lake(
         if data:
             _require_room_for_data(target)
         lake = stack.enter_context(opened_lake(source, author, settings, clock))
+        if register and lake.kernel.store.is_read_only:
+            raise Denied(
+                f"the lake at {lake.url} can only be read here, and a backup is noted with the lake so that "
+                "it keeps the files that the backup counts on; nothing was written\n"
+                "  With --no-register the lake stays as it is, and keeps no files for the backup.",
+                url=lake.url,
+            )
         store = stack.enter_context(_backup_store(target, True, clock))
         if data:
             require_data_location(store, _address(target))
@@ -240,8 +257,8 @@ def verify_backup(
         require_backups(store)
         point = _chosen(store, at)
         view = PointStore(store, point)
-        lake = open_lake(view, create=False, settings=settings, clock=clock, catch_up=False)
-        checked = verify_kernel(lake.kernel, progress)
+        with open_lake(view, create=False, settings=settings, clock=clock, catch_up=False) as lake:
+            checked = verify_kernel(lake.kernel, progress)
         lost = [] if files is None else [Damage("a file", one) for one in files.missing_files(point)]
         return msgspec.structs.replace(checked, damages=(*checked.damages, *lost))
 
@@ -258,6 +275,7 @@ def restore_backup(
     source: Place | None = None,
     source_is_gone: bool = False,
     allow_missing: bool = False,
+    moved_roots: Mapping[str, str] | None = None,
     author: str | None = None,
     settings: Settings | None = None,
     progress: CopyProgress = silent,
@@ -275,6 +293,9 @@ def restore_backup(
     Files of tables that are gone are put back where they were from a backup that has them, if the restored
     lake takes the other's place. ``InvalidRequest`` if files are gone otherwise, which are named, unless
     ``allow_missing`` says that it does not matter; no lake was made then.
+
+    ``moved_roots`` maps old roots of tables to the places where their files are now: then these are looked
+    for, and put back, there. What is stored keeps the old ones. See ``map_root`` for what may be mapped.
     """
     if source is not None:
         require_own_store(source)
@@ -282,9 +303,15 @@ def restore_backup(
         store = stack.enter_context(_backup_store(backup, False, clock))
         require_backups(store)
         point = _chosen(store, at)
-        view = PointStore(store, point)
-        lake = open_lake(view, create=False, author=author, settings=settings, clock=clock, catch_up=False)
         place = stack.enter_context(_target_store(target, clock))
+        found = find_description(place)
+        point = _with_moved_roots(point, moved_roots or {}, found)
+        view = PointStore(store, point)
+        if found is not None and (found.arrival is None or found.arrival.point != point.id):
+            raise target_taken(found, place_of(place))  # before files are put back, or a lake is sealed
+        lake = stack.enter_context(
+            open_lake(view, create=False, author=author, settings=settings, clock=clock, catch_up=False)
+        )
         owner = _owner_of(point, place, source, clock)
         is_to_own = (
             owner in (_Owner.GONE, _Owner.SEALED)
@@ -293,11 +320,12 @@ def restore_backup(
         )
         files = stack.enter_context(_backup_files(store, backup, lake.kernel.settings, progress, clock))
         put_back = None
-        if is_to_own and files is not None and point.data is not None:
+        was_restored = found is not None and _is_restored(found, point, is_to_own)
+        if is_to_own and files is not None and point.data is not None and not was_restored:
             if point.data.missing and not allow_missing:
                 raise _gone(point, point.data.missing, is_to_own)
             put_back = files.put_back(point)
-        missing = [str(one) for one in missing_files(lake)]
+        missing = [] if was_restored else [str(one) for one in missing_files(lake)]
         if missing and not allow_missing:
             raise _gone(point, missing, is_to_own)
         if own and owner is _Owner.LIVE:
@@ -306,8 +334,7 @@ def restore_backup(
         owns = owner in (_Owner.GONE, _Owner.SEALED) or (owner is _Owner.UNKNOWN and source_is_gone)
         if (own or source_is_gone) and not owns:
             raise _not_to_be_owned(point, owner)
-        found = find_description(place)
-        if owns and found is not None and _is_copy_of(found, point):
+        if owns and found is not None and _is_restored(found, point, is_to_own=False):
             taken = _take_over(lake, place, point, found, tuple(missing))
             with opened_lake(place, author, settings, clock) as restored:
                 _register_again(restored, store)
@@ -330,9 +357,38 @@ def restore_backup(
         if owns:
             with opened_lake(place, author, settings, clock) as restored:
                 _register_again(restored, store)
+            if found is not None:
+                _forget_fork(lake, place)  # who made an owner of a copy may have been killed before
         return RestoredLake(
-            copied=copied, point=point, owns_tables=owns, missing=tuple(missing), put_back=put_back
+            copied=copied,
+            point=point,
+            owns_tables=owns,
+            missing=tuple(missing),
+            put_back=put_back,
+            was_restored=was_restored,
         )
+
+
+def _with_moved_roots(point: BackupPoint, given: Mapping[str, str], found: Description | None) -> BackupPoint:
+    """A point with its files where they are now: as the lake says that is made of it, if there is one.
+
+    ``InvalidRequest`` if that says otherwise than is asked now.
+    """
+    mapped = with_moved_roots(point, given.items())
+    if found is None or found.arrival is None or found.arrival.point != point.id:
+        return mapped
+    if given and description_of(mapped).moved_roots != found.moved_roots:
+        raise InvalidRequest(
+            "the lake that is restored there already has its roots mapped otherwise: repeat the command with "
+            "the same --map, and change them afterwards with 'penstock root map'",
+            moved_roots=[[one.old, one.new] for one in found.moved_roots],
+        )
+    lake = msgspec.structs.replace(
+        description_of(point),
+        moved_roots=found.moved_roots,
+        format_version=max(description_of(point).format_version, found.format_version),
+    )
+    return msgspec.structs.replace(point, description=encode(lake))
 
 
 def _gone(point: BackupPoint, missing: Sequence[str], is_to_own: bool) -> InvalidRequest:
@@ -362,11 +418,12 @@ def _not_to_be_owned(point: BackupPoint, owner: _Owner) -> InvalidRequest:
     return InvalidRequest(message, source=point.source)
 
 
-def _is_copy_of(found: Description, point: BackupPoint) -> bool:
-    """Whether a lake was restored from a point as a copy, and is complete."""
+def _is_restored(found: Description, point: BackupPoint, is_to_own: bool) -> bool:
+    """Whether a lake was restored from a point, as its owner or as a copy, and is complete."""
     arrival = found.arrival
-    is_ours = arrival is not None and arrival.is_fork and arrival.point == point.id
-    return is_ours and arrival is not None and arrival.phase is Phase.COMPLETE
+    if arrival is None or arrival.point != point.id or arrival.phase is not Phase.COMPLETE:
+        return False
+    return arrival.is_fork is not is_to_own
 
 
 def _take_over(
@@ -383,9 +440,7 @@ def _take_over(
         )
 
     change_description(place, lake.kernel.settings, change)
-    notes = fork_notes(lake)
-    if notes is not None:
-        notes.forget(place_of(place))
+    _forget_fork(lake, place)
     copied = Copied(
         id=lake.id,
         source=arrival.source,
@@ -398,6 +453,13 @@ def _take_over(
         repeated=True,
     )
     return RestoredLake(copied=copied, point=point, owns_tables=True, missing=missing)
+
+
+def _forget_fork(lake: Lake, place: Store) -> None:
+    """Let sweeps keep nothing more for a fork that is none any more."""
+    notes = fork_notes(lake)
+    if notes is not None:
+        notes.forget(place_of(place))
 
 
 def _register_again(restored: Lake, store: Store) -> None:

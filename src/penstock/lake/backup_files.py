@@ -7,8 +7,11 @@ name, from the time when it was written: so it is never another one, and what a 
 over. Whatever has the right name and size is there; nothing has to be remembered for a copy to go on after a
 kill.
 
-A point is not complete before all its files are there. Its list of files is stored before any of them is
+A point is not complete before all its files are there. Its lists of files are stored before any of them is
 copied, so that whoever removes other points meanwhile leaves them.
+
+A folder may have more files than fit into memory. So a list of it is worked on at a time, and compared with
+what lies between its first and its last name in storage.
 """
 
 from __future__ import annotations
@@ -34,8 +37,10 @@ from penstock.kernel.backup_data import (
     encode_folders,
     files_of,
     folders_of,
+    list_segments,
+    read_files,
 )
-from penstock.kernel.backup_points import BackupPoint, PointStore, read_points
+from penstock.kernel.backup_points import BackupPoint, PointStore, description_of, read_points
 from penstock.kernel.copy import CopyProgress, silent
 from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
@@ -46,7 +51,9 @@ from penstock.lake.needed_files import NeededFiles, NeededFolder
 from penstock.lake.opening import open_lake
 from penstock.model.clock import Clock
 from penstock.model.encoding import ObjectId
+from penstock.model.objects import Large
 from penstock.storage.buckets import Bucket, Entry
+from penstock.storage.moved_roots import MovedRoots
 from penstock.storage.places import Place, Places
 from penstock.storage.remote import SCHEMES, RemoteBucket
 from penstock.stores import DATABASE_FILE, place_of
@@ -65,7 +72,14 @@ LOOKS_MAX: Final = 5
 """How often it is looked again what is needed, because files went away meanwhile."""
 DELETE_MAX: Final = 1000
 NAMED_MAX: Final = 10
+GONE_MAX: Final = 1000
+"""When so many files turned out to be gone, it is looked again what is needed before others are copied."""
+NAMES_MAX: Final = 1_000_000
+"""How many names of files that stay are in memory at once while others are removed, as short hashes."""
 READABLE_CHARS: Final = 60
+
+_FOLDER: Final = re.compile(r"[0-9a-f]{16}_[A-Za-z0-9._-]+")
+"""How ``folder_name`` names folders. Others below ``data/`` belong to somebody else."""
 
 T = TypeVar("T")
 Put = Callable[[dict[ObjectId, bytes]], None]
@@ -160,11 +174,17 @@ class BackupFiles:
 
     def list_files(self, point: BackupPoint, put: Put) -> BackupData:
         # Of what an earlier try was to copy, and has not, all must be there still.
-        before = [
-            Needed(folder, one) for folder in folders_of(self._store, point) for one in self._lacking(folder)
-        ]
+        before = folders_of(self._store, point)
         with self._lake_at(point) as lake:
-            listed, gone = self._list(lake, put, before)
+            places = _embedded(lake).places
+
+            def lost(folder: NeededFolder) -> Iterator[Needed]:
+                for one in before:
+                    if one.location == folder.location:
+                        lacking = [file for file in self._lacking(one) if folder.needs(file.name)]
+                        yield from _missing(places, one, lacking)
+
+            listed, gone = self._list(lake, put, lost)
         if gone:
             raise _went_away(gone)
         return listed
@@ -175,34 +195,37 @@ class BackupFiles:
         gone: list[Needed] = []
         with self._lake_at(point) as lake:
             places = _embedded(lake).places
+
+            def lost(folder: NeededFolder) -> Iterator[Needed]:
+                for one in gone:
+                    if one.folder.location == folder.location and folder.needs(one.file.name):
+                        yield from _missing(places, one.folder, [one.file])
+
             for _ in range(LOOKS_MAX):
                 files, size, gone = self._copy(point, data, places, keep_alone)
                 new_files, new_bytes = new_files + files, new_bytes + size
                 if not gone:
                     return msgspec.structs.replace(data, new_files=new_files, new_bytes=new_bytes)
                 # Something may have taken the place of what is gone: a log that was published, a checkpoint.
-                data, needed = self._list(lake, put, gone)
+                data, needed = self._list(lake, put, lost)
                 point = msgspec.structs.replace(point, data=data)
                 if needed:
                     break
         raise _went_away(gone)
 
-    def _list(self, lake: Lake, put: Put, gone: Sequence[Needed]) -> tuple[BackupData, list[Needed]]:
-        """List what is needed, folder by folder; also which of some files are needed that are gone."""
-        found, still = list[BackupFolder](), list[Needed]()
+    def _list(
+        self, lake: Lake, put: Put, lost: Callable[[NeededFolder], Iterable[Needed]]
+    ) -> tuple[BackupData, list[Needed]]:
+        """List what is needed, folder by folder; also what ``lost`` finds of each: needed files that are
+        gone."""
+        found, gone = list[BackupFolder](), list[Needed]()
         needed = NeededFiles(_embedded(lake), lambda what, count: self._progress(f"reading {what}", count, 0))
         for one in needed.folders():
-            folder, blobs = encode_folder(one.location, folder_name(one.location), _files(one))
-            put(blobs)
-            found.append(folder)
-            names = {file.name for file in files_of(self._store, folder)} if gone else set()
-            still += [
-                other
-                for other in gone
-                if other.folder.location == one.location
-                and other.file.name not in names
-                and one.needs(other.file.name)
-            ]
+            for segment in list_segments(_files(one)):
+                folder, blobs = encode_folder(one.location, folder_name(one.location), segment)
+                put(blobs)
+                found.append(folder)
+            gone += islice(lost(one), GONE_MAX)
         listed, blobs = encode_folders(found)
         put(blobs)
         # After the files were listed: what goes in between is in the list, and is missed when it is copied.
@@ -213,20 +236,20 @@ class BackupFiles:
             size_bytes=sum(one.size_bytes for one in found),
             missing=tuple(missing[:NAMED_MAX]),
         )
-        return data, still
+        return data, gone
 
     def _copy(
         self, point: BackupPoint, data: BackupData, places: Places, keep_alone: Callable[[], None]
     ) -> tuple[int, int, list[Needed]]:
         """Copy what is not there: how many files, of how many bytes, and which of them are gone."""
         point = msgspec.structs.replace(point, data=data)
-        folders = folders_of(self._store, point)
-        lacking = [(folder, self._lacking(folder)) for folder in folders]
-        self._done_bytes, self._all_bytes = 0, sum(one.size for _, files in lacking for one in files)
+        self._done_bytes, self._all_bytes = 0, data.size_bytes
         count, size, gone = 0, 0, list[Needed]()
         with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
-            for folder, files in lacking:
+            for folder in folders_of(self._store, point):
                 source, target = places.at(folder.location), self._place(folder)
+                files = self._lacking(folder)
+                self._count(folder.size_bytes - sum(one.size for one in files))
                 for some in _portions(files):
                     keep_alone()
                     copied = [*workers.map(partial(self._carry, source, target), some)]
@@ -237,14 +260,18 @@ class BackupFiles:
                     ]
                     done = [one.size for one, is_there in zip(some, copied, strict=True) if is_there]
                     count, size = count + len(done), size + sum(done)
+                    if len(gone) >= GONE_MAX:
+                        return count, size, gone
         return count, size, gone
 
     def _lacking(self, folder: BackupFolder) -> list[BackupFile]:
-        there = self._sizes(folder)
-        return [one for one in files_of(self._store, folder) if there.get(one.stored_as) != one.size]
+        """The files of a list that are not at the place of backups, or have another size."""
+        files = files_of(self._store, folder)
+        there = self._sizes(folder, files)
+        return [one for one in files if there.get(one.stored_as) != one.size]
 
-    def _sizes(self, folder: BackupFolder) -> dict[str, int]:
-        return {entry.key: entry.size for entry in self._place(folder).entries()}
+    def _sizes(self, folder: BackupFolder, files: Sequence[BackupFile]) -> dict[str, int]:
+        return self._place(folder).sizes_in_order([one.stored_as for one in files])
 
     def _place(self, folder: BackupFolder) -> Place:
         return self._places.at(f"{self._location}/{folder.folder}")
@@ -253,7 +280,7 @@ class BackupFiles:
         """Copy a file from the lake's storage; whether it is there, and is the one that was listed."""
 
         def is_same() -> bool:
-            if not file.tag or file.size > PIECE_BYTES:
+            if not file.tag:
                 return True
             entry = source.look(file.name)
             return entry is not None and file_tag(entry) == file.tag
@@ -277,67 +304,88 @@ class BackupFiles:
 
     def missing_files(self, point: BackupPoint) -> Iterator[str]:
         for folder in folders_of(self._store, point):
-            there = self._sizes(folder)
-            for one in files_of(self._store, folder):
+            files = files_of(self._store, folder)
+            there = self._sizes(folder, files)
+            for one in files:
                 size = there.get(one.stored_as)
                 if size != one.size:
                     is_what = "is missing" if size is None else f"has {size} bytes instead of {one.size}"
                     yield f"{self._location}/{folder.folder}/{one.stored_as} {is_what}"
 
     def sweep_files(self, keep_alone: Callable[[], None]) -> None:
-        needed: dict[str, list[BackupFolder]] = {}
+        needed: dict[str, dict[Large, int]] = {}
         for point in read_points(self._store):
             for folder in folders_of(self._store, point):
-                known = needed.setdefault(folder.folder, [])
-                if folder.files not in [one.files for one in known]:
-                    known.append(folder)
+                needed.setdefault(folder.folder, {})[folder.files] = folder.count
         root = self._places.at(self._location)
         for name in [*root.folders()]:
-            names = {
-                one.stored_as for folder in needed.get(name, ()) for one in files_of(self._store, folder)
-            }
-            place = self._places.at(f"{self._location}/{name}")
-            unneeded = [entry.key for entry in place.entries() if entry.key not in names]
-            for some in _portions(unneeded, DELETE_MAX):
+            if _FOLDER.fullmatch(name) is None:
+                continue
+            place, lists = self._places.at(f"{self._location}/{name}"), needed.get(name, {})
+            has_removed = False
+            for some in _portions_of(self._unneeded(place, lists), DELETE_MAX):
                 keep_alone()
                 self._patiently(partial(_delete, place, some))
                 self._progress("removing files", len(some), 0)
+                has_removed = True
             place.tidy(self._clock())  # pieces of files that a kill left
             if name not in needed:
                 place.prune()
-            elif unneeded:
+            elif has_removed:
                 place.remove_empty_folders()
+
+    def _unneeded(self, place: Place, lists: dict[Large, int]) -> Iterator[str]:
+        """The files at a place that none of some lists has. If the lists have more names than fit into
+        memory, the place is listed several times, each time for the names of one share of all hashes."""
+        shares = 1 + sum(lists.values()) // NAMES_MAX
+        for share in range(shares):
+            names = {
+                one
+                for listed in lists
+                for file in read_files(self._store, listed)
+                if (one := hash(file.stored_as)) % shares == share
+            }
+            for entry in place.entries():
+                one = hash(entry.key)
+                if one % shares == share and one not in names:
+                    yield entry.key
 
     # -- putting back ----------------------------------------------------------------------------------------
 
     def put_back(self, point: BackupPoint) -> PutBack:
-        """Write the files of a point that are gone to where they were. What is there is left as it is.
+        """Write the files of a point that are gone to where they were, or to where the roots of the lake were
+        moved. What is there is left as it is.
 
         ``Damaged`` if the place of backups lacks one; ``InvalidRequest`` if another file is in the place of
         one, by its size: nothing was written then.
         """
-        there = Places()
+        there = Places(MovedRoots(description_of(point).moved_roots))
+        folders = folders_of(self._store, point)
         try:
-            plan = [(folder, self._gone(there, folder)) for folder in folders_of(self._store, point)]
-            if lacking := [*islice(self._lost(plan), NAMED_MAX)]:
+            count = self._all_bytes = self._done_bytes = 0
+            lacking: list[str] = []
+            for folder in folders:  # all of them are looked at before anything is written
+                files = self._gone(there, folder)
+                count, self._all_bytes = count + len(files), self._all_bytes + sum(one.size for one in files)
+                lacking += islice(self._lost(folder, files), NAMED_MAX - len(lacking))
+            if lacking:
                 raise Damaged(
                     "the backup lacks files that are to be put back; nothing was written:\n  "
                     + "\n  ".join(lacking)
                     + "\n  Take another backup: penstock backups list"
                 )
-            self._done_bytes, self._all_bytes = 0, sum(one.size for _, files in plan for one in files)
             with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
-                for folder, files in plan:
+                for folder in folders:
                     place, source = there.at(folder.location), self._place(folder)
-                    for some in _portions(files):
+                    for some in _portions(self._gone(there, folder)):
                         [*workers.map(partial(self._bring, source, place), some)]
-            return PutBack(sum(len(files) for _, files in plan), self._all_bytes)
+            return PutBack(count, self._all_bytes)
         finally:
             there.close()
 
     def _gone(self, places: Places, folder: BackupFolder) -> list[BackupFile]:
-        sizes = {entry.key: entry.size for entry in places.at(folder.location).entries()}
         files = files_of(self._store, folder)
+        sizes = places.at(folder.location).sizes_in_order([one.name for one in files])
         others = [one for one in files if not one.tag and sizes.get(one.name, one.size) != one.size]
         if others:
             raise InvalidRequest(
@@ -348,12 +396,11 @@ class BackupFiles:
         # What has a tag may have been written again since, as a checkpoint of the same version.
         return [one for one in files if one.name not in sizes]
 
-    def _lost(self, plan: Iterable[tuple[BackupFolder, list[BackupFile]]]) -> Iterator[str]:
-        for folder, files in plan:
-            there = self._sizes(folder) if files else {}
-            for one in files:
-                if there.get(one.stored_as) != one.size:
-                    yield f"{self._location}/{folder.folder}/{one.stored_as}"
+    def _lost(self, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[str]:
+        there = self._sizes(folder, files)
+        for one in files:
+            if there.get(one.stored_as) != one.size:
+                yield f"{self._location}/{folder.folder}/{one.stored_as}"
 
     def _bring(self, source: Place, target: Place, file: BackupFile) -> None:
         def bring() -> None:
@@ -419,11 +466,15 @@ def file_tag(entry: Entry) -> str:
     return blake2b(f"{entry.modified_us}/{entry.size}".encode(), digest_size=6).hexdigest()
 
 
-def _files(folder: NeededFolder) -> list[BackupFile]:
-    return [
-        BackupFile(one.key, one.size, "" if folder.is_unique(one.key) else file_tag(one))
-        for one in folder.files()
-    ]
+def _files(folder: NeededFolder) -> Iterator[BackupFile]:
+    for one in folder.files():
+        yield BackupFile(one.key, one.size, "" if folder.is_unique(one.key) else file_tag(one))
+
+
+def _missing(places: Places, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[Needed]:
+    """Those of some files that are not in the lake's storage."""
+    there = places.at(folder.location).sizes_in_order([one.name for one in files])
+    return (Needed(folder, one) for one in files if one.name not in there)
 
 
 def _copy_file(
@@ -470,3 +521,9 @@ def _delete(place: Place, names: Sequence[str]) -> None:
 def _portions(items: Sequence[T], count: int = AT_ONCE) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), count):
         yield items[start : start + count]
+
+
+def _portions_of(items: Iterable[T], count: int) -> Iterator[Sequence[T]]:
+    waiting = iter(items)
+    while some := [*islice(waiting, count)]:
+        yield some

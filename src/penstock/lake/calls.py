@@ -231,7 +231,7 @@ class EraseTable(Call[ErasedTable], frozen=True, kw_only=True):
     method = "POST"
     path = "/erase"
     answer = ErasedTable
-    retry = Retry.ONCE  # it answers what it removed
+    retry = Retry.SAFE  # one that has ended is answered as it was
     makes_lake = False
     is_long = True
     goes_on = True
@@ -242,6 +242,9 @@ class EraseTable(Call[ErasedTable], frozen=True, kw_only=True):
     there it cannot be read any more. Without it, the erase is refused while one of them has the table."""
     dropped: bool = False
     """The tables that were dropped at the key, whatever is there now: all of them goes, with their files."""
+    older_than: datetime | None = None
+    """Only what was deleted before this moment: later history of the table stays. Without it, all that was
+    deleted until now."""
     dry_run: bool = False
     """Change nothing, and only tell what would happen."""
     who: str = ""

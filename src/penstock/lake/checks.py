@@ -5,8 +5,9 @@ They run in the process that decides about commits: where the lake is embedded, 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -16,11 +17,15 @@ from penstock.kernel import checks
 from penstock.lake.audits.proposed_files import ProposedFiles
 from penstock.lake.audits.rows import TableRows, rows_proposed
 from penstock.lake.embedded import Embedded
+from penstock.lake.moved_locations import answer_outside
 from penstock.model.content import AnyContent, FilesTable
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
+
+WILDCARDS: Final = frozenset("*?[")
+"""A branch with one of these is a pattern, which may be there before the first branch that matches it."""
 
 
 class CheckInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +75,7 @@ class Proposed:
 
     def get(self, key: str | Key) -> AnyContent | None:
         """What a key would hold; ``None`` if nothing."""
-        return self._proposal.get(Key.parse(key))
+        return answer_outside(self._proposal.get(Key.parse(key)), self._lake.moved)
 
     def table(self, key: str | Key) -> TableRows:
         """The rows that a table would have, as Arrow's: of a Delta, Lance or file table that the lake keeps.
@@ -88,8 +93,8 @@ class Proposed:
         if not isinstance(content, FilesTable) or not is_managed(content):
             raise NotManaged(f"'{key}' is no table of files, but a {content.type}", table=str(key))
         lake = self._lake
-        root = state_of(content).root
-        return ProposedFiles(self._proposal.objects, lake.places, lake.warehouse, key, root)
+        root, warehouse = state_of(content).root, lake.moved.to_storage(lake.warehouse)
+        return ProposedFiles(self._proposal.objects, lake.places, warehouse, key, root)
 
 
 def add_check(lake: Lake, name: str, function: Callable[[Proposed], Any], branch: str) -> None:
@@ -100,6 +105,12 @@ def add_check(lake: Lake, name: str, function: Callable[[Proposed], Any], branch
     catalogue.kernel.checks.add(
         checks.Check(name, branch, lambda proposal: function(Proposed(catalogue, proposal)))
     )
+    if WILDCARDS.isdisjoint(branch) and not lake.branch(branch).exists:
+        warnings.warn(
+            f"the check '{name}' guards nothing yet: there is no branch '{branch}'. The check runs once "
+            "there is a branch of exactly that name.",
+            stacklevel=3,
+        )
 
 
 def remove_check(lake: Lake, name: str) -> None:

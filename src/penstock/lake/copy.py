@@ -138,14 +138,24 @@ def require_own_store(place: Place) -> None:
 
 
 @contextmanager
-def opened_lake(source: Place, author: str | None, settings: Settings | None, clock: Clock) -> Iterator[Lake]:
+def opened_lake(
+    source: Place,
+    author: str | None,
+    settings: Settings | None,
+    clock: Clock,
+    *,
+    catch_up: bool = True,
+) -> Iterator[Lake]:
+    """The lake at a place, or in a store that the caller made and closes."""
     require_own_store(source)
-    lake = open_lake(source, create=False, author=author, settings=settings, clock=clock)
+    lake = open_lake(source, create=False, author=author, settings=settings, clock=clock, catch_up=catch_up)
     try:
         yield lake
     finally:
         if not isinstance(source, Store):
             lake.close()
+        elif isinstance(lake.catalogue, Embedded):
+            lake.catalogue.stop_background()  # the store may be closed next
 
 
 @contextmanager

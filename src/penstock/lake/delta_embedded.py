@@ -33,7 +33,6 @@ from penstock.kernel.table_horizons import find_horizon
 from penstock.lake import delta_calls
 from penstock.lake.asked import asked
 from penstock.lake.call import Call, Said
-from penstock.lake.calls import GetAbout
 from penstock.lake.delta_answers import (
     PublishedTable,
     Ratified,
@@ -122,7 +121,7 @@ class DeltaAnswers:
     def _versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
         content = self._table(call.at, call.key)
         if call.end is not None or call.at not in (None, self._tables.default_branch):
-            self._require_retained(content, call.end)
+            content = self._retained(content, call.end)
         line = line_of(content)
         first = max(line.published + 1, call.start or 0)
         end = call.end
@@ -160,15 +159,19 @@ class DeltaAnswers:
     def _table(self, at: str | None, key: Key) -> DeltaTable:
         return self._tables.managed(self._lake.commit_of(at), key)
 
-    def _require_retained(self, content: DeltaTable, version: int | None) -> None:
-        """``HistoryExpired`` if a table's state, or a version of it, is from before an erase."""
+    def _retained(self, content: DeltaTable, version: int | None) -> DeltaTable:
+        """What is retained of a table's state. ``HistoryExpired`` if that, or a version of it, is from before
+        an erase."""
         assert content.id is not None
         horizon = find_horizon(self._kernel.store, content.id)
         if horizon is None or horizon.first < 0:
-            return
+            return content
         is_early = version is not None and version < horizon.first
         if is_early or self._parts.format.is_before(content, horizon.first):
             raise horizon.expired()
+        retained = self._parts.format.cut_content(content, horizon.first)
+        assert isinstance(retained, DeltaTable)
+        return retained
 
     def _publish(self, call: delta_calls.PublishTable) -> PublishedTable:
         branch = self._lake.or_default(call.branch)
@@ -181,7 +184,7 @@ class DeltaAnswers:
     def _create(self, call: delta_calls.CreateTable) -> TableMade:
         if call.location is not None:
             where = self._lake.checked_location(call.location)
-            check_new_place(where, self._lake.warehouse, self._lake.do(GetAbout()).roots)
+            check_new_place(where, self._lake.warehouse, self._lake.read_roots())
             self._check_apart(where, call.key)
         new = NewTable(
             schema_string=call.schema,

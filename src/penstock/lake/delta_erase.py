@@ -7,12 +7,12 @@ versions which deleted rows, and what they say of them, are not part of it any m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.errors import TableConflict, Unavailable, UnsupportedFeature
+from penstock.errors import TableConflict, Unavailable
 from penstock.formats.delta.lines.line import line_of
 from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.log.cleanup import GRACE_MS
@@ -20,8 +20,7 @@ from penstock.formats.delta.log.erasure import earlier_files, end_log
 from penstock.formats.delta.log.leftovers import Needs, judge
 from penstock.formats.delta.log.named import NamedFiles
 from penstock.formats.delta.log.snapshot import Snapshot
-from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo
-from penstock.formats.delta.protocol.feature_table import ROW_TRACKING
+from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import Said
@@ -29,7 +28,8 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.delta import lines_of, sent
 from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, TableCommit
 from penstock.lake.delta_sweep import TableSweep
-from penstock.lake.erase import Holder, Leftovers
+from penstock.lake.erase import Holder, Leftovers, Settled
+from penstock.model.clock import utc
 from penstock.model.content import DeltaTable, ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -38,6 +38,7 @@ from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
     from penstock.kernel.reachable import Progress
+    from penstock.kernel.table_horizons import TableHorizon
     from penstock.lake.embedded import Embedded
 
 TRIES_MAX: Final = 10
@@ -51,6 +52,8 @@ class DeltaErasure:
     def __init__(self, lake: Embedded, key: Key, who: str) -> None:
         self._lake, self._parts, self._key, self._who = lake, lake.delta, key, who
         self._kernel, self._tables = lake.kernel, lake.delta.owner.tables
+        self._first: int | None = None
+        """The version with which history is to begin, if that is one of the table's past."""
 
     @property
     def content(self) -> DeltaTable:
@@ -75,7 +78,26 @@ class DeltaErasure:
 
     def files_to_rewrite(self) -> int:
         """How many files hold deleted rows beside others."""
-        return len(_with_vectors(self._snapshot()))
+        return len(self._to_rewrite(self._snapshot()))
+
+    def _to_rewrite(self, snapshot: Snapshot) -> list[Add]:
+        """The files of a version that hold deleted rows; if history is to begin in the past, those with rows
+        that were deleted before."""
+        found = _with_vectors(snapshot)
+        if not found or self._first is None:
+            return found
+        old = {one.key.path for one in _with_vectors(self._snapshot(self._first))}
+        return [one for one in found if one.key.path in old]
+
+    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
+        return False
+
+    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
+        """Let history begin with a state that the table had: with which version. ``None`` if that is the
+        table's first."""
+        assert isinstance(start, DeltaTable)
+        self._first = line_of(start).latest
+        return self._first if self._first > 0 else None
 
     def rewrite(self) -> int:
         """Rewrite files that hold deleted rows beside others; how many.
@@ -85,7 +107,7 @@ class DeltaErasure:
         for _ in range(TRIES_MAX):
             now = self._lake.do(GetTableVersions(key=self._key, limit=0))
             snapshot = self._snapshot(now.latest_version)
-            old = _with_vectors(snapshot)
+            old = self._to_rewrite(snapshot)
             if not old:
                 return 0
             actions = self._rewritten(snapshot, old)
@@ -116,13 +138,6 @@ class DeltaErasure:
         from penstock.formats.delta.rows.scan import batches_of
         from penstock.formats.delta.rows.writing import write_files
 
-        if ROW_TRACKING in (snapshot.protocol.writer_features or ()):
-            raise UnsupportedFeature(
-                f"'{self._key}' has deletion vectors, and rows with ids ('{ROW_TRACKING}'): its files cannot "
-                "be rewritten here\n"
-                "  Delta Spark can do that: REORG TABLE … APPLY (PURGE)",
-                key=str(self._key),
-            )
         now_ms = self._kernel.clock() // 1000
         actions: list[Action] = []
         for file in old:
@@ -131,20 +146,27 @@ class DeltaErasure:
             actions += [removed, *(msgspec.structs.replace(one, data_change=False) for one in new)]
         return actions
 
-    def settle(self, erase: str) -> int:
+    def settle(self, erase: str) -> Settled:
         """Commit the version with which the history begins, once however often it is asked for; its number.
 
         Another one follows: what the lake has of a table names the last version that is known to be
         published, and that has to be this one. ``Unavailable`` if the log cannot be published.
+
+        Where history begins in the past, they say only that the table is published up to there, and that
+        whatever was about to come in before the erase was known has done so.
         """
         first, _ = self._commit_nothing(f"erase-{erase}-first")
-        _, published = self._commit_nothing(f"erase-{erase}-next")
-        if published < first:
+        last, content = self._commit_nothing(f"erase-{erase}-next")
+        if line_of(content).published < first:
             raise Unavailable(f"'{self._key}' is not known to be published up to version {first} yet")
-        return first
+        if self._first is not None:
+            return Settled(self._first)
+        # Whatever came in between may have deleted rows, and they are for another erase.
+        is_clean = last == first + 1 and not _with_vectors(self._snapshot(last))
+        return Settled(first, content=content if is_clean else None)
 
-    def _commit_nothing(self, idempotency_key: str) -> tuple[int, int]:
-        """Ratify and publish a version that changes nothing: its number, and what was published before."""
+    def _commit_nothing(self, idempotency_key: str) -> tuple[int, DeltaTable]:
+        """Ratify and publish a version that changes nothing: its number, and the table as it is then."""
         branch = self._tables.default_branch
         self._parts.owner.backfill(branch, self._key)
         info = CommitInfo({"operation": "ERASE", "operationParameters": {}})
@@ -159,19 +181,23 @@ class DeltaErasure:
         )
         self._parts.owner.backfill(branch, self._key)
         content = self._tables.managed(bytes.fromhex(ratified.commit.id), self._key)
-        return ratified.tables[0].version, line_of(content).published
+        return ratified.tables[0].version, content
 
     # -- what goes -------------------------------------------------------------------------------------------
 
     def earlier_log_files(self) -> int:
         """How many files of the log would go."""
-        return len(earlier_files(self._place, self.latest() + 1))
+        first = self.latest() + 1 if self._first is None else self._first
+        return len(earlier_files(self._place, first))
 
     def unneeded_files(self) -> list[int]:
-        """The sizes of data files that the newest version does not need."""
+        """The sizes of data files that the newest version does not need, nor any from the first one on."""
         live = NamedFiles()
-        for file in self._snapshot().files():
+        for file in self._snapshot(self._first).files():
             live.take_key(file.key)
+        if self._first is not None:
+            for name, data in self._parts.commits.tail(self.content, self._first, self._tables.read):
+                live.take_commit(self._place.url, name, data)
         judged = judge(self._place.entries(), _needs(live))
         return [one.entry.size for one in judged if one.fate is Fate.DATA]
 
@@ -192,7 +218,7 @@ class DeltaErasure:
         self._place.remove_empty_folders()
         return swept
 
-    def left(self, begun_us: int) -> Leftovers:  # noqa: ARG002 - files tell it by their own times
+    def left(self, horizon: TableHorizon) -> Leftovers:
         """Files that no retained version names and that are there still."""
         call = SweepTables(key=self._key, dry_run=True)
         needs = TableSweep(self._kernel, self._parts, call).needs_of_one()
@@ -207,7 +233,33 @@ class DeltaErasure:
         )
         left = [one.entry.modified_us for one in judged if one.fate.is_to_go]
         grace_us = self._kernel.graces.of_sweeps().data_us
-        return Leftovers(len(left), max(left, default=0) + grace_us, strangers)
+        needed = () if horizon.moment_us is None else tuple(self._needed(horizon.first, needs.named))
+        return Leftovers(len(left), max(left, default=0) + grace_us, strangers, needed=needed)
+
+    def _needed(self, first: int, named: Container[str]) -> Iterator[str]:
+        """Says which files retained versions need that hold rows which were deleted before the first one."""
+        old = {one.key.path for one in _with_vectors(self._snapshot(first)) if one.key.path in named}
+        if not old:
+            return
+        files = f"{len(old)} data files" if len(old) > 1 else "1 data file"
+        yield (
+            f"{files} with rows that deletion vectors took before that: later versions need them; they go "
+            f"with an erase older than {self._until(first, old)}, or without older_than"
+        )
+
+    def _until(self, first: int, old: set[str]) -> str:
+        """When the default branch had no file of these any more."""
+        content, last, time_ms = self.content, first, 0
+        for version, (_, data) in enumerate(
+            self._parts.commits.tail(content, first, self._tables.read), first + 1
+        ):
+            actions = [line.action for line in parse_commit(data)]
+            changed = {one.key.path for one in actions if isinstance(one, Remove)}
+            if not old.isdisjoint(changed):
+                info = next((one for one in actions if isinstance(one, CommitInfo)), CommitInfo())
+                last, time_ms = version, info.in_commit_timestamp or 0
+        moment = utc(time_ms * 1000 + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{moment} (version {last})"
 
     def _scratch_us(self) -> int:
         return min(GRACE_MS * 1000, self._kernel.graces.of_sweeps().data_us)

@@ -41,11 +41,14 @@ class KeptTables:
             for stored, value in self._kernel.state(one).scan():
                 self.neighbours.take(stored, content_of(self._kernel.objects, value))
             for tables in (self._tables.all(one), self._tables.all_dropped(one)):
-                yield from (content for _, content in tables if self._history.is_retained(content))
+                for _, content in tables:
+                    if (retained := self._history.retained(content)) is not None:
+                        yield retained
             return
         for stored, _, now in self._kernel.differing(commit.parent, one):
-            content = content_of(self._kernel.objects, now)
-            self.neighbours.take(stored, content)
-            is_own = isinstance(content, DeltaTable) and content.state and not stored.startswith(RESERVED)
-            if is_own and isinstance(content, DeltaTable) and self._history.is_retained(content):
-                yield content
+            changed = content_of(self._kernel.objects, now)
+            self.neighbours.take(stored, changed)
+            if not isinstance(changed, DeltaTable) or not changed.state or stored.startswith(RESERVED):
+                continue
+            if (retained := self._history.retained(changed)) is not None:
+                yield retained

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
-from threading import Event, Thread
 from time import monotonic
-from typing import Final
 
 from penstock.errors import PenstockError
 from penstock.formats.delta.lines.commits import Commits
@@ -25,11 +22,6 @@ from penstock.model.content import AnyContent, DeltaTable
 from penstock.model.keys import Key
 from penstock.storage.places import Places
 
-logger = logging.getLogger("penstock")
-
-CATCH_UP_END_S: Final = 1.0
-"""How long a lake that is closed waits for the look at a table that others may have left unpublished."""
-
 
 class DeltaParts:
     """Storage, publisher and owner of a lake's Delta tables. Used by many threads at once."""
@@ -43,7 +35,8 @@ class DeltaParts:
     ) -> None:
         self.places = places
         self.commits = Commits(self.places)
-        read = Tables(kernel).read
+        tables = Tables(kernel)
+        read = tables.read
         self.maintenance = Maintenance(self.places, read, clock=kernel.clock)
         self.publisher = Publisher(
             self.places,
@@ -53,8 +46,9 @@ class DeltaParts:
             leases=Leases(kernel.store),
             fetch=kernel.objects.find,
             after_publish=self.maintenance.after_publish,
+            has_table=tables.has_table,
         )
-        self.log_check = LogCheck(self.places, self.publisher, Tables(kernel).find_last)
+        self.log_check = LogCheck(self.places, self.publisher, tables.find_last)
         self.publisher.after_look = self.log_check.warn
         self.format = DeltaFormat(
             self.places,
@@ -71,20 +65,13 @@ class DeltaParts:
         self.resync = DeltaResync(
             self.owner.tables, self.places, self.publisher, self.commits, identity, self.log_check
         )
-        self._catching_up: Thread | None = None
-        self._closing = Event()
 
     def catch_up(self) -> None:
         """Have finished and published, in the background, what earlier processes left."""
-        self._catching_up = Thread(target=self._catch_up, name="penstock catch up", daemon=True)
-        self._catching_up.start()
+        self.publisher.catch_up(self._catch_up)
 
     def _catch_up(self) -> None:
-        try:
-            self.owner.catch_up(lambda: not self._closing.is_set())
-        except (PenstockError, OSError) as problem:
-            if not self._closing.is_set():
-                logger.warning("it is not known what is left to be published: %s", problem)
+        self.owner.catch_up(lambda: not self.publisher.is_closing)
 
     def await_published(self, landed: Iterable[tuple[Key, AnyContent | None]], timeout_s: float) -> None:
         """Give the publisher a moment, so that whoever reads the logs of tables next sees what landed."""
@@ -99,10 +86,8 @@ class DeltaParts:
         """Until what was ratified here, or left by others, is published and has its checkpoints, for at most
         so long; returns what is left, each with what stands against it."""
         ends_s = monotonic() + timeout_s
-        if self._catching_up is not None:
-            self._catching_up.join(timeout_s)
-            if self._catching_up.is_alive():
-                return {"what is left to be published is still being looked up": None}
+        if not self.publisher.await_catch_up(timeout_s):
+            return {"what is left to be published is still being looked up": None}
         unpublished = self.publisher.finish(max(0.0, ends_s - monotonic()))
         left = {f"'{key}' is not published": problem for key, problem in unpublished.items()}
         waiting = self.maintenance.finish(max(0.0, ends_s - monotonic()))
@@ -110,9 +95,6 @@ class DeltaParts:
 
     def close(self, timeout_s: float) -> None:
         """Publish what was ratified here, for at most so long."""
-        self._closing.set()
-        if self._catching_up is not None:
-            self._catching_up.join(CATCH_UP_END_S)
         ends_s = monotonic() + timeout_s
         self.publisher.close(timeout_s)
         self.maintenance.close(max(0.0, ends_s - monotonic()))

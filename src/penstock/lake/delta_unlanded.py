@@ -87,7 +87,7 @@ class UnlandedTables:
             except PenstockError as error:
                 problem = error.message
             if not self._known.has(one.table):
-                answer = engine.answer(Key(str(one.table)), one.place.url, tally, problem)
+                answer = engine.answer(Key(str(one.table)), one.place.location, tally, problem)
                 is_removed = answer.data_removed and not problem
                 yield msgspec.structs.replace(answer, data_removed=is_removed)
 

@@ -14,25 +14,17 @@ from typing import TYPE_CHECKING, Final
 from penstock.errors import CommitConflict, EraseRefused, LocationRefused, NotManaged, PenstockError
 from penstock.formats.delta.lines.line import Phase, line_of
 from penstock.kernel.conflict import content_of
-from penstock.kernel.ledger import LEDGER, find_table, holder, whereabouts
-from penstock.kernel.state import prefix_end
+from penstock.kernel.ledger import find_table, holder
 from penstock.kernel.table_horizons import GONE
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.delta_kept import KeptTables
-from penstock.lake.erase import Holder, Leftovers
+from penstock.lake.erase import Holder, Leftovers, Settled
 from penstock.lake.files.erase import FilesErasure
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.model.commits import CommitMeta
-from penstock.model.content import (
-    AnyContent,
-    DeltaTable,
-    FilesTable,
-    LanceTable,
-    ManagedTable,
-    decode_content,
-)
-from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, ManagedTable
+from penstock.model.encoding import ObjectId
 from penstock.model.operations import Unchanged
 from penstock.storage.fates import Fate, Judged
 from penstock.storage.locations import normalise
@@ -40,28 +32,12 @@ from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from penstock.kernel.reachable import Progress
+    from penstock.kernel.table_horizons import TableHorizon
     from penstock.lake.embedded import Embedded
     from penstock.model.keys import Key
 
 LANCE_DAYS: Final = 7.0
 """For so long Lance's own writers take for granted that their files stay."""
-
-
-def dropped_tables(lake: Embedded, key: Key) -> Iterator[ManagedTable]:
-    """The tables that the default branch had at a key last, and has not any more, as they were."""
-    kernel = lake.kernel
-    head = kernel.references.get(kernel.formats.default_branch).head
-    if head == NO_COMMIT:
-        return
-    look, stored = partial(_look, lake, head), key.encode()
-    for entry, value in kernel.state(head).scan(LEDGER, prefix_end(LEDGER)):
-        content = content_of(kernel.objects, value)
-        found = None if content is None or content.id is None else whereabouts(look, content.id)
-        if found is None or found.dropped is None or found.key != stored:
-            continue
-        was = decode_content(found.dropped)
-        if isinstance(was, ManagedTable) and entry.startswith(LEDGER):
-            yield was
 
 
 def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
@@ -118,7 +94,13 @@ class DroppedErasure:
     def rewrite(self) -> int:
         return 0
 
-    def settle(self, erase: str) -> int:
+    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
+        return None  # it goes as a whole
+
+    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002
+        return False
+
+    def settle(self, erase: str) -> Settled:
         """Commit that the table is still dropped. ``EraseRefused`` if it is not."""
         authors = (self._who,) if self._who else ()
         try:
@@ -138,7 +120,7 @@ class DroppedErasure:
         assert self.content.id is not None
         if find_table(partial(_look, self._lake, head), self.content.id) is not None:
             raise self._is_back()
-        return GONE
+        return Settled(GONE)
 
     def _is_back(self) -> EraseRefused:
         return EraseRefused(
@@ -182,9 +164,9 @@ class DroppedErasure:
             problem = error.message
         return engine.answer(self._key, self.content.location, tally, problem)
 
-    def left(self, begun_us: int) -> Leftovers:
+    def left(self, horizon: TableHorizon) -> Leftovers:
         if isinstance(self.content, FilesTable):
-            return self._files().left(begun_us)
+            return self._files().left(horizon)
         young = [one.modified_us for one in self._place.entries()]
         return Leftovers(len(young), max(young, default=0) + self._grace_us())
 

@@ -33,6 +33,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.description import (
     Description,
     change_description,
+    lake_moved,
     read_description,
     require_unmoved,
     with_room,
@@ -84,6 +85,7 @@ from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
 from penstock.storage.hosts import check_host
 from penstock.storage.locations import check_under, is_under, normalise
+from penstock.storage.moved_roots import MovedRoots, check_added
 from penstock.stores import place_of
 
 if TYPE_CHECKING:
@@ -116,6 +118,7 @@ class Embedded:
         self.warehouse = description.warehouse
         self.id, self._default_branch = description.id, description.default_branch
         self._roots = _roots(description)
+        self.moved = MovedRoots(description.moved_roots)
         self._opened: Places | None = None
         self._delta: DeltaParts | None = None
         self._lance: LanceParts | None = None
@@ -162,6 +165,17 @@ class Embedded:
         }
 
     def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
+        if not self.moved:
+            return self._do(call, progress)
+        from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
+
+        try:
+            return answer_outside(self._do(call_inside(call, self.moved), progress), self.moved)
+        except PenstockError as problem:
+            note_in_error(problem, self.moved)
+            raise
+
+    def _do(self, call: calls.Call[R], progress: Progress) -> R:
         if isinstance(call, calls.Sweep):
             if not call.dry_run:
                 require_unmoved(self.kernel.store)
@@ -169,25 +183,41 @@ class Embedded:
             return cast("R", sweep(self.kernel, dry_run=call.dry_run, progress=progress))
         if isinstance(call, calls.SweepTables):
             if not call.dry_run:
-                require_unmoved(self.kernel.store)
+                self._require_unmoved()
             return cast("R", self._sweep_tables(call, progress))
         if isinstance(call, SweepFiles):
             if not call.dry_run:
-                require_unmoved(self.kernel.store)
+                self._require_unmoved()
             return cast("R", self._sweep_files(call, progress))
         if isinstance(call, calls.EraseTable):
             if not call.dry_run:
-                require_unmoved(self.kernel.store)
+                self._require_unmoved()
             return cast("R", self._erase(call, progress))
         if isinstance(call, Resync):
             if not call.dry_run:
-                require_unmoved(self.kernel.store)
+                self._require_unmoved()
             return cast("R", self._resync(call, progress))
         if isinstance(call, calls.Fsck):
             return cast("R", self._fsck(progress))
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
             return cast("R", self._keyed(call))
         return cast("R", self._way(call)(call))
+
+    def _require_unmoved(self) -> None:
+        """``LakeMoved`` if the lake has moved, ``Unavailable`` if its files have since it was opened."""
+        now = read_description(self.kernel.store)
+        if now.sealed is not None:
+            raise lake_moved(now.sealed, self.kernel.store)
+        self._require_same_roots(now)
+
+    def _require_same_roots(self, now: Description) -> None:
+        if now.moved_roots != self.moved.all:
+            raise Unavailable(
+                f"files of the lake at {place_of(self.kernel.store)} were moved to other roots since this "
+                "process opened it, which would look for them at the former ones\n"
+                "  Open the lake again; a server has to be started again.",
+                part="storage",
+            )
 
     def _way(self, call: calls.Call[Any]) -> Callable[[Any], Any]:
         if (way := self._ways.get(type(call))) is not None:
@@ -213,7 +243,7 @@ class Embedded:
             if self._opened is None:
                 from penstock.storage.places import Places
 
-                self._opened = Places()
+                self._opened = Places(self.moved)
             return self._opened
 
     @property
@@ -417,13 +447,20 @@ class Embedded:
         return call.recover(self.do, Landing(commits=ids, head=found.head.hex()))
 
     def close(self) -> None:
+        self.stop_background()
+        self.kernel.close()
+
+    def stop_background(self) -> None:
+        """Publish and promote what was committed here, for as long as the settings say, and then no more.
+
+        The store stays open, for a caller that has it for other purposes too.
+        """
         ends_s = monotonic() + self.kernel.settings.publish_close_s
         for parts in (self._lance, self._delta):
             if parts is not None:
                 parts.close(max(0.0, ends_s - monotonic()))
         if self._opened is not None:
             self._opened.close()
-        self.kernel.close()
 
     # -- the lake itself -----------------------------------------------------------------------------------
 
@@ -431,6 +468,7 @@ class Embedded:
         return self._told(read_description(self.kernel.store))
 
     def _told(self, description: Description) -> About:
+        self._require_same_roots(description)
         grace = self.kernel.graces.of_writers()
         return About(
             id=description.id,
@@ -438,12 +476,13 @@ class Embedded:
             default_branch=description.default_branch,
             created=utc(description.created_us),
             warehouse=description.warehouse,
-            roots=_roots(description),
+            roots=_roots(description) + _separate_roots(description),
             forked_from=description.forked_from,
             moving_to=description.sealed.target if description.sealed is not None else "",
             history_rules=tuple(rule for rule in description.history if rule.ended_us is None),
             grace_s=grace.grace_s,
             data_grace_days=grace.data_grace_days,
+            moved_roots=description.moved_roots,
         )
 
     def _change_roots(self, call: calls.ChangeRoots) -> About:
@@ -457,6 +496,7 @@ class Embedded:
                 raise InvalidRequest(f"{lake.warehouse} is the lake's warehouse, which stays")
             if missing := removed - set(lake.roots):
                 raise InvalidRequest(f"{', '.join(sorted(missing))} is no root of the lake")
+            check_added(lake.moved_roots, (one for one in added if one not in lake.roots))
             roots = dict.fromkeys((*(one for one in lake.roots if one not in removed), *added))
             return with_room(lake, msgspec.structs.replace(lake, roots=tuple(roots)))
 
@@ -715,10 +755,15 @@ class Embedded:
         if isinstance(content, ManagedTable) and content.location:
             self.checked_location(content.location)
 
+    def read_roots(self) -> tuple[str, ...]:
+        """Where tables may be at this moment, by the locations that are stored."""
+        self._roots = _roots(read_description(self.kernel.store))
+        return self._roots
+
     def checked_location(self, location: str) -> str:
         """A location as it is stored; ``LocationRefused`` if it does not lie below a root of the lake."""
         if not any(is_under(location, root) for root in self._roots):
-            self._roots = _roots(read_description(self.kernel.store))  # one may have been added
+            self.read_roots()  # one may have been added
         return check_under(location, self._roots)
 
     def _merge(self, call: calls.Merge) -> MergeResult:
@@ -867,6 +912,16 @@ class _Keyed(TypedDict, total=False):
 
 def _roots(description: Description) -> tuple[str, ...]:
     return tuple(place for place in (description.warehouse, *description.roots) if place)
+
+
+def _separate_roots(description: Description) -> tuple[str, ...]:
+    """Where files lie that were moved away from below a root that stays."""
+    roots = _roots(description)
+    return tuple(
+        one.new
+        for one in description.moved_roots
+        if one.new != one.old and any(one.old != root and is_under(one.old, root) for root in roots)
+    )
 
 
 def commit_meta(said: calls.Said, who: str, message: str) -> CommitMeta:

@@ -16,6 +16,10 @@ of which each can be done again after a crash:
 
 An erase that has not ended is taken up by the next one where it was. Which rows it is about does not change
 by that: what was deleted after its version is for another erase.
+
+With a moment, the first version is the one that the table was at then, and nothing that was deleted later
+goes. A file that holds rows which were deleted before the moment beside others may be needed by later history
+all the same: it is rewritten for the newest version, and the answer says which later moment lets it go.
 """
 
 from __future__ import annotations
@@ -29,13 +33,18 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import (
+    CommitConflict,
     CommitNotFound,
+    CommitVetoed,
     Damaged,
     EraseRefused,
     HistoryExpired,
+    InvalidRequest,
     KeyNotFound,
     NotManaged,
     PenstockError,
+    ReferenceNotFound,
+    UnsupportedFeature,
 )
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import RegisteredBackup, read_description
@@ -47,22 +56,27 @@ from penstock.kernel.settings import DAY_US
 from penstock.kernel.sweep import heads_of_backup, sweep
 from penstock.kernel.table_horizons import (
     GONE,
+    Removed,
     TableHorizon,
     TableHorizons,
     change_horizon,
     find_horizon,
+    state_hash,
 )
 from penstock.lake.answers import ErasedTable
 from penstock.lake.calls import EraseTable
+from penstock.lake.dropped_tables import dropped_tables
 from penstock.lake.files.forks import ForkNotes
 from penstock.lake.files.pool import pool_of
 from penstock.lake.files.sweep import sweep_reads
 from penstock.lake.kept import KeptHistory
-from penstock.model.clock import utc
+from penstock.model.clock import microseconds, utc
+from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.objects import AnyObject, CommitObject, Value
+from penstock.model.operations import Unchanged
 from penstock.model.references import Kind, Reference
 from penstock.model.transactions import transaction_of
 
@@ -85,6 +99,18 @@ class Leftovers(NamedTuple):
     """Names of files that no writer of tables gives."""
     forked: int = 0
     """How many more stay for a fork of the lake."""
+    needed: tuple[str, ...] = ()
+    """What retained history needs although it holds rows that were to go: one sentence each."""
+
+
+class Settled(NamedTuple):
+    """The version with which the history of a table begins."""
+
+    first: int
+    spared: bytes = b""
+    """Hashes of states from before that stay, if these have no versions."""
+    content: ManagedTable | None = None
+    """The table as it is then, if nothing is left in it that could be erased."""
 
 
 class Erasure(Protocol):
@@ -96,13 +122,15 @@ class Erasure(Protocol):
     def holders(self, first: int | None) -> Iterator[Holder]: ...
     def files_to_rewrite(self) -> int: ...
     def rewrite(self) -> int: ...
-    def settle(self, erase: str) -> int: ...
+    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None: ...
+    def spares(self, content: ManagedTable) -> bool: ...
+    def settle(self, erase: str) -> Settled: ...
     def latest(self) -> int: ...
     def earlier_log_files(self) -> int: ...
     def unneeded_files(self) -> list[int]: ...
     def cut(self, first: int) -> tuple[int, int, str]: ...
     def sweep(self, progress: Progress) -> SweptTable: ...
-    def left(self, begun_us: int) -> Leftovers: ...
+    def left(self, horizon: TableHorizon) -> Leftovers: ...
 
 
 class Holder(NamedTuple):
@@ -133,31 +161,138 @@ class Erase:
         content = self._format.content
         assert content.id is not None
         self._table: UUID = content.id
+        self._moment_us = None if call.older_than is None else microseconds(call.older_than)
+        self._wanted: int | None = None
+        """The first version that is to exist, if there is a moment and anything is older."""
+        self._set_us: int | None = None
+        """When an erase that is taken up has said which version is the first."""
+        self._keeps_younger = self._moment_us is not None
+        """Whether history from a moment on stays."""
         self._left: list[str] = []
+        self._needed: tuple[str, ...] = ()
         self._until_us: list[int] = []
 
     def run(self) -> ErasedTable:
-        """Do what can be done now. ``EraseRefused`` if others hold rows: then nothing was changed, or what an
-        earlier run has begun stays as it is."""
+        """Do what can be done now. ``EraseRefused`` if others hold rows, or a check vetoes: then nothing was
+        removed, and nothing is under way any more unless its history has begun."""
         self._kernel.graces.require_agreed()
         known = find_horizon(self._store, self._table)
+        if self._moment_us is not None:
+            self._wanted = self._find_wanted(self._moment_us)
         if self._call.dry_run:
             return self._preview(known)
-        is_over = known is not None and self._call.dropped and known.first >= GONE  # there is no more to go
-        is_new = known is None or (known.ended_us is not None and not is_over)
-        self._require_alone(None if known is None or is_new or not known.is_set else known.first)
-        rewritten = self._format.rewrite() if is_new or (known is not None and not known.is_set) else 0
-        horizon = self._begin(known) if is_new else known
-        assert horizon is not None
-        if not horizon.is_set:
-            self._require_alone(None)  # who came since the first look
-            self._progress("ending history", 0)
-            try:
+        if self._is_nothing_older(known):
+            if known is not None and known.is_under_way:
+                self._give_up_earlier(known)
+            return self._nothing_older(known)
+        is_new = self._is_new(known)
+        if known is not None and known.is_set and not is_new:
+            self._take_up(known)
+            self._require_alone(known.first)
+            return self._remove(known, 0)
+        horizon = None if is_new else known
+        try:
+            self._require_alone(self._wanted)
+            rewritten = self._format.rewrite()
+            horizon = self._begin(known) if horizon is None else horizon
+            if not horizon.is_set:
+                self._require_alone(self._wanted)  # who came since the first look
+                self._progress("ending history", 0)
+                self._pass_turns(horizon)
                 horizon = self._set(horizon, self._format.settle(horizon.erase))
-            except EraseRefused:
+        except (EraseRefused, CommitVetoed) as problem:
+            if horizon is not None:
                 self._give_up(horizon)
-                raise
+            raise self._vetoed(problem) if isinstance(problem, CommitVetoed) else problem from None
         return self._remove(horizon, rewritten)
+
+    def _vetoed(self, veto: CommitVetoed) -> EraseRefused:
+        return EraseRefused(
+            f"'{self._call.key}' is not erased, and nothing was removed: {veto.message}\n"
+            "  An erase commits to the branches that keep the table, without changing a row: erase it once "
+            "the check agrees to that.",
+            key=str(self._call.key),
+            **veto.details,
+        )
+
+    def _take_up(self, known: TableHorizon) -> None:
+        self._keeps_younger = known.moment_us is not None
+        self._set_us = known.set_us if self._keeps_younger else None
+
+    def _is_new(self, known: TableHorizon | None) -> bool:
+        """Whether another erase is to begin, and not an earlier one to be taken up."""
+        if known is None:
+            return True
+        if self._call.dropped and known.first >= GONE:
+            return False  # there is no more to go
+        if self._moment_us is not None:
+            is_later = self._wanted is not None and self._wanted > known.first
+            return is_later and (known.ended_us is not None or known.moment_us is not None)
+        if known.ended_us is not None:
+            return known.state != state_hash(self._format.content)  # or nothing was deleted since
+        # What is to go until now comprises what was to go until a moment before.
+        return known.is_set and known.moment_us is not None
+
+    # -- a moment --------------------------------------------------------------------------------------------
+
+    def _find_wanted(self, moment_us: int) -> int | None:
+        """The first version of the history from a moment on; ``None`` if nothing is older."""
+        if moment_us > self._kernel.clock():
+            raise InvalidRequest(f"older_than must not be in the future, got {utc(moment_us).isoformat()}")
+        head = self._kernel.references.get(self._kernel.formats.default_branch).head
+        start = self._content_at_time(head, moment_us)
+        return self._format.begin_at(start, moment_us) if isinstance(start, ManagedTable) else None
+
+    def _content_at_time(self, head: ObjectId, moment_us: int) -> AnyContent | None:
+        """The table as a reference had it at a moment, if it did and that has not expired."""
+        with suppress(HistoryExpired):
+            commit = self._kernel.history.at_time(head, moment_us)
+            return None if commit == NO_COMMIT else self._content_at(commit)
+        return None
+
+    def _is_nothing_older(self, known: TableHorizon | None) -> bool:
+        if self._moment_us is None or (known is not None and known.is_set and known.ended_us is None):
+            return False
+        return self._wanted is None or (known is not None and known.first > self._wanted)
+
+    def _nothing_older(self, known: TableHorizon | None) -> ErasedTable:
+        assert self._call.older_than is not None
+        since = f": its history begins at {known.since}" if known is not None and known.first >= 0 else ""
+        moment = self._call.older_than.strftime("%Y-%m-%d %H:%M:%S UTC")
+        return ErasedTable(
+            key=self._call.key,
+            id=str(self._table),
+            first_version=-1 if known is None else known.first,
+            begun=utc(self._kernel.clock()),
+            older_than=self._call.older_than,
+            who=self._call.who,
+            finished=True,
+            left=(f"nothing of '{self._call.key}' is older than {moment}{since}", *self._left),
+            dry_run=self._call.dry_run,
+        )
+
+    def _pass_turns(self, horizon: TableHorizon) -> None:
+        """Commit to every other branch that has the table and keeps it: what was about to be brought back
+        there without a look at the horizon has landed by then, and is seen, or looks at it."""
+        if self._moment_us is None:
+            return
+        authors = (self._call.who,) if self._call.who else ()
+        meta = CommitMeta(
+            message=f"erase {self._call.key} up to a moment", committer=self._call.who, authors=authors
+        )
+        for reference in self._kernel.references.all(Kind.BRANCH):
+            is_default = reference.name == self._kernel.formats.default_branch
+            if is_default or reference.head == NO_COMMIT or self._content_at(reference.head) is None:
+                continue
+            with suppress(ReferenceNotFound, CommitConflict):  # a commit of another does as well
+                self._kernel.commit(
+                    reference.name,
+                    [Unchanged(self._call.key)],
+                    meta,
+                    base=reference.head,
+                    key=f"erase-{horizon.erase}-{reference.incarnation.hex()}",
+                    asked=horizon.erase.encode,
+                )
 
     # -- who holds rows --------------------------------------------------------------------------------------
 
@@ -194,6 +329,8 @@ class Erase:
         if self._call.dropped and first is not None:
             return  # there were none, and those that came since have nothing of it
         for backup in read_description(self._store).backups:
+            if self._set_us is not None and backup.created_us > self._set_us:
+                continue  # it has no earlier history
             if self._is_in_backup(backup, first):
                 lost = " --lost" if backup.has_data else ""
                 way = (
@@ -225,7 +362,10 @@ class Erase:
 
     def _holder(self, reference: Reference, first: int | None) -> Iterator[Holder]:
         content = self._content_at(reference.head)
+        if reference.kind is Kind.TAG and isinstance(content, ManagedTable) and self._format.spares(content):
+            return
         if not self._is_held(content, first):
+            yield from self._younger_holder(reference, content, first)
             return
         transaction = transaction_of(reference)
         if transaction is not None:
@@ -247,6 +387,36 @@ class Erase:
             )
             yield Holder(f"branch '{reference.name}'", True, way)
 
+    def _younger_holder(
+        self, reference: Reference, content: AnyContent | None, first: int | None
+    ) -> Iterator[Holder]:
+        """A reference whose state of the table is retained, and that needs something from before all the
+        same."""
+        managing = self._kernel.formats.managing(content)
+        if content is None or managing is None or first is None or reference.kind is Kind.TAG:
+            return
+        transaction = transaction_of(reference)
+        if managing.cut_content(content, first) == content:
+            yield from self._early_changes(reference) if transaction is None else ()
+        elif transaction is not None:
+            way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
+            yield Holder(f"transaction {transaction.id}", False, way)
+        else:
+            way = (
+                "it left where the history of the table is to begin; bring it forward (penstock rebase "
+                f"{reference.name}), or delete it"
+            )
+            yield Holder(f"branch '{reference.name}'", False, way)
+
+    def _early_changes(self, reference: Reference) -> Iterator[Holder]:
+        """A branch that changed the table itself before the moment."""
+        if self._moment_us is None:
+            return
+        before = self._content_at_time(reference.head, self._moment_us)
+        if isinstance(before, ManagedTable) and self._format.has_own_changes(before, reference.head):
+            way = "it has changes of its own from before that; merge it and delete it, or delete it"
+            yield Holder(f"branch '{reference.name}'", False, way)
+
     def _content_at(self, commit: ObjectId) -> AnyContent | None:
         state = self._kernel.state(commit)
 
@@ -265,7 +435,9 @@ class Erase:
 
         if self._call.dropped:
             return whereabouts(look, self._table) is not None
-        return self._is_held(self._content_at(head), first)
+        content = self._content_at(head)
+        # One from after the moment has earlier history as well.
+        return self._is_held(content, None if self._keeps_younger else first)
 
     def _forks(self) -> Iterator[Holder]:
         if self._lake.warehouse:
@@ -279,30 +451,64 @@ class Erase:
     # -- the note with the lake ------------------------------------------------------------------------------
 
     def _begin(self, known: TableHorizon | None) -> TableHorizon:
-        begun = TableHorizon(
-            table=self._table,
-            key=str(self._call.key),
-            erase=uuid4().hex,
-            who=self._call.who,
-            begun_us=self._kernel.clock(),
-            first=-1 if known is None else known.first,
-        )
+        """Note that the table is being erased. ``EraseRefused`` if another erase has moved the horizon since
+        it was looked up: with a moment, what is to stay was found out by that."""
+        erase, begun_us = uuid4().hex, self._kernel.clock()
 
         def change(found: TableHorizon | None) -> TableHorizon:
-            return begun if found is None or found.ended_us is not None else found  # another began as well
+            has_ended = found is not None and found.ended_us is not None
+            if found == known or (self._moment_us is None and has_ended):
+                return TableHorizon(
+                    table=self._table,
+                    key=str(self._call.key),
+                    erase=erase,
+                    who=self._call.who,
+                    begun_us=begun_us,
+                    first=-1 if found is None else found.first,
+                    moment_us=None if found is None else found.moment_us,
+                    spared=b"" if found is None else found.spared,
+                )
+            assert found is not None, "a horizon stays"
+            is_beside = found.is_under_way and found.first == (-1 if known is None else known.first)
+            if found.erase == erase or is_beside or self._moment_us is None:
+                return found  # it was noted, or another began as well
+            raise EraseRefused(
+                f"another erase of '{self._call.key}' went further meanwhile; erase again",
+                key=str(self._call.key),
+            )
 
         return change_horizon(self._store, self._kernel.settings, self._table, change)
 
-    def _set(self, horizon: TableHorizon, first: int) -> TableHorizon:
+    def _set(self, horizon: TableHorizon, settled: Settled) -> TableHorizon:
         def change(found: TableHorizon | None) -> TableHorizon:
             now = found or horizon
             if now.erase != horizon.erase or now.is_set:
                 return now
-            return msgspec.structs.replace(now, first=max(first, now.first), is_set=True)
+            return msgspec.structs.replace(
+                now,
+                first=max(settled.first, now.first),
+                is_set=True,
+                moment_us=self._moment_us,
+                set_us=self._kernel.clock(),
+                spared=settled.spared,
+                state=b"" if settled.content is None else state_hash(settled.content),
+            )
 
-        return change_horizon(self._store, self._kernel.settings, self._table, change)
+        after = change_horizon(self._store, self._kernel.settings, self._table, change)
+        if after.erase != horizon.erase or after.is_given_up:
+            raise EraseRefused(
+                f"another run has given up or replaced this erase of '{self._call.key}', which has removed "
+                "nothing; erase again",
+                key=str(self._call.key),
+            )
+        return after
 
-    def _give_up(self, horizon: TableHorizon) -> None:
+    def _give_up_earlier(self, known: TableHorizon) -> None:
+        """An erase that an earlier run has begun is not wanted any more: this one has another moment."""
+        if self._give_up(known).is_given_up:
+            self._left.append("an erase that had begun is given up: it had removed nothing")
+
+    def _give_up(self, horizon: TableHorizon) -> TableHorizon:
         """The erase has changed nothing, and what was there before counts again."""
 
         def change(found: TableHorizon | None) -> TableHorizon:
@@ -311,14 +517,20 @@ class Erase:
                 return now
             return msgspec.structs.replace(now, is_set=True, ended_us=self._kernel.clock())
 
-        change_horizon(self._store, self._kernel.settings, self._table, change)
+        return change_horizon(self._store, self._kernel.settings, self._table, change)
 
-    def _end(self, horizon: TableHorizon) -> TableHorizon:
+    def _note_run(self, horizon: TableHorizon, removed: Removed, *, is_ended: bool) -> TableHorizon:
+        """Add what a run has removed, and whether that was the last of it."""
+        known = horizon.removed
+
         def change(found: TableHorizon | None) -> TableHorizon:
             now = found or horizon
-            if now.erase != horizon.erase or now.ended_us is not None:
+            if now.erase != horizon.erase:
                 return now
-            return msgspec.structs.replace(now, ended_us=self._kernel.clock())
+            ended_us = self._kernel.clock() if is_ended and now.ended_us is None else now.ended_us
+            # In doubt this is asked twice, and has been done if the numbers have changed.
+            total = now.removed + removed if now.removed == known else now.removed
+            return msgspec.structs.replace(now, ended_us=ended_us, removed=total)
 
         return change_horizon(self._store, self._kernel.settings, self._table, change)
 
@@ -342,10 +554,15 @@ class Erase:
             is_waiting = True
         elif text := self._store.scrub():
             self._left.append(text)
-        finished = not is_waiting
-        if finished:
-            self._end(horizon)
-        elif self._format.latest() > horizon.first + 1:  # one more belongs to the erase
+        self._left += self._needed
+        if self._moment_us is None and horizon.moment_us is not None:
+            self._left.append("another erase ended at the same time; erase again")
+            is_waiting = True
+        finished = not is_waiting and not self._needed
+        run = Removed(rewritten, log_files, swept.data_files, swept.data_bytes, objects)
+        total = self._note_run(horizon, run, is_ended=not is_waiting).removed
+        is_later = horizon.moment_us is None and self._format.latest() > horizon.first + 1
+        if is_waiting and is_later:  # one more belongs to the erase
             self._left.append(
                 f"what was deleted after version {horizon.first} is for another erase, once this has ended"
             )
@@ -354,20 +571,18 @@ class Erase:
             id=str(self._table),
             first_version=-1 if horizon.first >= GONE else horizon.first,
             begun=utc(horizon.begun_us),
+            older_than=None if horizon.moment_us is None else utc(horizon.moment_us),
             who=horizon.who,
             finished=finished,
             until=self._until() if not finished else None,
-            rewritten_files=rewritten,
-            log_files=log_files,
-            data_files=swept.data_files,
-            data_bytes=swept.data_bytes,
-            objects=objects,
             left=tuple(self._left),
+            **msgspec.structs.asdict(total),
         )
 
     def _has_left(self, horizon: TableHorizon) -> bool:
         """Whether files are left that may hold rows; says which."""
-        left = self._format.left(horizon.begun_us)
+        left = self._format.left(horizon)
+        self._needed = left.needed
         if left.files:
             self._wait(left.until_us, f"{left.files} files of the table")
         if left.strangers:
@@ -406,8 +621,8 @@ class Erase:
         horizons = TableHorizons.read(self._store, self._kernel.formats)
         gone, kept = Reach(self._fetch), Reach(self._fetch)
         for content in states_of(self._kernel, self._table, self._progress):
-            reach = gone if horizons.is_behind(content) else kept
-            reach.blobs(content.objects, "by the table")
+            gone.blobs(content.objects, "by the table")
+            kept.blobs(horizons.objects_of(content), "by the table")
         return gone.seen - kept.seen
 
     def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
@@ -423,14 +638,22 @@ class Erase:
     # -- without doing it ------------------------------------------------------------------------------------
 
     def _preview(self, known: TableHorizon | None) -> ErasedTable:
-        is_under_way = known is not None and known.is_set and known.ended_us is None
-        first = known.first if known is not None and is_under_way else None
+        if self._is_nothing_older(known):
+            return self._nothing_older(known)
+        is_under_way = (
+            known is not None and known.is_set and known.ended_us is None and not self._is_new(known)
+        )
+        first = self._wanted
+        if known is not None and is_under_way:
+            self._take_up(known)
+            first = known.first
         unneeded = self._format.unneeded_files()
         return ErasedTable(
             key=self._call.key,
             id=str(self._table),
             first_version=-1 if first is None else first,
-            begun=utc(self._kernel.clock()) if first is None or known is None else utc(known.begun_us),
+            begun=utc(known.begun_us if known is not None and is_under_way else self._kernel.clock()),
+            older_than=self._call.older_than,
             who=self._call.who,
             rewritten_files=0 if is_under_way else self._format.files_to_rewrite(),
             log_files=self._format.earlier_log_files(),
@@ -454,6 +677,12 @@ class Erase:
             from penstock.lake.delta_erase import DeltaErasure
 
             return DeltaErasure(self._lake, key, self._call.who)
+        if self._call.older_than is not None and isinstance(content, LanceTable):
+            raise UnsupportedFeature(
+                f"'{key}' cannot be erased up to a moment: that is for Delta tables and tables of files; "
+                "erase all of its history until now, without older_than",
+                key=str(key),
+            )
         if isinstance(content, FilesTable) and content.state:
             from penstock.lake.files.erase import FilesErasure
 
@@ -469,9 +698,11 @@ def erase(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:
     """Carry out a call: of the table at a key, or of all tables that were dropped there."""
     if not call.dropped:
         return Erase(lake, call, progress).run()
-    from penstock.lake.dropped_erase import DroppedErasure, dropped_tables
+    if call.older_than is not None:
+        raise InvalidRequest("older_than is not for dropped tables: one that was dropped goes as a whole")
+    from penstock.lake.dropped_erase import DroppedErasure
 
-    found = [*dropped_tables(lake, call.key)]
+    found = [was for key, was in dropped_tables(lake) if key == call.key]
     if not found:
         raise KeyNotFound(
             f"no table was dropped at '{call.key}' on '{lake.kernel.formats.default_branch}'",
@@ -499,14 +730,21 @@ def _together(erased: Sequence[ErasedTable]) -> ErasedTable:
 
 def states_of(kernel: Kernel, table: UUID | None, progress: Progress = silent) -> Iterator[AnyContent]:
     """The states of a table that kept commits have, also those from before its horizon; some repeatedly."""
+    return (content for _, content in dated_states_of(kernel, table, progress))
 
-    def told_by(one: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[AnyContent]:
+
+def dated_states_of(
+    kernel: Kernel, table: UUID | None, progress: Progress = silent
+) -> Iterator[tuple[int, AnyContent]]:
+    """The same, each with the time of a commit that made it so."""
+
+    def told_by(one: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[tuple[int, AnyContent]]:
         values = kernel.state(one).scan() if is_first else _changed(kernel, commit.parent, one)
         for stored, value in values:
             if not stored.startswith(RESERVED):
                 content = content_of(kernel.objects, value)
                 if content is not None and content.id == table:
-                    yield content
+                    yield commit.time_us, content
 
     return KeptHistory(kernel, told_by, progress).news()
 

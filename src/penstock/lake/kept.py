@@ -18,13 +18,22 @@ from penstock.kernel.ledger import dropped_content, folders_above
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import kept_heads
 from penstock.kernel.table_horizons import TableHorizons
-from penstock.model.content import AnyContent, IcebergTable, IcebergView, ManagedTable
+from penstock.model.content import (
+    AnyContent,
+    DeltaTable,
+    FilesTable,
+    IcebergTable,
+    IcebergView,
+    LanceTable,
+    ManagedTable,
+)
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.objects import CommitObject
 from penstock.storage.locations import normalise
 
 T = TypeVar("T")
+Content = TypeVar("Content", DeltaTable, FilesTable, LanceTable)
 
 ATTEMPTS_MAX: Final = 5
 """How often history is walked that another sweep makes shorter meanwhile."""
@@ -106,6 +115,12 @@ class KeptHistory(Generic[T]):
     def is_retained(self, content: AnyContent | None) -> bool:
         """Whether a table as a kept commit has it is retained; not before the table's own horizon."""
         return content is not None and not self._horizons.is_behind(content)
+
+    def retained(self, content: Content) -> Content | None:
+        """What is retained of a table as a kept commit has it; ``None`` before the table's own horizon."""
+        found = self._horizons.retained(content)
+        assert found is None or isinstance(found, type(content))
+        return found
 
     def news(self) -> Iterator[T]:
         """What commits tell at which nobody has looked before, some of it repeatedly.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -36,11 +36,12 @@ from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
 from penstock.lake.transactions.reading import Noted, note_reads
 from penstock.lake.views import Branch, Snapshot, Tag
+from penstock.model.clock import now_us
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 from penstock.model.merges import HowToMerge, KeyMerge, MergeMode, MergeResult
-from penstock.model.names import parse_time
+from penstock.model.names import moment, parse_time
 from penstock.model.operations import Operation, Unchanged
 from penstock.model.reads import Read
 from penstock.model.references import Kind, Reference
@@ -211,9 +212,10 @@ class Lake:
             return catalogue.places
         with self._opening_places:
             if self._places is None:
+                from penstock.storage.moved_roots import MovedRoots
                 from penstock.storage.places import Places
 
-                self._places = Places()
+                self._places = Places(MovedRoots(self._about.moved_roots))
             return self._places
 
     @property
@@ -772,8 +774,9 @@ class Lake:
         It is shown the exact result of every commit, merge, transplant, revert and rebase of the branch, the
         default one if none is given; a pattern such as ``"release/*"`` names several. It vetoes by raising
         ``penstock.Vetoed``, or by returning a text that says why, or ``False``: ``CommitVetoed`` then, and
-        nothing is changed. One that fails vetoes too. Checks are this process's, for as long as the lake is
-        open; ``InvalidRequest`` if the lake is behind a server, which has its own.
+        nothing is changed. One that fails vetoes too. A name of which there is no branch yet is warned of
+        (``UserWarning``). Checks are this process's, for as long as the lake is open; ``InvalidRequest`` if
+        the lake is behind a server, which has its own.
         """
         from penstock.lake.checks import add_check
 
@@ -897,6 +900,7 @@ class Lake:
         self,
         key: str | Key,
         *,
+        older_than: datetime | timedelta | str | None = None,
         all_references: bool = False,
         dropped: bool = False,
         dry_run: bool = False,
@@ -913,11 +917,15 @@ class Lake:
         and branches without changes of their own to the table, let go what they hold: the table cannot be
         read there any more. Reading what is gone is ``HistoryExpired``.
 
+        With ``older_than``, a time or how long ago that was, only what was deleted before it is made
+        unrecoverable: later history of the table can still be read, reverted and restored.
+
         With ``dropped`` it is about the tables that were dropped at the key: nothing of them is left then,
         and they cannot be brought back.
         """
         call = calls.EraseTable(
             key=Key.parse(key),
+            older_than=None if older_than is None else moment(older_than, now_us()),
             all_references=all_references,
             dropped=dropped,
             dry_run=dry_run,

@@ -6,7 +6,7 @@ version that is there. Lance tables: as ``fsck`` does. Tables of files: their fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from penstock.errors import PenstockError
@@ -58,8 +58,10 @@ def missing_files(lake: Lake) -> Iterator[MissingFile]:
             if (str(content.id), content.state) in seen:
                 continue
             seen.add((str(content.id), content.state))
-            found = _of_delta if isinstance(content, DeltaTable) else _of_files
-            yield from found(table, reference.name, places, listed)
+            if isinstance(content, DeltaTable):
+                yield from _of_delta(catalogue, table, content, reference.name, listed)
+            else:
+                yield from _of_files(table, reference.name, places)
     from penstock.lake.lance.readability import LanceReadability
 
     for one in LanceReadability(catalogue.kernel, places, with_files=True).unreadable():
@@ -67,33 +69,34 @@ def missing_files(lake: Lake) -> Iterator[MissingFile]:
 
 
 def _of_delta(
-    table: Table, reference: str, places: Places, listed: dict[str, frozenset[str]]
+    catalogue: Embedded,
+    table: Table,
+    content: DeltaTable,
+    reference: str,
+    listed: dict[str, frozenset[str]],
 ) -> Iterator[MissingFile]:
-    key, location = str(table.key), table.location
+    key, place = str(table.key), catalogue.places.at(content.location)
     try:
-        snapshot = table.snapshot()
-        names = [*_names(snapshot.files(), location)]
+        # Not as readers get it: nothing is written for them at a place that may be the wrong one.
+        parts = catalogue.delta
+        snapshot = parts.commits.snapshot(content, parts.owner.tables.read)
+        names = [*_names(snapshot.files(), place.roots)]
     except PenstockError as problem:
         yield MissingFile(key, reference, None, f"its log cannot be read: {problem.message}")
         return
-    if location not in listed:
-        listed[location] = frozenset(entry.key for entry in places.at(location).entries())
-    gone = sorted(name for name in names if name not in listed[location])
+    if place.url not in listed:
+        listed[place.url] = frozenset(entry.key for entry in place.entries())
+    gone = sorted(name for name in names if name not in listed[place.url])
     if gone:
         yield MissingFile(key, reference, snapshot.version, _listing(gone))
 
 
-def _names(files: Iterable[Add], location: str) -> Iterator[str]:
+def _names(files: Iterable[Add], roots: Sequence[str]) -> Iterator[str]:
     for add in files:
-        yield name_inside(add.path, location)
+        yield name_inside(add.path, roots)
 
 
-def _of_files(
-    table: Table,
-    reference: str,
-    places: Places,
-    listed: dict[str, frozenset[str]],  # noqa: ARG001
-) -> Iterator[MissingFile]:
+def _of_files(table: Table, reference: str, places: Places) -> Iterator[MissingFile]:
     entries = [entry for entry in table.files.walk() if not entry.is_folder]
     folders = {entry.address.rpartition("/")[0] for entry in entries}
     there = {f"{folder}/{one.key}" for folder in folders for one in places.at(folder).entries()}

@@ -24,6 +24,7 @@ from penstock.formats.delta.protocol.names import (
     LAST_CHECKPOINT,
     LOG,
     SIDECARS,
+    UUID_PATTERN,
     CommitName,
     CompactionName,
     StagedName,
@@ -44,8 +45,7 @@ from penstock.storage.locations import is_under, normalise
 
 ALWAYS_US: Final = 2**63 - 1
 """Later than any file was written: none is too young to be judged."""
-_UNIQUE: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""A name with such an id is given once."""
+_UNIQUE: Final = re.compile(UUID_PATTERN)
 
 
 class NeededFolder(NamedTuple):
@@ -53,7 +53,7 @@ class NeededFolder(NamedTuple):
 
     location: str
     files: Callable[[], Iterator[Entry]]
-    """Lists them, with their names below the folder."""
+    """Lists them in the order of their names, which are below the folder."""
     needs: Callable[[str], bool]
     """Whether a file has to be there: some of those that are listed may go when others take their place."""
     is_unique: Callable[[str], bool]
@@ -85,7 +85,8 @@ class NeededFiles:
             if location not in words:
                 words[location] = _DeltaWord(self._lake, content, location)
             words[location].take(content)
-        for location, word in sorted(words.items()):
+        for location in sorted(words):
+            word = words.pop(location)  # the names of one table at a time are in memory
             if problem := word.settle():
                 self.problems.append(f"the Delta table at {location}: {problem}")
             yield NeededFolder(location, word.files, word.needs, _is_unique_in_delta)

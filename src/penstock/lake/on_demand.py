@@ -31,12 +31,19 @@ class OnDemand(Format):
         *,
         takes_any_base: bool = False,
         repeats_states: bool = False,
+        may_lose_files: bool = False,
     ) -> None:
-        self.name, self._content, self._real = name, content, real
+        self.name, self._content, self._load = name, content, real
         self.takes_any_base, self.repeats_states = takes_any_base, repeats_states
+        self.may_lose_files = may_lose_files
 
     def manages(self, content: AnyContent) -> bool:
         return isinstance(content, self._content) and content.state != b""
+
+    def _real(self) -> Format:
+        real = self._load()
+        real.find_horizon = self.find_horizon
+        return real
 
     def prepare(self, table: Table, change: Change) -> Any:
         return self._real().prepare(table, change)
@@ -92,13 +99,16 @@ class OnDemand(Format):
     def is_before(self, content: AnyContent, first: int) -> bool:
         return self._real().is_before(content, first)
 
+    def cut_content(self, content: AnyContent, first: int) -> AnyContent:
+        return self._real().cut_content(content, first)
+
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         return self._real().may_move(before, after)
 
 
 def delta_on_demand(real: Callable[[], Format]) -> OnDemand:
     """The format of Delta tables."""
-    return OnDemand(DELTA, DeltaTable, real, repeats_states=True)
+    return OnDemand(DELTA, DeltaTable, real, repeats_states=True, may_lose_files=True)
 
 
 def lance_on_demand(real: Callable[[], Format]) -> OnDemand:

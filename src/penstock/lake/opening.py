@@ -243,7 +243,7 @@ def _make_lake(
     require_unused(store)
     description = new_description(clock(), default_branch, warehouse, roots)
     try:
-        write_description(store, description)
+        write_description(store, description, settings=settings)
     except LakeExists:
         if not exist_ok:
             raise

@@ -37,6 +37,7 @@ from penstock.formats.sync import own_versions_left
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.call import Said
+from penstock.lake.dropped_tables import dropped_tables
 from penstock.lake.resync_calls import Resync, Resynced, ResyncedTable
 from penstock.model.commits import CommitMeta
 from penstock.model.content import DeltaTable, LanceTable
@@ -77,6 +78,7 @@ class TableResync:
                 found = _failed(key, location, problem)
             in_sync += found is None
             tables += () if found is None else (found,)
+        tables += self._resync_dropped()
         tables += self._resync_unknown()
         return Resynced(tables=tuple(tables), in_sync=in_sync, dry_run=self._call.dry_run)
 
@@ -91,6 +93,8 @@ class TableResync:
                 continue  # told by whoever looks whether tables can be read
             if found is not None:
                 yield found
+        # Whether one that was dropped can be read, nobody has to be told.
+        yield from (one for one in self._resync_dropped() if not one.problem)
 
     def _keys(self) -> list[tuple[Key, str]]:
         head = self._delta.owner.tables.head()
@@ -99,6 +103,10 @@ class TableResync:
 
     def _resync(self, key: Key) -> ResyncedTable | None:
         content = self._content(key)
+        if content is None:
+            for _, was in self._dropped(key):
+                if (found := self._bring_back(key, was)) is not None:
+                    return found
         if isinstance(content, LanceTable) and is_managed(content):
             return self._resync_lance(key)
         if content is not None and not isinstance(content, DeltaTable | LanceTable):
@@ -159,6 +167,62 @@ class TableResync:
             create_namespaces=True,
         )
 
+    # -- tables that the lake dropped ----------------------------------------------------------------------
+
+    def _resync_dropped(self) -> Iterator[ResyncedTable]:
+        """Tables that came back after the lake was as it is now, and were written to."""
+        for key, was in self._dropped():
+            place = self._lake.places.at(was.location)
+            free = key if self._content(key) is None else self._free_key(None, place)
+            try:
+                found = self._bring_back(free, was)
+            except (ManagedElsewhere, NotManaged):
+                continue  # it is another lake's by now, or nobody's
+            except (PenstockError, OSError) as problem:
+                found = _failed(key, was.location, problem)
+            if found is not None:
+                yield found
+
+    def _dropped(self, key: Key | None = None) -> list[tuple[Key, DeltaTable | LanceTable]]:
+        """Tables with a place that were dropped, at a key if one is given, and not erased since."""
+        store = self._lake.kernel.store
+        return [
+            (at, was)
+            for at, was in dropped_tables(self._lake)
+            if isinstance(was, DeltaTable | LanceTable) and was.state and was.id is not None
+            if key in (None, at) and find_horizon(store, was.id) is None
+        ]
+
+    def _bring_back(self, key: Key, was: DeltaTable | LanceTable) -> ResyncedTable | None:
+        """A table that was dropped, at a key where nothing is; ``None`` if it has not changed since."""
+        if isinstance(was, LanceTable):
+            return self._bring_back_lance(key, was)
+        how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
+        done = self._logs.resync_dropped(key, was, Asked(self._meta(key)), **how)
+        return None if done is None else _answer(done)
+
+    def _bring_back_lance(self, key: Key, was: LanceTable) -> ResyncedTable | None:
+        if not is_managed(was) or was.id is None:
+            return None
+        self._lance.ownership.check(was)
+        state = self._lance.folder_check.compare(was.id, was.location, was)
+        if state.is_in_sync:
+            return None
+        newest = max(0, *versions_at(self._lake.places.at(was.location), MAIN))
+        found = ResyncedTable(key=key, location=was.location, known=state.known, version=newest)
+        step = lance_intents.Resync(id=was.id, location=was.location, known=0)
+        if state.other >= 0:
+            head = self._delta.owner.tables.head().hex()
+            if not self._call.leave_own:
+                raise own_versions_left(key, was.location, state.other, state.known, head)
+            found = msgspec.structs.replace(found, own=(state.other, state.known), commit=head)
+            step = msgspec.structs.replace(step, id=uuid4(), replaced=was.id)
+        if not self._call.dry_run:
+            self._commit_lance(key, step)
+            if step.replaced is not None:
+                self._lance.promoter.forget(step.replaced)
+        return found
+
     # -- tables that the lake never had --------------------------------------------------------------------
 
     def _resync_unknown(self) -> Iterator[ResyncedTable]:
@@ -174,7 +238,7 @@ class TableResync:
             try:
                 found = self._take_delta(place) or self._take_lance(place, name)
             except (PenstockError, OSError) as problem:
-                found = _failed(Key(name), place.url, problem)
+                found = _failed(Key(name), place.location, problem)
             if found is not None:
                 yield found
 
@@ -187,12 +251,12 @@ class TableResync:
             return None
         key = self._free_key(name, place)
         asked = Asked(self._meta(key))
-        done = self._logs.resync_unknown(key, place.url, asked, dry_run=self._call.dry_run)
+        done = self._logs.resync_unknown(key, place.location, asked, dry_run=self._call.dry_run)
         return None if done is None else _answer(done)
 
     def _take_lance(self, place: Place, name: str) -> ResyncedTable | None:
         (data,) = place.read([OWNER])
-        owner = None if data is None else read_owner(place.url, data)
+        owner = None if data is None else read_owner(place.location, data)
         versions = versions_at(place, MAIN)
         if owner is None or owner.lake != self._lake.id or not versions:
             return None
@@ -201,12 +265,12 @@ class TableResync:
         key = self._free_key(name.partition("_")[2] or None, place)
         if not self._call.dry_run:
             identity = UUID(owner.table)
-            self._commit_lance(key, lance_intents.Resync(id=identity, location=place.url, known=0))
-        return ResyncedTable(key=key, location=place.url, known=-1, version=max(versions))
+            self._commit_lance(key, lance_intents.Resync(id=identity, location=place.location, known=0))
+        return ResyncedTable(key=key, location=place.location, known=-1, version=max(versions))
 
     def _free_key(self, name: str | None, place: Place) -> Key:
         """The key that a table was created under; another one, if that holds something else by now."""
-        own = Key(place.url.rpartition("/")[2])
+        own = Key(place.location.rpartition("/")[2])
         try:
             key = Key.parse(name) if name else own
         except InvalidKey:

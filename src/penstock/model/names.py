@@ -7,7 +7,7 @@ parent) and ``*T`` (the newest commit not after time T), as in ``main*2026-11-01
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -25,6 +25,8 @@ REVISIONS_MAX: Final = 1_000
 
 _NAME = re.compile(r"[A-Za-z](?:(?:(?!\.\.)[A-Za-z0-9./_-])*[A-Za-z0-9_-])?")
 _HASH = re.compile(r"[0-9a-fA-F]{8,64}")
+_AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([hd])")
+_UNITS: Final = {"h": "hours", "d": "days"}
 _STEP = re.compile(r"([~^])(\d{0,9})|\*(\d{4}-\d{2}-\d{2}(?:T[0-9:.]+(?:Z|[+-]\d{2}:\d{2})?)?|\d{1,16})")
 
 
@@ -97,6 +99,17 @@ def parse_time(text: str) -> datetime:
     if not TIME_MIN_US <= time_us <= TIME_MAX_US:
         raise InvalidName(f"{text!r} is not a time of the years 1 to 9999")
     return utc(time_us)
+
+
+def moment(when: str | datetime | timedelta, now_us: int) -> datetime:
+    """A time, or how long ago it was: `30d` and `12h` as text. A time without a time zone is in UTC."""
+    if isinstance(when, datetime):
+        return utc(microseconds(when))
+    if isinstance(when, str) and (ago := _AGO.fullmatch(when.strip())) is not None:
+        when = timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+    if isinstance(when, timedelta):
+        return utc(now_us - when // timedelta(microseconds=1))
+    return parse_time(when)
 
 
 def revision_at(name: str, time: str | datetime) -> str:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -31,6 +31,8 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PROBE_TIMEOUT_S: Final = 2.0
 PROBE_EVERY_S: Final = 1.0
 """However often somebody asks, the store is not asked more often."""
+
+R = TypeVar("R")
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -143,11 +145,11 @@ def server_api(apis: Sequence[Api], readiness: Readiness, gate: Gate, metrics: C
             raise Denied("metrics name every branch: a token needs the grant 'read' to see them")
         return Answer(body=metrics(), content_type=METRICS_TYPE)
 
-    @cache
+    @_made_once
     def description() -> bytes:
         return msgspec.json.encode(openapi.describe((api, *apis)))
 
-    @cache
+    @_made_once
     def readable() -> Answer:
         return page.render(msgspec.json.decode(description()))
 
@@ -170,6 +172,17 @@ def server_api(apis: Sequence[Api], readiness: Readiness, gate: Gate, metrics: C
         strict_query=False,
     )
     return api
+
+
+def _made_once(make: Callable[[], R]) -> Callable[[], R]:
+    """What a function makes, once: it takes long, and of those who ask at once all wait for the first."""
+    made, lock = cache(make), threading.Lock()
+
+    def get() -> R:
+        with lock:
+            return made()
+
+    return get
 
 
 def _get(

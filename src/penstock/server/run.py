@@ -33,6 +33,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.opening import is_remote, open_lake
 from penstock.metrics.meter import SILENT, Meter
+from penstock.server.acceptor import Acceptor
 from penstock.server.access import Gate, OpenGate, TokenGate
 from penstock.server.app import Application
 from penstock.server.browsers import OwnPages
@@ -258,7 +259,7 @@ class Service:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=serving.drain_timeout_s,  # type: ignore[arg-type]
         )
-        self._worker = worker
+        self._worker, self._meter = worker, figures.meter
         self._sweeping: Sweeping | None = None
         self._settling: Settling | None = None
         if isinstance(catalogue, Embedded) and not catalogue.kernel.store.is_read_only:
@@ -277,6 +278,7 @@ class Service:
             take_over(self.log)
             sys.setswitchinterval(SWITCH_INTERVAL_S)
             self.application.turns.when_used = _switch_threads
+            self._server.acceptor = self._start_acceptor(listener)
         if self.sockets.doubt:
             self.log.say(Level.WARNING, self.sockets.doubt)
         self._import_libraries()
@@ -296,6 +298,14 @@ class Service:
             os._exit(1)
         if not self._worker:
             self.log.say(Level.INFO, f"stopped {self._server.why}, after {took_s:.1f} s")
+
+    def _start_acceptor(self, listener: socket.socket) -> Acceptor | None:
+        """The process that accepts connections; without one, the server accepts them itself."""
+        try:
+            return Acceptor(listener, self.log, self._meter)
+        except OSError as problem:
+            self.log.say(Level.WARNING, f"no process can be started to accept connections: {problem}")
+            return None
 
     def _import_libraries(self) -> None:
         """Have all libraries ready, here and in a first process that works on rows."""
@@ -330,6 +340,8 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._readiness, self._is_idle = readiness, is_idle
         self.when_started: Callable[[], None] = lambda: None
+        self.acceptor: Acceptor | None = None
+        """Where connections come from; without one, from the listening socket."""
         self.stopped_s = inf
         """When it was told to stop."""
         self.why = "as told"
@@ -340,11 +352,32 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup(sockets if self.acceptor is None else [])
+        if self.acceptor is not None:
+            self.acceptor.begin(self._protocol, partial(self._accept_directly, sockets or []))
         self.when_started()
+
+    def _protocol(self) -> asyncio.Protocol:
+        """A new connection, as ``startup`` makes them for a listening socket."""
+        config = self.config
+        made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+            config=config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    def _accept_directly(self, sockets: list[socket.socket]) -> None:
+        """Accept connections in this process: the acceptor is lost."""
+
+        async def accept() -> None:
+            loop = asyncio.get_running_loop()
+            self.servers += [await loop.create_server(self._protocol, sock=one) for one in sockets]
+
+        self._accepting = asyncio.get_running_loop().create_task(accept())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for connections, and then for work that goes on although its request was answered."""
+        if self.acceptor is not None:
+            await self.acceptor.stop()
         await super().shutdown(sockets)
         until_s = self.stopped_s + (self.config.timeout_graceful_shutdown or 0)
         while not self._is_idle() and monotonic() < until_s:  # noqa: ASYNC110 - threads end when they do

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from penstock.server.threads import Ended, Threads, Work
+from penstock.server.threads import Ended, Task, Threads, Work
 
 AT_ONCE: Final = 4
 """Reads of one caller that begin at the same time."""
@@ -32,25 +32,25 @@ class Starts:
         line = self._lines.get(caller)
         if line is None:
             line = self._lines[caller] = _Line()
-        if len(line.young) < AT_ONCE and not line.waiting:
-            return self.threads.run(work, _Begun(self, caller, line, ended).end)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        line.waiting.append(_Waiting(work, ended, future))
-        self.go_on(caller, line)
+        task = Task(work, future, ended)
+        if len(line.young) < AT_ONCE and not line.waiting:
+            self.threads.start(task, _Reader(self, caller, line))
+        else:
+            line.waiting.append(task)
+            if line.timer is None:
+                self.go_on(caller, line)
         return future
 
     def go_on(self, caller: str, line: _Line) -> None:
         """Begin what may begin of a caller's reads. While some wait, a timer looks how old others are."""
         line.forget_old()
-        while line.waiting and len(line.young) < AT_ONCE:
-            one = line.waiting.popleft()
-            if one.future.done():
-                one.ended()
-            else:
-                self.threads.run(one.work, _Begun(self, caller, line, one.ended).end, one.future)
+        while len(line.young) < AT_ONCE and (task := line.next_task()) is not None:
+            self.threads.start(task, _Reader(self, caller, line))
         if line.waiting:
             if line.timer is None:
-                left_s = max(next(iter(line.young)).began_s + YOUNG_S - monotonic(), 0.0)
+                oldest_s = min((one.began_s for one in line.young), default=0.0)
+                left_s = max(oldest_s + YOUNG_S - monotonic(), 0.0)
                 line.timer = asyncio.get_running_loop().call_later(left_s, self._look, caller, line)
         elif not line.young and self._lines.get(caller) is line:
             del self._lines[caller]
@@ -60,40 +60,54 @@ class Starts:
         self.go_on(caller, line)
 
 
-class _Waiting(NamedTuple):
-    work: Work
-    ended: Ended
-    future: asyncio.Future[Any]
-
-
 class _Line:
-    """The reads of one caller: which have just begun, the oldest first, and which wait to."""
+    """The reads of one caller: which have just begun, and which wait to."""
 
     def __init__(self) -> None:
-        self.young: dict[_Begun, None] = {}
-        self.waiting: deque[_Waiting] = deque()
+        self.young: set[_Reader] = set()
+        self.waiting: deque[Task] = deque()
         self.timer: asyncio.TimerHandle | None = None
+
+    def next_task(self) -> Task | None:
+        """The read that has waited longest; also called by threads."""
+        try:
+            task = self.waiting.popleft()
+        except IndexError:
+            return None
+        return task if not task.future.done() else task._replace(work=_do_nothing)
 
     def forget_old(self) -> None:
         """Reads that have gone on for some time keep nobody from beginning."""
         before_s = monotonic() - YOUNG_S
-        while self.young and (oldest := next(iter(self.young))).began_s <= before_s:
-            del self.young[oldest]
+        for reader in [one for one in self.young if one.began_s <= before_s]:
+            reader.is_old = True
+            self.young.discard(reader)
 
 
-class _Begun:
-    """A read that has begun, and is young until it ends or some time has passed."""
+class _Reader:
+    """A thread that does reads of one caller, one after the other. It is young while its read is."""
 
-    __slots__ = ("_caller", "_ended", "_line", "_starts", "began_s")
+    __slots__ = ("_caller", "_line", "_starts", "began_s", "is_old")
 
-    def __init__(self, starts: Starts, caller: str, line: _Line, ended: Ended) -> None:
-        self._starts, self._caller, self._line, self._ended = starts, caller, line, ended
+    def __init__(self, starts: Starts, caller: str, line: _Line) -> None:
+        self._starts, self._caller, self._line = starts, caller, line
+        self.began_s, self.is_old = monotonic(), False
+        line.young.add(self)
+
+    def next_task(self) -> Task | None:
+        """Another read of the caller, in place of one that has ended soon: the event loop would give it to
+        another thread, and each time both would have to be woken up."""
+        if self.is_old:
+            return None
         self.began_s = monotonic()
-        line.young[self] = None
+        return self._line.next_task()
 
     def end(self) -> None:
-        self._ended()
         line = self._line
-        line.young.pop(self, None)
+        line.young.discard(self)
         if line.waiting or not line.young:
             self._starts.go_on(self._caller, line)
+
+
+def _do_nothing() -> None:
+    """Nobody waits for the read any more."""

@@ -8,10 +8,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 Work: TypeAlias = Callable[[], Any]
 Ended: TypeAlias = Callable[[], None]
+
+
+class Task(NamedTuple):
+    """Work for a thread, who waits for it, and what the event loop does when it has ended."""
+
+    work: Work
+    future: asyncio.Future[Any]
+    ended: Ended
+
+
+class TaskSeries(Protocol):
+    """Tasks that one thread does one after the other, without the event loop in between."""
+
+    def next_task(self) -> Task | None:
+        """The next one; called by the thread."""
+
+    def end(self) -> None:
+        """There was none; called by the event loop."""
 
 
 class Threads:
@@ -25,35 +43,35 @@ class Threads:
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         self._count = self._busy = 0
-        self._waiting: SimpleQueue[tuple[Work, asyncio.Future[Any], Ended] | None] = SimpleQueue()
-        self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None, Ended]] = deque()
+        self._waiting: SimpleQueue[tuple[Task, TaskSeries | None] | None] = SimpleQueue()
+        self._done: deque[_Done] = deque()
         self._lock = Lock()
         self._announced = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def busy(self) -> int:
-        """How many pieces of work were given and are not finished."""
+        """How many pieces of work, or series of them, were given and are not finished."""
         return self._busy
 
-    def run(
-        self, work: Work, ended: Ended = lambda: None, future: asyncio.Future[Any] | None = None
-    ) -> asyncio.Future[Any]:
-        """Have work done by the next free thread. Its result, or what it raises, becomes that of the future:
-        a new one, unless one is given.
+    def run(self, work: Work, ended: Ended = lambda: None) -> asyncio.Future[Any]:
+        """Have work done by the next free thread. Its result, or what it raises, becomes that of the future.
 
         The event loop calls ``ended`` when the work has ended, also if nobody waits for its result any more.
         """
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.start(Task(work, future, ended))
+        return future
+
+    def start(self, task: Task, series: TaskSeries | None = None) -> None:
+        """Have a task done by the next free thread, and after it those of its series."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        if future is None:
-            future = self._loop.create_future()
         self._busy += 1
-        self._waiting.put((work, future, ended))
+        self._waiting.put((task, series))
         if self._busy > self._count and self._count < self._count_max:
             self._count += 1
             Thread(target=self._serve, name=f"request-{self._count}", daemon=True).start()
-        return future
 
     def stop(self) -> None:
         """Let the threads end, once they have done what was given to them."""
@@ -61,24 +79,29 @@ class Threads:
             self._waiting.put(None)
 
     def _serve(self) -> None:
-        while True:
-            item = self._waiting.get()
-            if item is None:
-                return
-            work, future, ended = item
-            try:
-                result, error = work(), None
-            except BaseException as raised:  # noqa: BLE001 - it is raised where the result is awaited
-                result, error = None, raised
-            self._finish(future, result, error, ended)
-            del item, work, future, result, error, ended
+        while (item := self._waiting.get()) is not None:
+            task: Task | None
+            task, series = item
+            del item
+            while task is not None:
+                task = self._do(task, series)
+            del series
 
-    def _finish(
-        self, future: asyncio.Future[Any], result: Any, error: BaseException | None, ended: Ended
-    ) -> None:
+    def _do(self, task: Task, series: TaskSeries | None) -> Task | None:
+        """Do one task, and return the next one of its series."""
+        result, error = None, None
+        try:
+            result = task.work()
+        except BaseException as raised:  # noqa: BLE001 - it is raised where the result is awaited
+            error = raised
+        following = series.next_task() if series is not None else None
+        self._finish(_Done(task, result, error, following is None, series))
+        return following
+
+    def _finish(self, done: _Done) -> None:
         assert self._loop is not None
         with self._lock:
-            self._done.append((future, result, error, ended))
+            self._done.append(done)
             if self._announced:
                 return
             self._announced = True
@@ -89,12 +112,25 @@ class Threads:
         with self._lock:
             done, self._done = self._done, deque()
             self._announced = False
-        self._busy -= len(done)
-        for future, result, error, ended in done:
+        for (_, future, ended), result, error, is_last, series in done:
+            if is_last:
+                self._busy -= 1
             ended()
+            if is_last and series is not None:
+                series.end()
             if future.done():  # nobody waits any more
                 continue
             if error is not None:
                 future.set_exception(error)
             else:
                 future.set_result(result)
+
+
+class _Done(NamedTuple):
+    """A task that was done, and what it came to."""
+
+    task: Task
+    result: Any
+    error: BaseException | None
+    is_last: bool
+    series: TaskSeries | None

@@ -100,5 +100,5 @@ class Writability:
         place.require_writable(_FILE)
 
     def _warehouse_has_room(self) -> bool:
-        warehouse = self._lake.warehouse
+        warehouse = self._lake.moved.to_storage(self._lake.warehouse)
         return not warehouse or "://" in warehouse or has_room(Path(warehouse))

@@ -257,7 +257,7 @@ class _Feed:
         kept_ms = duration_ms(metadata.configuration, TOMBSTONE_RETENTION)
         if kept_ms is None or commit.timestamp_ms > now_us() // 1000 - kept_ms:
             return
-        names = [name_inside(one.file.path, self.place.url) for one in pieces]
+        names = [name_inside(one.file.path, self.place.roots) for one in pieces]
         for start in range(0, len(names), _LOOKED_AT_ONCE):
             some = names[start : start + _LOOKED_AT_ONCE]
             gone = [name for name, size in zip(some, self.place.sizes(some), strict=True) if size is None]

@@ -24,6 +24,7 @@ from penstock.storage.conditions import keeps_conditions
 from penstock.storage.hosts import check_host
 from penstock.storage.local import THREADS_MAX, LocalBucket
 from penstock.storage.locations import normalise
+from penstock.storage.moved_roots import NOT_MOVED, MovedRoots
 from penstock.storage.remote import SCHEMES, RemoteBucket
 
 Answer = TypeVar("Answer")
@@ -46,9 +47,14 @@ ENDPOINTS: Final = {
 
 
 class Places:
-    """Opens places, each once. May be used by many threads."""
+    """Opens places, each once. May be used by many threads.
 
-    def __init__(self) -> None:
+    A location below a root that has ``moved`` is opened where its files are now, and so is one that names
+    that place itself.
+    """
+
+    def __init__(self, moved: MovedRoots = NOT_MOVED) -> None:
+        self.moved = moved
         self._loop: Loop | None = None
         self._threads = ThreadPoolExecutor(THREADS_MAX, "penstock-table-files")
         self._places: dict[str, Place] = {}
@@ -63,7 +69,7 @@ class Places:
         """
         if (known := self._places.get(location)) is not None:
             return known
-        where = normalise(location)
+        where = self.moved.to_storage(normalise(location))
         with self._lock:
             known = self._places.get(where)
             if known is None:
@@ -99,7 +105,8 @@ class Places:
         self._loop = self._loop or Loop()
         if "://" not in where:
             # It has nothing open, and uses the threads of all: there is nothing to close.
-            return Place(where, Shared(self.open_disk(Path(where)), is_disk=True), self._loop)
+            shared = Shared(self.open_disk(Path(where)), is_disk=True)
+            return Place(where, shared, self._loop, formers=self.moved.roots_of(where)[1:])
         check_host(where)
         parts = urlsplit(where)
         if parts.scheme not in SCHEMES:
@@ -111,7 +118,8 @@ class Places:
         root = f"{parts.scheme}://{parts.netloc}"
         if root not in self._shared:
             self._shared[root] = Shared(self.open_bucket(parts.scheme, parts.netloc))
-        return Place(where, self._shared[root], self._loop, unquote(parts.path.strip("/")))
+        folder = unquote(parts.path.strip("/"))
+        return Place(where, self._shared[root], self._loop, folder, self.moved.roots_of(where)[1:])
 
 
 class Shared:
@@ -132,8 +140,14 @@ class Place:
     All calls raise ``Unavailable`` if there is no answer, and ``StorageRefused`` if there is no right.
     """
 
-    def __init__(self, url: str, shared: Shared, loop: Loop, folder: str = "") -> None:
+    def __init__(
+        self, url: str, shared: Shared, loop: Loop, folder: str = "", formers: tuple[str, ...] = ()
+    ) -> None:
         self.url = url
+        self.roots = (url, *formers)
+        """Where it is, and where it was before it was moved: addresses in its files may name either."""
+        self.location = formers[0] if formers else url
+        """The location by which the lake knows it."""
         self._shared, self._bucket, self._loop = shared, shared.bucket, loop
         self._folder = f"{folder}/" if folder else ""
         # A disk answers before another thread would have been told what to ask it.
@@ -178,6 +192,16 @@ class Place:
             return [name for name, size in zip(names, self.sizes(names), strict=True) if size is None]
         there = {entry.key for entry in self.entries()}
         return [name for name in names if name not in there]
+
+    def sizes_in_order(self, names: Sequence[str]) -> dict[str, int]:
+        """The sizes of those of some files that exist: looked up one by one, or, if there are many, in a list
+        of what lies between the first and the last of them."""
+        if len(names) <= LOOKED_UP_MAX:
+            found = zip(names, self.sizes(names), strict=True)
+            return {name: size for name, size in found if size is not None}
+        first, last, wanted = min(names), max(names), {*names}
+        between = self.list("", first[:-1], last + "\0")
+        return {entry.key: entry.size for entry in between if entry.key in wanted}
 
     def look(self, name: str) -> Entry | None:
         """A file's size, time and tag, ``None`` if there is none."""

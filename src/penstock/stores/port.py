@@ -79,6 +79,8 @@ class Store(ABC):
     """Where the store is, without secrets."""
     resolution_us: int = 1
     """How far apart two moments are, at most, that ``referenced_us`` does not tell apart."""
+    batch_max_bytes: int = 0
+    """Up to how many bytes of objects cost less if one call stores them; 0 where that does not matter."""
 
     @property
     def is_read_only(self) -> bool:

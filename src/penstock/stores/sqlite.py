@@ -76,6 +76,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
 class SqliteStore(Store):
     """A lake in one SQLite file."""
 
+    batch_max_bytes = 16 * 1024 * 1024
+    # Ids are all over their index: a batch of 4 MB writes most of its pages, and so does the next one.
+
     def __init__(
         self, path: str | Path, *, create: bool = True, synchronous: str = "FULL", clock: Clock = now_us
     ) -> None:

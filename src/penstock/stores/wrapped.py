@@ -29,6 +29,7 @@ class WrappedStore(Store):
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.url, self.resolution_us = inner.url, inner.resolution_us
+        self.batch_max_bytes = inner.batch_max_bytes
 
     @property
     def is_read_only(self) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
+from penstock.errors import PenstockError
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.model.content import AnyContent
+from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key
-from penstock.model.objects import LogEntry
+from penstock.model.objects import CommitObject, LogEntry
 from penstock.testing.client import value_of
 from penstock.testing.recorder import Values
 
@@ -57,18 +60,30 @@ def read_chain(
             for stored, (_, after) in kernel.diff(commit.parent, one).items()
             if not stored.startswith(RESERVED)
         }
-        links.append(
-            Link(
-                commit=one.hex(),
-                parent=commit.parent.hex(),
-                depth=commit.depth,
-                time_us=commit.time_us,
-                key=commit.key,
-                changes=changes,
-            )
-        )
+        links.append(_link(one, commit, changes))
     log = [_entry(entry) for _, entry in kernel.references.log(branch)]
     return BranchChain(head=reference.id, links=tuple(links[::-1]), log=tuple(log[::-1]))
+
+
+def read_commits(kernel: Kernel, branch: str = "main") -> list[Link]:
+    """The commits of a branch that can be read, without their changes: those after a damage, if any."""
+    links: list[Link] = []
+    with suppress(PenstockError):
+        for one, commit in kernel.walk(kernel.references.get(branch).head):
+            kernel.state(one)
+            links.append(_link(one, commit, {}))
+    return links[::-1]
+
+
+def _link(one: ObjectId, commit: CommitObject, changes: Values) -> Link:
+    return Link(
+        commit=one.hex(),
+        parent=commit.parent.hex(),
+        depth=commit.depth,
+        time_us=commit.time_us,
+        key=commit.key,
+        changes=changes,
+    )
 
 
 def _entry(entry: LogEntry) -> ChainLog:

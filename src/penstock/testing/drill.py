@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
+from itertools import chain
 from threading import Lock
 from typing import TypeAlias
 
@@ -26,7 +27,7 @@ from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
-from penstock.testing.chain import read_chain
+from penstock.testing.chain import read_chain, read_commits
 from penstock.testing.client import Client
 from penstock.testing.faults import FaultyStore, Point
 from penstock.testing.history import HistoryChecker
@@ -297,15 +298,18 @@ class Drill:
     def _check_data(self, kernel: Kernel) -> Found:
         events: list[Event] = [event for recorder in self._recorders for event in recorder.events]
         checker = HistoryChecker(events)
-        violations: list[Violation] = []
+        checked: list[list[Violation]] = []
         damages: list[str] = []
         with self._noting():
-            violations = checker.check(read_chain(kernel))
+            checked.append(checker.check(read_chain(kernel)))
+        if not checked:
+            with self._noting():  # what was accepted and cannot be read any more is lost
+                checked.append(list(checker.check_presence(read_commits(kernel))))
         with self._noting():
             damages = [str(damage) for damage in fsck(kernel).damages]
         answers = [attempt.answer for attempt in checker.attempts]
         return Found(
-            violations=tuple(violations),
+            violations=tuple(chain.from_iterable(checked)),
             damages=tuple(damages),
             errors=tuple(self._errors),
             accepted=answers.count(Answer.OK),

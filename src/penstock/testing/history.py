@@ -56,13 +56,13 @@ class HistoryChecker:
         found: list[Violation] = []
         found += _check_chain(chain)
         found += _check_log(chain)
-        found += self._check_presence(known)
+        found += self.check_presence(known)
         found += self._check_contents(chain.links, since_depth)
         found += self._check_order(known)
         found += check_reads(self.reads, self._by_key, chain.links)
         return found
 
-    def _check_presence(self, links: list[Link]) -> Iterator[Violation]:
+    def check_presence(self, links: list[Link]) -> Iterator[Violation]:
         """Acknowledged: once. Refused: never. Unknown: at most once. Not asked for: never."""
         commits: dict[str, list[Link]] = defaultdict(list)
         for link in links:

@@ -22,7 +22,7 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     write_commit,
 )
-from penstock.formats.delta.protocol.names import LOG, CommitName
+from penstock.formats.delta.protocol.names import END_OF_VERSIONS, LOG, CommitName
 from penstock.storage.places import Places
 
 SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
@@ -138,8 +138,8 @@ class Listed:
     def __init__(self, files: Sequence[LogFile]) -> None:
         self._files = sorted(files)
 
-    def list(self, after: str) -> Iterator[LogFile]:
-        return (one for one in self._files if one.name > after)
+    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
+        return (one for one in self._files if after < one.name < before)
 
     def read(self, names: Iterable[str]) -> Iterator[None]:
         return (None for _ in names)

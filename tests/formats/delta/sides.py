@@ -127,6 +127,13 @@ class Side:
 
     def mask(self, *ids: int) -> Ratified:
         """Delete rows of one file by a deletion vector."""
+        return self._mask(ids)
+
+    def mask_and_append(self, gone: int, *ids: int) -> Ratified:
+        """Delete a row by a deletion vector and add others, in one commit."""
+        return self._mask((gone,), ids)
+
+    def _mask(self, ids: Sequence[int], added: Sequence[int] = ()) -> Ratified:
         now = self.now()
         (add,) = self._holding(now, ids)
         known, live = self._in(now, add), self.ids()
@@ -137,7 +144,9 @@ class Side:
             deletion_vector=inline_vector(vector_data(gone), len(gone)),
             stats=msgspec.json.encode(stats).decode(),
         )
-        return self._commit(now, "DELETE", [_removal(add), masked], Looked(files=_paths([add])))
+        new = write_files(now.place, now.metadata, rows(*added)) if added else []
+        operation = "MERGE" if added else "DELETE"
+        return self._commit(now, operation, [_removal(add), masked, *new], Looked(files=_paths([add])))
 
     def compact(self, day: str) -> Ratified:
         """Write a day's files anew as one, with the same rows."""

@@ -36,6 +36,7 @@ from tests.formats.delta.broken_commits import ELSEWHERE, MUTATIONS
 from tests.formats.delta.legal_commits import (
     FEATURES,
     PREVIOUS_MS,
+    READER_FEATURES,
     Case,
     cases,
     lookup,
@@ -245,13 +246,12 @@ def test_a_file_that_is_there_can_be_removed_whatever_its_address() -> None:
         assert bool(problems) is not there
 
 
-def test_a_commit_of_plain_adds_looks_nothing_up() -> None:
+def test_a_commit_of_plain_adds_looks_nothing_up_in_a_table_without_deletion_vectors() -> None:
     def unasked(paths: object) -> dict[str, str | None]:
         raise AssertionError("asked")
 
-    table = msgspec.structs.replace(
-        TABLE, metadata=untimed(), protocol=protocol_of(("appendOnly",)), live=unasked
-    )
+    protocol = protocol_of(("appendOnly",), [one for one in READER_FEATURES if one != "deletionVectors"])
+    table = msgspec.structs.replace(TABLE, metadata=untimed(), protocol=protocol, live=unasked)
     add = Add(path="x", partition_values={}, size=1, modification_time=1, data_change=True)
     assert check_commit([(1, add)], table) == ()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
+from penstock.formats.delta.log import segments
 from penstock.formats.delta.log.files import LogFile, Overlaid
 from penstock.formats.delta.log.segments import Checkpoint, LogSegment, find_segment
-from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, CommitName
+from penstock.formats.delta.protocol.names import END_OF_VERSIONS, LAST_CHECKPOINT, LOG, CommitName
 from tests.formats.delta.logs import UUIDS, Listed, Table, add
 
 
@@ -166,6 +167,30 @@ def test_whatever_the_hint_says_the_same_files_are_chosen(
     )
 
 
+@pytest.mark.parametrize(("version", "is_near"), [(9, True), (8, True), (12, False)])
+def test_a_version_behind_the_newest_checkpoint_is_found_among_those_right_before_it(
+    table: Table, monkeypatch: pytest.MonkeyPatch, version: int, is_near: bool
+) -> None:
+    monkeypatch.setattr(segments, "NEAR_VERSIONS", 3)
+    for name in [*commits(*range(25)), classic(8), classic(20)]:
+        table.write(LOG + name, b"x")
+    expected = find_segment(table.files, version)
+    table.write(LAST_CHECKPOINT, b'{"version":20}')
+    seen: list[int] = []
+
+    class Watched:
+        url = table.files.url
+        read = table.files.read
+
+        def list(self, after: str, before: str = END_OF_VERSIONS):  # type: ignore[no-untyped-def]
+            found = [*table.files.list(after, before)]
+            seen.append(len(found))
+            return iter(found)
+
+    assert find_segment(Watched(), version) == expected
+    assert (sum(seen) <= 5) is is_near
+
+
 def test_a_good_hint_saves_listing_what_is_older(table: Table) -> None:
     for name in [*commits(*range(7)), classic(4)]:
         table.write(LOG + name, b"x")
@@ -177,9 +202,9 @@ def test_a_good_hint_saves_listing_what_is_older(table: Table) -> None:
         url = table.files.url
         read = table.files.read
 
-        def list(self, after: str):  # type: ignore[no-untyped-def]
+        def list(self, after: str, before: str = END_OF_VERSIONS):  # type: ignore[no-untyped-def]
             seen.append(after)
-            return table.files.list(after)
+            return table.files.list(after, before)
 
     find_segment(Watched())
     assert seen == [LOG + "00000000000000000004"]

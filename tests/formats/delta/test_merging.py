@@ -327,6 +327,7 @@ def test_what_a_branch_does_to_a_table_that_it_wrote_anew_depends_on_nobody(owne
 
 def test_an_overwrite_that_was_reverted_on_its_branch_costs_main_nothing(owner: Owner) -> None:
     branched(owner)
+    owner.put_files("base")
     owner.commit([add("d1")], branch="dev", replaces=())
     owner.kernel.revert(head(owner, "dev"), "dev", META)
     owner.commit([add("d2")], branch="dev")
@@ -496,6 +497,7 @@ def test_reverting_an_append_is_a_new_version_without_its_files(owner: Owner) ->
 
 def test_reverting_a_delete_brings_its_files_back_as_they_were(owner: Owner) -> None:
     branched(owner)
+    owner.put_files("base")
     owner.commit([remove("base")], read_version=1)
     owner.kernel.revert(head(owner), "main", META)
     assert list(owner.snapshot().files()) == [add("base")]

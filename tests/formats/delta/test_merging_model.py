@@ -44,6 +44,7 @@ class Life:
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         owner.create(actions=[add("zero")])
+        owner.put_files("zero")
         for name in BRANCHES[1:]:
             owner.branch(name)
         self.number = 0
@@ -71,6 +72,7 @@ class Life:
     def write(self, kind: str, branch: str) -> None:
         live, new = self.live[branch], f"{branch}-{self.number}"
         self.number += 1
+        self.owner.put_files(new)
         if len(live) < (2 if kind == "delete" else 1):
             kind = "append"  # else there would be overwrites that leave no trace
         self.only_appends &= kind == "append"

@@ -383,3 +383,32 @@ def test_several_versions_of_a_merge_with_a_feed_are_one_commit_of_the_lake(lake
     assert by_version[1] == [("delete", 1), ("delete", 3), ("insert", 9)]
     assert by_version[2] == [("delete", 1), ("delete", 3), ("insert", 7), ("insert", 8), ("insert", 9)]
     assert main.ids() == foreign_ids(lake) == [2, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (lambda side: side.delete(14), [13]),
+        (lambda side: side.mask(14), [13]),
+        (lambda side: side.remove_unread(13, 14), []),
+        (lambda side: side.compact("tue"), [13, 14]),
+    ],
+    ids=["rewritten", "by a vector", "removed", "compacted"],
+)
+def test_files_of_an_overwrite_that_both_sides_have_go_where_one_side_changed_them_since(
+    lake: Lake, change: Callable[[Side], object], left: list[int]
+) -> None:
+    main = create(lake, "dev", "fix", properties={"delta.enableDeletionVectors": "true"})
+    dev, fix = Side(lake, "dev"), Side(lake, "fix")
+    dev.append(11)
+    fix.overwrite(13, 14, day="tue")
+    fix.merge("dev")
+    dev.merge("fix")
+    dev.append(15)
+    dev.merge("fix")
+    change(fix)
+    fix.merge("dev")
+    expected = sorted([1, 2, 3, 4, 11, 15, *left])
+    assert dev.ids() == fix.ids() == expected
+    dev.merge()
+    assert main.ids() == foreign_ids(lake) == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier
 from uuid import UUID, uuid4
@@ -28,6 +29,7 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.kernel.bring import MergeOptions
+from penstock.kernel.known_tables import NewId
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
@@ -162,10 +164,12 @@ def test_of_two_who_give_one_id_at_once_the_files_of_one_are_the_tables(tmp_path
     store, identity, both = MemoryStore(), uuid4(), Barrier(2)
 
     class Meeting(Handover):
-        def _new_id(self, new: NewTable) -> UUID:
-            found = super()._new_id(new)
+        @contextmanager
+        def _new_id(self, new: NewTable, branch: str, asked: Asked) -> Iterator[NewId]:
+            """The id of both, as if it were not reserved for one of them."""
+            assert (new.id, branch, asked.key) == (identity, "main", None)
             both.wait(30)
-            return found
+            yield NewId(identity)
 
     def ask(name: str) -> str | None:
         with opened(store, publishes=False, handover=Meeting) as lake:

@@ -166,6 +166,25 @@ def test_r19_a_foreign_file_stops_its_table_and_stays(
     assert table.log() == table.ratified(0, 5)
 
 
+def test_an_alarm_ends_for_later_versions_when_another_process_has_published(
+    on_disk: Ratified, places: Places
+) -> None:
+    content = ratify(on_disk, 3)
+    publisher = publishing(on_disk, places, background=True)
+    on_disk.place.create(str(CommitName(1)), b'{"commitInfo":{}}\n')
+    publisher.told(KEY, content, is_default=True)
+    assert not publisher.wait(ID, 2, WAIT_S)
+    assert isinstance(publisher.problem(ID), ForeignCommit)
+    on_disk.place.delete([str(CommitName(1))])
+    assert publishing(on_disk, places).publish(content) == 2
+    assert publisher.look(content) == 2
+    assert publisher.problem(ID) is None
+    publisher.told(KEY, on_disk.held(), is_default=True)
+    assert publisher.wait(ID, 3, WAIT_S)
+    assert on_disk.log() == on_disk.ratified(0, 3)
+    publisher.close(WAIT_S)
+
+
 def test_a_foreign_file_keeps_no_other_table_waiting(tmp_path: Path, places: Places) -> None:
     other = UUID(int=7)
     bad, good = Ratified(str(tmp_path / "bad"), places), Ratified(str(tmp_path / "good"), places, id=other)

@@ -10,15 +10,10 @@ import pytest
 
 from penstock.errors import ManagedElsewhere, Unavailable
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backlog import Backlog
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.model.content import DeltaTable
 from penstock.storage.places import Places
 from tests.formats.delta.ratified import ID, KEY, WAIT_S, Disk, Disks, Ratified, publishing
-
-
-class Interrupted(BaseException):
-    """Somebody pressed a key."""
 
 
 def test_who_publishes_after_closing_does_not_wait_for_a_job_that_hangs(tmp_path: Path) -> None:
@@ -47,21 +42,6 @@ def test_who_publishes_after_closing_does_not_wait_for_a_job_that_hangs(tmp_path
         finally:
             go_on.set()
     places.close()
-
-
-def test_who_is_interrupted_while_waiting_for_a_turn_leaves_nothing_behind() -> None:
-    backlog = Backlog(lambda _, __: None, lambda _, __, ___: None, background=False)
-    one = (ID, b"")
-
-    def interrupt(_: object) -> bool:
-        raise Interrupted
-
-    with backlog.turn(one) as job:
-        backlog.changed.wait_for = interrupt  # type: ignore[method-assign, assignment]
-        with pytest.raises(Interrupted), backlog.turn(one):
-            pytest.fail("the job is taken")
-        assert job.waiting == 0
-    assert not backlog.jobs, "a job that nobody waits for is forgotten"
 
 
 def test_what_is_told_while_an_older_line_is_found_to_be_anothers_is_published(tmp_path: Path) -> None:

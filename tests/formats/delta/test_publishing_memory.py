@@ -11,10 +11,11 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import Unavailable
+from penstock.formats import publisher as engine
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.lines.line import line_of
 from penstock.formats.delta.protocol.names import LOG, ClassicName, CommitName
-from penstock.formats.delta.publishing import backlog, publisher
+from penstock.formats.delta.publishing import publisher
 from penstock.formats.delta.publishing.backfill import BATCH_MAX
 from penstock.formats.delta.publishing.line_files import LISTED_FROM
 from penstock.model.content import DeltaTable
@@ -51,7 +52,7 @@ def test_a_job_that_is_done_is_forgotten_but_for_how_far_it_came(table: Ratified
     table.held(line=BRANCH)
     working.told(KEY, table.held(line=BRANCH), is_default=False)
     working.close(WAIT_S)
-    assert working._backlog.jobs == {}
+    assert working.jobs == {}
     assert working.published(ID) == 2
     assert table.place.size(table.name(4)) is not None
 
@@ -61,13 +62,13 @@ def test_a_line_that_is_published_already_makes_no_work(table: Ratified, places:
     content = ratify(table, 3)
     idle.publish(content)
     idle.told(KEY, content, is_default=True)
-    assert idle._backlog.jobs == {}
+    assert idle.jobs == {}
 
 
 def test_of_jobs_that_are_done_only_so_many_are_remembered(
     tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backlog, "KNOWN_MAX", 1)
+    monkeypatch.setattr(publisher, "KNOWN_MAX", 1)
     first, second = (Ratified(str(tmp_path / name), places, id=UUID(name * 32)) for name in "12")
     objects: dict[ObjectId, Ratified] = {}
     for one in (first, second):
@@ -106,7 +107,7 @@ def test_who_waits_for_a_version_sees_it_though_an_earlier_job_was_forgotten(
 def test_storage_that_is_away_for_long_is_tried_until_it_is_back(
     tmp_path: Path, failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backlog, "PAUSE_MAX_S", 0.0)
+    monkeypatch.setattr(engine, "PAUSE_MAX_S", 0.0)
     left = iter(range(failures))
 
     class Away(LocalBucket):
@@ -123,21 +124,6 @@ def test_storage_that_is_away_for_long_is_tried_until_it_is_back(
     working.close(WAIT_S)
     assert next(left, None) is None
     places.close()
-
-
-def test_what_fails_for_long_is_tried_at_a_slow_pace(
-    table: Ratified, places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backlog, "elapsed_s", lambda: 0.0)
-    failing = publishing(table, places, background=True)._backlog
-    job = failing.job((ID, b""))
-    pauses = []
-    for tries in (1, 2, 14, 15, 10_000):
-        with failing.changed:
-            job.tries, job.is_queued = tries, False
-            failing._want_later(job)
-            pauses.append(failing._later.pop()[0])
-    assert pauses == [0.1, 0.2, 30.0, 30.0, 30.0]
 
 
 # --- logs that were cleaned up ---

@@ -501,7 +501,7 @@ class CountingPlace:
     """Notes how much is fetched of a place."""
 
     def __init__(self, place: Place, fetched: list[int]) -> None:
-        self.url, self.size = place.url, place.size
+        self.url, self.roots, self.size = place.url, place.roots, place.size
         self._place, self._fetched = place, fetched
 
     def read_range(self, name: str, start: int, length: int) -> bytes | None:
@@ -516,7 +516,7 @@ def test_a_reader_takes_only_what_it_is_asked_for(table: Table) -> None:
     fetched: list[str] = []
 
     class Noting:
-        url = table.place.url
+        url, roots = table.place.url, table.place.roots
 
         def read(self, names: list[str]) -> Any:
             fetched.extend(names)

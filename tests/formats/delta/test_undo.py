@@ -16,6 +16,7 @@ from deltalake import DeltaTable as ForeignTable
 import penstock
 from penstock import Delete, Key, Lake, Put
 from penstock.errors import MergeConflict
+from penstock.formats.delta.lines import standing
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.writing import write_files
 from penstock.lake.delta_calls import Looked
@@ -621,3 +622,83 @@ def test_the_log_tells_a_revert_as_a_restore_of_plain_files(lake: Lake) -> None:
     assert (info["operation"], info["operationParameters"]) == ("RESTORE", {"revertedVersion": "4"})
     assert [*actions[1]] == ["remove"]
     assert actions[1]["remove"]["dataChange"] is True
+
+
+@pytest.mark.parametrize("first", ["delta", "lance", "parquet"])
+@pytest.mark.parametrize("second", ["delta", "lance", "parquet"])
+def test_a_revert_of_a_creation_leaves_a_table_that_came_to_the_key_since(
+    lake: Lake, first: str, second: str
+) -> None:
+    with lake.transaction() as both:
+        both.write(pa.table({"id": [1]}), "a.t", format=first)
+        both.write(pa.table({"id": [1]}), "a.other", format=first)
+    created = head(lake)
+    lake.branch().drop("a.t")
+    lake.table("a.t").write(pa.table({"id": [2]}), format=second)
+    lake.revert(created)
+    assert [str(one.key) for one in lake.tables()] == ["a.t"]
+    assert lake.table("a.t").to_arrow()["id"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("how", ["a revert of the newest commit", "a revert", "a transplant"])
+def test_files_that_are_gone_from_storage_do_not_come_back(lake: Lake, how: str) -> None:
+    main = create(lake)
+    if how == "a transplant":
+        commit = main.append(7).commit.id
+        (gone,) = {one.path for one in main.now().files() if one.path in newest_paths(lake)}
+        lake.revert(commit)
+    else:
+        (gone,) = (one.path for one in main.now().files() if one.partition_values["day"] == "tue")
+        commit = main.remove_unread(5, 6).commit.id
+    if how == "a revert":
+        main.append(9)
+    before = head(lake), main.ids()
+    file = Path(main.now().location) / gone
+    data = file.read_bytes()
+    file.unlink()
+    undo = lake.transplant if how == "a transplant" else lake.revert
+    assert undo(commit, dry_run=True).conflicts
+    with pytest.raises(MergeConflict, match=r"1 of its data files are gone from storage .* VACUUM"):
+        undo(commit)
+    assert (head(lake), main.ids()) == before
+    file.write_bytes(data)
+    undo(commit)
+    back = [7] if how == "a transplant" else [5, 6]
+    assert main.ids() == foreign_ids(lake) == sorted([*before[1], *back])
+
+
+def newest_paths(lake: Lake) -> set[str]:
+    """The files that the newest version of the log adds."""
+    lines = [json.loads(one) for one in list(log(lake).values())[-1].splitlines()]
+    return {one["add"]["path"] for one in lines if "add" in one}
+
+
+def data_changes(lake: Lake) -> set[bool]:
+    """What the newest version of the log says of the files that come and go."""
+    newest = list(log(lake).values())[-1]
+    lines = [json.loads(one) for one in newest.splitlines()]
+    return {one[kind]["dataChange"] for one in lines for kind in ("add", "remove") if kind in one}
+
+
+def test_a_revert_of_the_newest_compaction_tells_readers_of_changes_that_no_row_changed(lake: Lake) -> None:
+    main = create(lake)
+    compacted = main.compact("mon").commit.id
+    lake.revert(compacted)
+    assert data_changes(lake) == {False}
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("near", [0, 64])
+def test_rows_that_a_restore_brings_back_in_a_compacted_file_are_new_rows_to_readers_of_changes(
+    lake: Lake, near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "NEAR_VERSIONS", near)
+    main = create(lake)
+    main.compact("mon")
+    (status,) = lake.delta.status(KEY)
+    main.remove_unread(1)
+    main.append(9)
+    assert main.ids() == [5, 6, 9]
+    lake.table(KEY).restore(version=status.latest_version)
+    assert data_changes(lake) == {True}
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6]

@@ -24,6 +24,9 @@ DAYS = ("mon", "tue")
 WRITES = ("append", "append", "append", "overwrite", "overwrite day", "delete", "mask", "compact", "column")
 KINDS = (*WRITES, "merge", "merge", "revert", "revert", "revert", "revert", "transplant")
 
+UNDONE = 0.7
+"""Of the commits that are transplanted, so many were undone before; the others stand, most often."""
+
 Rows = frozenset[int]
 
 
@@ -117,6 +120,8 @@ class History:
         head, now = self.head(branch), self.rows(branch)
         if kind == "revert" and chosen is not None:
             self._check_reverted(chosen, heads[branch], rows[branch], now)
+        if kind == "transplant" and chosen is not None:
+            self._check_repeated(chosen, heads[branch], rows[branch], now)
         if head != heads[branch]:
             undoes, repeats = (chosen if kind == one else None for one in ("revert", "transplant"))
             done = Done(heads[branch], further, rows[branch], now, replaced, undoes, repeats)
@@ -130,13 +135,13 @@ class History:
         self.done[head] = done
 
     def _choose(self, branch: str, kind: str) -> str | None:
-        """A commit of the branch; to be transplanted, one that is undone there."""
+        """A commit of the branch; to be transplanted, most often one that is undone there."""
         head = self.head(branch)
         own = [one for one in self.done if one in self.before[head]]
         if kind == "transplant":
-            own = [one for one in own if not self.in_force(one, head) and self.done[one].further is None]
-            own = [one for one in own if self.done[one].undoes is None]
-            own = [one for one in own if self._is_plain(one, head) or not self._is_repeated(one, head)]
+            own = [one for one in own if self.done[one].further is None and self.done[one].undoes is None]
+            if self.random.random() < UNDONE:
+                own = [one for one in own if not self.in_force(one, head)]
         else:
             own = [one for one in own if self.in_force(one, head)]
         return self.random.choice(own) if own else None
@@ -153,10 +158,6 @@ class History:
             if (done.undoes == commit or came) and self.in_force(one, head):
                 return False
         return True
-
-    def _is_repeated(self, commit: str, head: str) -> bool:
-        """Whether a commit was brought again. Where it came by a merge since, it would be brought twice."""
-        return any(self.done[one].repeats == commit for one in self.before[head] if one in self.done)
 
     def _bring(self, kind: str, chosen: str, branch: str) -> MergeResult:
         bring = self.lake.revert if kind == "revert" else self.lake.transplant
@@ -208,18 +209,35 @@ class History:
         gone = (rows - done.brought) & done.after
         assert rows - done.brought <= now, "rows went that the commit had not brought"
         assert now <= (rows - done.brought) | done.took, "rows came that the commit had not taken"
-        later = [
-            self.done[one]
-            for one in self.before[head] - self.before[chosen]
-            if one in self.done and self.in_force(one, head)
-        ]
-        replaced = {day for one in later for day in one.replaced}
-        expected = {one for one in done.took if self.day_of[one] not in replaced}
+        expected = done.took - self._replaced_since(chosen, head)
         if self._is_plain(chosen, head):
             expected -= self._back_before(chosen, head)
             assert now == (rows - done.brought) | expected | (done.took & rows)
             self.counts["checked exactly"] += 1
         assert gone <= now
+
+    def _check_repeated(self, chosen: str, head: str, rows: Rows, now: Rows) -> None:
+        """A commit that stands is not done again. Of one that was undone, what it brought is there, unless
+        its day was replaced since, and nothing else came; what it took or replaced is gone, and nothing
+        else."""
+        done = self.done[chosen]
+        if self.in_force(chosen, head):
+            assert now == rows, "it stands, and was done again"
+            self.counts["stands"] += 1
+            return
+        assert now - rows <= done.brought
+        assert rows - now <= done.took | {one for one in rows if self.day_of[one] in done.replaced}
+        if now != rows and self._is_plain(chosen, head):
+            assert done.brought <= now | self._replaced_since(chosen, head)
+            self.counts["repeated exactly"] += 1
+
+    def _replaced_since(self, chosen: str, head: str) -> Rows:
+        """Rows of days that commits replaced which are in force and came after another one."""
+        later = [
+            self.done[one] for one in self.before[head] - self.before[chosen] if self.in_force(one, head)
+        ]
+        days = {day for one in later for day in one.replaced}
+        return frozenset(one for one, day in self.day_of.items() if day in days)
 
     def _back_before(self, chosen: str, head: str) -> Rows:
         """The rows that a commit took and for which it is undone already: they came back since. If they went
@@ -258,8 +276,12 @@ class History:
         """A commit that only appended is never refused while all of its files are there."""
         done = self.done[chosen]
         before, after = done.files
-        if done.only_appends and not done.replaced and done.further is None:
-            assert not after - before <= files or "columns" in why or "taken" in why, why
+        if not done.only_appends or done.further is not None or not after - before <= files:
+            return
+        # An overwrite of a day that was empty took nothing where it was made, but may have where it was
+        # merged or done again: that is no part of it.
+        took = done.replaced and ("as well: revert that commit instead" in why)
+        assert took or "columns" in why, why
 
 
 def check_history(seed: int, steps: int, duckdb: Any = None) -> Counter[str]:

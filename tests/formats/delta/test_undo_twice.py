@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
-from tests.formats.delta.sides import Side, create, foreign_ids
+from tests.formats.delta.sides import Side, create, foreign_ids, rows
 
 
 @pytest.fixture
@@ -139,17 +140,119 @@ def test_rows_that_were_brought_again_and_deleted_do_not_come_back_with_a_revert
     assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7, 9]
 
 
-@pytest.mark.xfail(strict=True, reason="a transplant does not see that a merge brought the commit in sum")
-def test_a_commit_that_a_merge_brought_in_sum_is_not_brought_again(lake: Lake) -> None:
+def compacted_on_a_branch(lake: Lake) -> tuple[str, str]:
+    """A commit that appends 7, 8 and 9 on a branch and is merged together with a compaction: its id, and the
+    merge's."""
     create(lake, "dev", "fix")
     fix, dev = Side(lake, "fix"), Side(lake, "dev")
     appended = fix.append(7, 8, 9).commit.id
     fix.compact("mon")
     dev.append(11)
-    lake.merge("fix", "dev")
+    merged = lake.merge("fix", "dev").head
     assert dev.ids() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+    return appended, merged
+
+
+def test_a_commit_that_a_merge_brought_in_sum_is_not_brought_again(lake: Lake) -> None:
+    appended, _ = compacted_on_a_branch(lake)
+    assert not lake.transplant(appended, "dev").applied
+    assert Side(lake, "dev").ids() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+
+
+def test_a_commit_that_a_merge_brought_in_sum_is_brought_again_once_the_merge_is_reverted(lake: Lake) -> None:
+    appended, merged = compacted_on_a_branch(lake)
+    dev = Side(lake, "dev")
+    undone = revert(lake, merged, "dev")
+    assert dev.ids() == [1, 2, 3, 4, 5, 6, 11]
+    revert(lake, undone, "dev")
+    assert not lake.transplant(appended, "dev").applied
+    assert dev.ids() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+    revert(lake, merged, "dev")
     lake.transplant(appended, "dev")
     assert dev.ids() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+    lake.merge("dev", "main")
+    assert foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+
+
+def test_a_commit_whose_rows_a_revert_brought_back_in_another_file_is_not_brought_again(lake: Lake) -> None:
+    appended, merged = compacted_on_a_branch(lake)
+    dev = Side(lake, "dev")
+    undone = revert(lake, merged, "dev")
+    lake.transplant(appended, "dev")
+    with pytest.raises(MergeConflict):  # the rows would be there twice
+        lake.revert(undone, "dev")
+    assert dev.ids() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+
+
+def test_a_commit_that_was_undone_on_a_merged_branch_is_brought_again(lake: Lake) -> None:
+    main = create(lake)
+    dev = Side(lake, "dev")
+    appended = main.append(7).commit.id
+    lake.merge("main", "dev")
+    revert(lake, appended, "dev")
+    dev.append(11)
+    lake.merge("dev", "main")
+    assert main.ids() == [1, 2, 3, 4, 5, 6, 11]
+    lake.transplant(appended)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7, 11]
+
+
+def test_a_merge_of_which_each_commit_was_undone_is_brought_again_as_a_whole(lake: Lake) -> None:
+    main = create(lake)
+    dev = Side(lake, "dev")
+    commits = [dev.append(7).commit.id, dev.append(8).commit.id]
+    merged = lake.merge("dev", "main").head
+    main.append(11)
+    for one in commits:
+        revert(lake, one)
+    assert main.ids() == [1, 2, 3, 4, 5, 6, 11]
+    lake.transplant(merged)
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7, 8, 11]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_merge_that_was_taken_as_it_is_is_brought_again_as_a_whole(
+    lake: Lake, order: tuple[int, int]
+) -> None:
+    create(lake, "dev", "fix")
+    dev, fix = Side(lake, "dev"), Side(lake, "fix")
+    commits = [dev.append(7).commit.id, dev.append(8).commit.id]
+    merged = lake.merge("dev", "fix").head
+    for one in order:
+        revert(lake, commits[one], "fix")
+    assert fix.ids() == [1, 2, 3, 4, 5, 6]
+    lake.transplant(merged, "fix")
+    assert fix.ids() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_an_overwrite_that_was_brought_again_is_not_brought_a_third_time(lake: Lake) -> None:
+    main = create(lake)
+    overwritten = main.overwrite(9).commit.id
+    revert(lake, overwritten)
+    lake.transplant(overwritten)
+    main.append(20)
+    assert not lake.transplant(overwritten).applied
+    assert main.ids() == foreign_ids(lake) == [9, 20]
+
+
+def test_rows_that_were_deleted_since_do_not_come_with_files_that_a_revert_touched(lake: Lake) -> None:
+    main = create(lake, properties={"delta.enableDeletionVectors": "true"})
+    both = pa.concat_tables([rows(7), rows(8, 9, day="tue")])
+    appended = main.table.append(both).commit.id
+    main.delete(7)
+    masked = main.mask(9).commit.id
+    revert(lake, masked)
+    assert not lake.transplant(appended).applied
+    assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 8, 9]
+
+
+def test_a_vector_that_stands_is_not_written_again_with_files_that_a_revert_touched(lake: Lake) -> None:
+    main = create(lake, properties={"delta.enableDeletionVectors": "true"})
+    masked = main.mask_and_append(3, 7, 8).commit.id
+    again = main.mask(8).commit.id
+    revert(lake, again)
+    assert not lake.transplant(masked).applied
+    assert main.ids() == foreign_ids(lake) == [1, 2, 4, 5, 6, 7, 8]
 
 
 def test_a_row_whose_deletion_by_a_vector_was_undone_and_done_again_stays_deleted(lake: Lake) -> None:

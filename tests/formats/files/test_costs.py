@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 from threading import Event, Thread
@@ -116,8 +116,15 @@ def test_sixty_four_jobs_on_one_table_all_land(lake: Lake) -> None:
     assert len(lake.log("main", limit=None)) == 65
 
 
+@pytest.fixture
+def elsewhere(lake: Lake) -> Iterator[Lake]:
+    """The lake as another process has it, whose requests wait for none of this one's."""
+    with penstock.open(lake.kernel.store, create=False) as opened_again:
+        yield opened_again
+
+
 def test_a_large_write_is_prepared_again_rather_than_hold_up_the_others(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, elsewhere: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But not for ever: others that write all the time do not keep it from landing."""
     monkeypatch.setattr(files_format, "AT_TURN_MAX_PATHS", 5)
@@ -128,7 +135,7 @@ def test_a_large_write_is_prepared_again_rather_than_hold_up_the_others(
         found = plain(self, *asked)
         if found.write.paths > 1:
             prepared.append(found)
-            write(lake, f"other-{next(others)}")
+            write(elsewhere, f"other-{next(others)}")
         return found
 
     monkeypatch.setattr(files_format.FilesFormat, "prepare", and_another_lands)
@@ -140,7 +147,7 @@ def test_a_large_write_is_prepared_again_rather_than_hold_up_the_others(
 
 
 def test_a_write_that_replaces_much_is_prepared_again_however_little_it_brings(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, elsewhere: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files_format, "AT_TURN_MAX_PATHS", 5)
     write(lake, *(f"day=1/{number}" for number in range(9)), "day=2/0")
@@ -151,7 +158,7 @@ def test_a_write_that_replaces_much_is_prepared_again_however_little_it_brings(
         found = plain(self, *asked)
         if found.write.replaced:
             prepared.append(found)
-            write(lake, f"other-{next(others)}")
+            write(elsewhere, f"other-{next(others)}")
         return found
 
     monkeypatch.setattr(files_format.FilesFormat, "prepare", and_another_lands)
@@ -163,7 +170,7 @@ def test_a_write_that_replaces_much_is_prepared_again_however_little_it_brings(
 
 
 @pytest.fixture
-def busy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def busy(lake: Lake, elsewhere: Lake, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """A lake on whose branch another write lands whenever a merge is prepared, and whether the merge was at
     its turn each time that it was worked out."""
     turns: list[bool] = []
@@ -177,7 +184,7 @@ def busy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             return plain(*asked)
         finally:
             if not is_turn:
-                write(lake, f"other-{next(others)}")
+                write(elsewhere, f"other-{next(others)}")
 
     monkeypatch.setattr(files_format, "AT_TURN_MAX_PATHS", 5)
     monkeypatch.setattr(merging, "merge", and_another_lands)

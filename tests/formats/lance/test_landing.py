@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict, Unavailable
 from penstock.formats.lance import landing
 from penstock.formats.lance.chains import Waiting
 from penstock.formats.lance.names import STAGING
+from penstock.formats.lance.promoter import Promoter
 from penstock.formats.lance.rehoming import BASE_OF_INDEX
+from penstock.model.keys import Key
+from penstock.testing.faults import Gate
 from tests.formats.lance.tables import (
+    ITEMS,
     content,
     delete,
     embedded,
@@ -36,6 +42,13 @@ def staged_by_merges(lake: Lake) -> set[str]:
     return {str(one.relative_to(folder)) for one in folder.glob(f"{STAGING}merge-*/*")}
 
 
+@pytest.fixture
+def elsewhere(forked: Lake, tmp_path: Path) -> Iterator[Lake]:
+    """The lake as another process has it, whose requests wait for none of this one's."""
+    with penstock.open(tmp_path / "lake") as opened_again:
+        yield opened_again
+
+
 class Meddling:
     """Does something when a merge has put its first manifests into storage, before its turn."""
 
@@ -51,11 +64,11 @@ class Meddling:
 
 
 def test_k4_a_merge_that_was_overtaken_is_prepared_once_more(
-    forked: Lake, monkeypatch: pytest.MonkeyPatch
+    forked: Lake, elsewhere: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(forked, "dev", 10)
     delete(forked, "dev", 4)
-    meddling = Meddling(monkeypatch, lambda: write(forked, "main", 20), lambda: write(forked, "main", 21))
+    meddling = Meddling(monkeypatch, *(partial(write, elsewhere, "main", key) for key in (20, 21)))
     forked.merge("dev", "main")
     assert meddling.seen >= 3
     assert keys_of(forked) == keys_seen(forked) == [1, 2, 3, 5, 10, 20, 21]
@@ -63,10 +76,10 @@ def test_k4_a_merge_that_was_overtaken_is_prepared_once_more(
 
 
 def test_a_merge_that_is_overtaken_again_and_again_lands_in_the_end(
-    forked: Lake, monkeypatch: pytest.MonkeyPatch
+    forked: Lake, elsewhere: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(forked, "dev", 10)
-    meddling = Meddling(monkeypatch, *(partial(write, forked, "main", key) for key in range(20, 28)))
+    meddling = Meddling(monkeypatch, *(partial(write, elsewhere, "main", key) for key in range(20, 28)))
     forked.merge("dev", "main")
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 10, *range(20, 28)]
     assert meddling.seen > 8
@@ -186,3 +199,34 @@ def test_a_reader_that_was_sent_to_a_merged_version_still_finds_it_once_it_is_pr
     assert name != waiting.version.staged
     assert place.size(name) is not None
     assert place.size(waiting.version.staged) is None
+
+
+def test_a_reader_that_was_sent_to_a_version_of_a_transaction_still_finds_it_once_it_is_promoted(
+    forked: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, work = Gate(), Promoter.publish_task
+    opening = embedded(forked)._lance_answers._opening
+
+    def gated(self: Promoter, told: Any) -> None:
+        gate()
+        work(self, told)
+
+    with forked.transaction() as transaction:
+        write(forked, transaction.branch, 10)
+        number, version = newest(forked, transaction.branch)
+        inside = opening.table(transaction.branch, Key(ITEMS))
+        assert opening.place(inside, "", number, version).name == version.staged, "nothing is copied"
+        monkeypatch.setattr(Promoter, "publish_task", gated)
+    assert newest(forked) == (number, version), "it landed as it was written"
+    outside = opening.table("main", Key(ITEMS))
+    sent_to = [
+        opening.landed(outside, "", number, version).name,
+        embedded(forked).lance.promoter.apart(outside.content, Waiting("", number, version)),
+    ]
+    gate.open()
+    forked.finish_background()
+    place = embedded(forked).places.at(outside.content.location)
+    assert place.size(version.staged) is None
+    for name in sent_to:
+        assert place.size(name) == version.size
+    assert keys_seen(forked) == [1, 2, 3, 4, 5, 10]

@@ -44,7 +44,8 @@ class RevertModel(Model):
     def __init__(self, lake: Lake, seed: int, rows: int) -> None:
         super().__init__(lake, seed, rows)
         self._undone: dict[str, list[str]] = {name: [] for name in BRANCHES}
-        self._reverts: set[str] = set()
+        self._reverts: dict[str, str] = {}
+        """Reverts, each with the commit that it undoes."""
 
     def step(self) -> None:
         what = self._chance.random()
@@ -86,7 +87,7 @@ class RevertModel(Model):
             return
         self._undone[branch].append(commit.id)
         self._advance(branch, expected, (here.id,))
-        self._reverts.add(self._heads[branch])
+        self._reverts[self._heads[branch]] = commit.id
 
     def _note_revert(self, problem: MergeConflict, before: Rows, after: Rows, now: Rows) -> None:
         try:
@@ -115,13 +116,13 @@ class RevertModel(Model):
         self._advance(branch, merged([base.rows], there, here), (here.id,))
 
     def _check_stands(self, base: Commit, there: Commit, here: Commit) -> None:
-        """A commit does nothing if it is there: what is missing of it was changed by others, not reverted."""
-        try:
-            expected = merged([base.rows], there, here)
-        except Conflict:
-            return
-        assert here.rows <= expected
-        assert expected - here.rows <= self._removed_for_good(here)
+        """A commit does nothing if it is there. Of a key that is as it was before the commit, this holds only
+        if others deleted what the commit had inserted: anything else was undone, and is to be done again."""
+        was, done, now = (dict[int, float](one.rows) for one in (base, there, here))
+        for key in {key for key, _ in base.rows ^ there.rows}:
+            if now.get(key) == was.get(key):
+                assert key not in was, f"{key} is as it was before the commit"
+                assert (key, done[key]) in self._removed_for_good(here), f"{key} was inserted, and reverted"
 
     def _note_again(self, problem: MergeConflict, base: Commit, there: Commit, here: Commit) -> None:
         try:
@@ -129,19 +130,34 @@ class RevertModel(Model):
         except Conflict as conflict:
             self.counters.conflicts[f"{AGAIN}: {conflict}"] += 1
             return
+        # Refused it may be where deletions by others would have to be told from what was reverted.
         if (found - here.rows) & self._removed_for_good(here):
             self.counters.conflicts[f"{AGAIN}: rows that no revert removed would come back"] += 1
             return
         self.counters.refused[f"{AGAIN}: {_reason(problem)}"] += 1
 
     def _removed_for_good(self, commit: Commit) -> Rows:
-        """The rows that something else than a revert has removed, in all that a commit comes from."""
+        """The rows that something else than a revert has removed, in all that a commit comes from, and that
+        did not come back since."""
         found: Rows = frozenset()
-        for each in self._ancestors(commit.id) - self._reverts:
+        ancestors = self._ancestors(commit.id)
+        for each in ancestors:
             one = self._commits[each]
-            if len(one.parents) == 1:
-                found |= self._commits[one.parents[0]].rows - one.rows
+            if len(one.parents) == 1 and self._removes_for_good(each):
+                gone = self._commits[one.parents[0]].rows - one.rows
+                for other in ancestors if gone else ():
+                    if other != each and each in self._ancestors(other):
+                        gone -= self._commits[other].rows
+                found |= gone
         return found
+
+    def _removes_for_good(self, commit: str) -> bool:
+        """Whether what a commit removes was not only undone. Who undoes the undoing of a deletion deletes."""
+        undone = self._reverts.get(commit)
+        if undone is None:
+            return True
+        again = self._reverts.get(undone)
+        return again is not None and self._removes_for_good(again)
 
     def _rows_that_may_be(self, commit: Commit) -> Rows:
         """A commit may be among them that brings rows back, and not the merge that had removed them."""

@@ -44,9 +44,7 @@ def main(place: str, meeting: str, number: str, processes: str) -> None:
     with penstock.open(place, create=False) as lake:
         assert isinstance(lake.catalogue, Embedded)
         parts = lake.catalogue.lance
-        looking = parts._catching_up
-        assert looking is not None
-        looking.join(WAIT_MAX_S)
+        assert parts.promoter.await_catch_up(WAIT_MAX_S)
     assert parts.promoter.backlog() == (), "all of it is promoted"
 
 

@@ -11,14 +11,16 @@ from time import monotonic
 import pytest
 
 from penstock.errors import ForeignCommit, ManagedElsewhere, Unavailable
-from penstock.formats.lance.backlog import WAITING_MAX
 from penstock.formats.lance.intents import Create
 from penstock.formats.lance.standing import Standing, new_line
 from penstock.formats.lance.state import Versions, state_of
+from penstock.formats.lance.tasks import PENDING_MAX
 from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
+from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
+from penstock.model.operations import Delete
 from penstock.model.references import Kind
 from penstock.storage.buckets import Unanswered
 from penstock.testing.threads import at_once
@@ -195,9 +197,7 @@ def test_versions_that_are_there_already_are_found_from_the_newest_backwards(
 def catch_up(tables: Tables) -> None:
     """Have looked at all that may be left."""
     tables.parts.catch_up()
-    looking = tables.parts._catching_up
-    assert looking is not None
-    looking.join(LATER_S)
+    assert tables.promoter.await_catch_up(LATER_S)
 
 
 def test_what_an_earlier_process_left_is_promoted_when_the_lake_is_opened(
@@ -344,11 +344,11 @@ def test_what_is_told_of_a_table_that_cannot_go_on_does_not_pile_up(make: Callab
     foreign_at(declared(tables), 1)
     tables.create(1)
     content = tables.content()
-    for _ in range(3 * WAITING_MAX):
+    for _ in range(3 * PENDING_MAX):
         tables.promoter.told(Key("t"), content, is_default=True, branch="main")
     assert not tables.settle()
-    (job,) = tables.promoter._backlog.jobs.values()
-    assert len(job.waiting) <= WAITING_MAX
+    (job,) = tables.promoter.jobs.values()
+    assert len(job.pending) <= PENDING_MAX
 
 
 def test_a_manifest_that_its_writer_put_at_the_very_place_stays(tables: Tables) -> None:
@@ -432,6 +432,29 @@ def test_a_branch_promotes_in_a_folder_of_its_own(tables: Tables) -> None:
     assert manifests(location) == names(1)
 
 
+@pytest.mark.parametrize("how", ["drop", "delete the branch"])
+def test_an_alarm_of_a_branch_ends_when_the_branch_has_the_table_no_more(tables: Tables, how: str) -> None:
+    location = tables.declare()
+    tables.create(1)
+    tables.kernel.references.create("dev", Kind.BRANCH, tables.kernel.references.get("main").head)
+    line = line_of(tables, "dev")
+    (line / "_versions").mkdir(exist_ok=True)
+    foreign_at(line, 2)
+    path = stage_on_line(tables.template, location, line, 2)
+    tables.change("t", Create(version=2, path=path), branch="dev")
+    ((key, problem),) = tables.promoter.finish(LATER_S).items()
+    assert (key, type(problem)) == (Key("t"), ForeignCommit)
+    tables.create(2)
+    assert [*tables.promoter.finish(LATER_S)] == [Key("t")], "the default branch goes on"
+    if how == "drop":
+        tables.kernel.commit("dev", [Delete(Key("t"))], CommitMeta())
+    else:
+        tables.kernel.references.delete("dev")
+    assert tables.promoter.finish(LATER_S) == {}
+    assert tables.promoter.jobs == {}
+    assert manifests(location) == names(1, 2)
+
+
 def test_what_a_branch_was_set_back_behind_is_not_promoted_any_more(make: Callable[..., Tables]) -> None:
     tables = make()
     location = tables.declare()
@@ -489,8 +512,7 @@ def test_what_waits_is_measured_and_its_age_grows(make: Callable[..., Tables]) -
     meter = Metrics()
     tables = make(meter=meter)
     foreign_at(declared(tables), 1)
-    tables.create(1)
-    tables.create(2)
+    tables.create(1)  # once the stranger is met, no further version is taken
     assert not tables.settle()
     tables.promoter.measure()
     seen = meter.snapshot()
@@ -502,7 +524,7 @@ def test_what_waits_is_measured_and_its_age_grows(make: Callable[..., Tables]) -
     tables.promoter.measure()
     seen = meter.snapshot()
     assert seen.gauge(metrics.LANCE_UNPROMOTED) == seen.gauge(metrics.LANCE_UNPROMOTED_SECONDS) == 0
-    assert seen.count(metrics.LANCE_PROMOTED) == 2
+    assert seen.count(metrics.LANCE_PROMOTED) == 1
     newest = Versions(tables.kernel.objects, state_of(tables.content())).newest()
     assert newest is not None
-    assert newest[0] == 2
+    assert newest[0] == 1

@@ -70,7 +70,8 @@ def peak_bytes(server: Program) -> int:
 def worker_of(server: Program) -> int:
     """The process that works on the rows of a server's requests."""
     found = Path(f"/proc/{server.process.pid}/task").glob("*/children")
-    (pid,) = (int(pid) for one in found for pid in one.read_text().split())
+    children = (int(pid) for one in found for pid in one.read_text().split())
+    (pid,) = (pid for pid in children if b"penstock.processes" in Path(f"/proc/{pid}/cmdline").read_bytes())
     return pid
 
 

@@ -279,6 +279,7 @@ def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: boo
     prints="RestoredBackup",
     examples="""
 $ penstock restore-backup nightly.backup restored
+$ penstock restore-backup nightly.backup copied --map s3://lake=s3://lake-eu
 """,
 )
 @click.argument("backup_place", metavar="BACKUP")
@@ -290,6 +291,13 @@ $ penstock restore-backup nightly.backup restored
 @click.option("--source", metavar="ADDRESS", help="Where that lake is. [where it was]")
 @click.option("--source-is-gone", is_flag=True, help="State that that lake is gone for good.")
 @click.option("--missing-ok", is_flag=True, help="Restore the lake though files of tables are gone.")
+@click.option(
+    "--map",
+    "mapped",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Where files are now that were below the root OLD; repeatable.",
+)
 @pass_call
 def restore_backup(
     call: Call,
@@ -300,6 +308,7 @@ def restore_backup(
     source: str | None,
     source_is_gone: bool,
     missing_ok: bool,
+    mapped: tuple[str, ...],
 ) -> None:
     """Make a lake of BACKUP at PLACE, which is a new directory or an empty database.
 
@@ -309,6 +318,9 @@ def restore_backup(
     its tokens and its tables. If it is there, or cannot be reached, the new one is a copy in which managed
     tables can only be read. --own and --source-is-gone decide that, at once or later by the same command. If
     it is interrupted, the same command goes on where it was.
+
+    With --map, files of tables are looked for, and put back, at other places than they had, such as a bucket
+    of another name. 'penstock root map' does the same later.
     """
     if call.lake is not None:
         raise click.UsageError("'restore-backup' takes BACKUP and PLACE, not --lake")
@@ -321,15 +333,27 @@ def restore_backup(
             source=source,
             source_is_gone=source_is_gone,
             allow_missing=missing_ok,
+            moved_roots=dict(map(_old_and_new, mapped)),
             author=call.who,
             progress=bar,
         )
     call.answer(lambda: shapes.RestoredBackup.of(made), lambda screen: _restored(screen, made))
 
 
+def _old_and_new(given: str) -> tuple[str, str]:
+    old, equals, new = given.partition("=")
+    if not (old and equals and new):
+        raise click.UsageError(f"--map takes OLD=NEW, such as s3://old=s3://new, and not {given!r}")
+    return old, new
+
+
 def _restored(screen: Screen, made: RestoredLake) -> Iterator[str]:
     copied = made.copied
-    yield f"restored backup {screen.paint(made.point.id, 'id')} to {screen.paint(copied.target, 'strong')}"
+    what = f"backup {screen.paint(made.point.id, 'id')}"
+    if made.was_restored:
+        yield f"{what} was restored to {screen.paint(copied.target, 'strong')} before: nothing was changed"
+        return
+    yield f"restored {what} to {screen.paint(copied.target, 'strong')}"
     rows: list[Row] = [
         ["has", counted(copied.references, "reference")],
         ["", counted(copied.commits, "commit")],
@@ -341,9 +365,13 @@ def _restored(screen: Screen, made: RestoredLake) -> Iterator[str]:
         files = f"{counted(made.put_back.files, 'file')} of tables, {size(made.put_back.size_bytes)}"
         yield f"put back {files}"
     yield from (f"  gone: {printable(one)}" for one in made.missing)
+    for moved in shapes.MovedRoot.all_of(made.moved_roots):
+        yield f"files below {printable(moved.old)} are at {printable(moved.new)}"
     if made.owns_tables:
         yield f"It takes the place of the lake that was at {made.point.source}, and owns its tables."
     else:
         yield f"Managed tables can only be read in it: they belong to the lake at {made.point.source}."
+        if made.point.data is not None:
+            yield "  It reads the files of that lake; those of the backup were not put back."
         yield "  To have it take that lake's place, run the command again with --own, which seals that lake,"
         yield "  or with --source-is-gone."

@@ -25,9 +25,15 @@ from penstock.lake.answers import ErasedTable
     examples="""
 $ penstock erase web.orders --dry-run
 $ penstock erase web.orders --all-references
+$ penstock erase web.orders --older-than 30d --dry-run
 """,
 )
 @click.argument("key", metavar="KEY")
+@click.option(
+    "--older-than",
+    metavar="TIME",
+    help="Only what was deleted before a time, or so long ago (30d, 12h): later history of the table stays.",
+)
 @click.option(
     "--all-references",
     is_flag=True,
@@ -55,6 +61,7 @@ $ penstock erase web.orders --all-references
 def erase(
     call: Call,
     key: str,
+    older_than: str | None,
     all_references: bool,
     dropped: bool,
     dry_run: bool,
@@ -71,6 +78,9 @@ def erase(
     Files that a writer may be about to commit stay for the grace period (see 'penstock grace'). Then it says
     until when; run it again after that. It can be repeated at any time, also after a crash. Ends with exit
     status 3 and changes nothing while branches, tags, transactions or forks still hold rows, which it lists.
+
+    With --older-than, history begins with the state that the table had at that time. What was deleted later
+    can still be read, reverted and restored.
     """
     given: dict[str, Any] = {}
     if nobody_writes:
@@ -84,7 +94,12 @@ def erase(
     lake = call.open(create=False, settings=settings)
     with Bar(call.json) as progress:
         erased = lake.erase(
-            key, all_references=all_references, dropped=dropped, dry_run=dry_run, progress=progress
+            key,
+            older_than=older_than,
+            all_references=all_references,
+            dropped=dropped,
+            dry_run=dry_run,
+            progress=progress,
         )
     call.answer(lambda: shapes.Erased.of(erased), lambda screen: _erased(screen, erased))
 
@@ -111,8 +126,12 @@ def _erased(screen: Screen, erased: ErasedTable) -> Iterator[str]:
     if erased.dry_run:
         return
     if erased.finished:
-        since = f" from before {erased.begun:%Y-%m-%d %H:%M} UTC" if erased.first_version >= 0 else ""
+        before = erased.older_than or erased.begun
+        is_all = erased.first_version < 0 and erased.older_than is None
+        since = "" if is_all else f" from before {before:%Y-%m-%d %H:%M} UTC"
         yield screen.paint(f"{key} is erased: nothing is left of its history{since}", "good")
+    elif erased.older_than is not None and erased.until is None:
+        yield screen.paint("not finished: later history needs what is left", "bad")
     else:
         until = "" if erased.until is None else f" after {erased.until:%Y-%m-%d %H:%M} UTC"
         yield screen.paint(f"not finished: run this again{until}", "bad")

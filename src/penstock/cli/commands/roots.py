@@ -13,6 +13,11 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.lake.answers import About
 from penstock.lake.calls import ChangeRoots
+from penstock.lake.root_maps import MappedRoots, map_root, unmap_root
+
+missing_ok_option = click.option(
+    "--missing-ok", is_flag=True, help="Do it though files of tables are not there."
+)
 
 
 @group("root", prints="Roots", examples="$ penstock root add s3://bucket/sales\n$ penstock root")
@@ -51,6 +56,57 @@ def root_remove(call: Call, locations: tuple[str, ...]) -> None:
     _say(call, call.open().do(ChangeRoots(remove=locations)))
 
 
+@root.command("map", prints="MappedRoots", examples="$ penstock root map s3://lake s3://lake-eu")
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@missing_ok_option
+@pass_call
+def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
+    """Let the lake find files at NEW that were moved there from OLD: a bucket or a directory, renamed.
+
+    Stop all that use the lake, move the files, map the root, start again. All that is stored stays as it is,
+    with the locations of before; commands, servers and clients get the new ones. Files that move once more
+    are mapped from where they were last. All are looked for first, and those that are not at NEW are named.
+
+    Other programs that open a Delta table with absolute paths, or a version of a Lance table that names files
+    of a branch, still look at OLD: read these through the lake.
+    """
+    _say_mapped(call, map_root(_source(call), old, new, allow_missing=missing_ok, author=call.who))
+
+
+@root.command("unmap", prints="MappedRoots", examples="$ penstock root unmap s3://lake-eu")
+@click.argument("location", metavar="LOCATION")
+@missing_ok_option
+@pass_call
+def root_unmap(call: Call, location: str, missing_ok: bool) -> None:
+    """Let the lake find files where they were at first, of a root that was mapped from or to LOCATION."""
+    _say_mapped(call, unmap_root(_source(call), location, allow_missing=missing_ok, author=call.who))
+
+
+def _source(call: Call) -> str:
+    if call.is_behind_server:
+        raise click.UsageError(
+            "roots are mapped on the lake's own store, not through a server: stop the server, and give "
+            "--lake the address that 'penstock serve' was given"
+        )
+    return call.target
+
+
+def _say_mapped(call: Call, made: MappedRoots) -> None:
+    call.answer(lambda: shapes.MappedRoots.of(made), lambda screen: _mapped(screen, made))
+
+
+def _mapped(screen: Screen, made: MappedRoots) -> Iterator[str]:
+    if not made.moved_roots:
+        yield "no root of the lake is mapped: all files are where they were at first"
+    rows: list[Row] = [
+        [Cell(printable(one.new), "name"), Cell(f"was {printable(one.old)}", "dim")]
+        for one in made.moved_roots
+    ]
+    yield from columns(screen, rows)
+    yield from (f"  gone: {printable(one)}" for one in made.missing)
+
+
 def _say(call: Call, about: About) -> None:
     call.answer(lambda: shapes.Roots.of(about), lambda screen: _listing(screen, about))
 
@@ -63,3 +119,5 @@ def _listing(screen: Screen, about: About) -> Iterator[str]:
         for place in about.roots
     ]
     yield from columns(screen, rows)
+    for one in shapes.MovedRoot.all_of(about.moved_roots):
+        yield f"files below {printable(one.old)} are at {printable(one.new)}"

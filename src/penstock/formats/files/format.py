@@ -100,6 +100,8 @@ class FilesFormat(Format):
             return None
         write = check(asked)
         content = _own(table.content)
+        if content is not None:
+            self.retained(table, content)
         return _Prepared(write, content, _carried_out(table, content, write))
 
     def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
@@ -157,6 +159,12 @@ class FilesFormat(Format):
 
     def is_before(self, content: AnyContent, first: int) -> bool:
         return isinstance(content, FilesTable) and is_managed(content) and state_of(content).mark < first
+
+    def cut_content(self, content: AnyContent, first: int) -> AnyContent:
+        # A state that was spared is brought back with the mark that all states have from then on.
+        if not isinstance(content, FilesTable) or not self.is_before(content, first):
+            return content
+        return with_state(content, msgspec.structs.replace(state_of(content), mark=first))
 
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None

@@ -214,7 +214,7 @@ class _Looking:
         except Malformed as problem:
             raise InvalidManifest(f"{step.path} of '{self._key}' is no manifest: {problem}") from None
         if mended is not manifest:
-            data = mended.pack()
+            data = mended.pack(self._places.moved)
         staged = step.path
         if self._standing.transaction or state.is_private or mended is not manifest:
             staged = self._put_apart(content, chain, step.branch, step.version, data)
@@ -279,7 +279,7 @@ class _Looking:
 
     def _parsed(self, step: Create, data: bytes) -> Manifest:
         try:
-            manifest = Manifest.read(data)
+            manifest = Manifest.read(data, self._places.moved)
             version, branch = manifest.version, manifest.branch or MAIN
         except Malformed as problem:
             raise InvalidManifest(f"{step.path} of '{self._key}' is no manifest: {problem}") from None
@@ -467,7 +467,7 @@ class _Looking:
 
     def _put_apart(self, content: LanceTable, chain: Chain, branch: str, number: int, data: bytes) -> str:
         """Put a manifest where only those find it who are told; the same bytes always to the same name."""
-        attempt = f"{self._standing.transaction or 'apart'}-{hashlib.sha256(data).hexdigest()[:16]}"
+        attempt = f"{self._standing.transaction or 'mended'}-{hashlib.sha256(data).hexdigest()[:16]}"
         name = staged_name(chain.folder, branch, attempt, number)
         place = self._places.at(content.location)
         try:
@@ -505,7 +505,7 @@ class _Looking:
         if versions.branch(step.name) is None:
             self._check_unused(content, chain, step.name)
         manifest = self._manifests.manifest(content.location, step.parent, number, parent)
-        said = _cloned(content.location, step, number)
+        said = _cloned(self._places.moved.to_storage(content.location), step, number)
         try:
             moved = rehome(
                 manifest,
@@ -514,7 +514,7 @@ class _Looking:
             )
         except Immovable as problem:
             raise UnsupportedFeature(f"'{self._key}' {problem}, so that it cannot be branched") from None
-        data = moved.as_version(number, step.name, said, self._now_us).pack()
+        data = moved.as_version(number, step.name, said, self._now_us).pack(self._places.moved)
         staged = self._put_apart(content, chain, step.name, number, data)
         version = Version(
             chain=chain.folder,

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from penstock.errors import OutOfSync
 from penstock.formats.lance.names import MAIN, manifest_name
-from penstock.formats.lance.promoting import Promoter
+from penstock.formats.lance.promoter import Promoter
 from penstock.formats.sync import SyncState, compare_with_head, out_of_sync
 from penstock.model.content import LanceTable
 from penstock.model.keys import Key

@@ -47,6 +47,8 @@ class LanceFormat(Format):
 
     def prepare(self, table: Table, change: Change) -> Any:
         steps = decode_steps(change.intent).steps
+        if table.content is not None and is_managed(table.content):
+            self.retained(table, table.content)
         return self._checking.look(table, _objects(table), steps, self._clock())
 
     def apply(self, table: Table, change: Change, prepared: Any) -> Applied:

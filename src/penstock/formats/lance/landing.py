@@ -69,6 +69,7 @@ class Landing:
     ) -> None:
         """``is_dry`` tells that nothing is to be written, because it is only asked what would come of it."""
         self._place, self._manifests, self._location = places.at(location), manifests, location
+        self._moved = places.moved
         self._chain, self._attempt, self._now_us = chain, f"{attempt}-{uuid4().hex}", now_us
         self._is_dry = is_dry
 
@@ -295,7 +296,7 @@ class Landing:
                 f"would have {len(arrived.taken)} fragments from repeated commits, of which {TAKEN_MAX} are"
                 " remembered at most; merge branches instead of transplanting or rebasing their commits"
             )
-        data = manifest.pack()
+        data = manifest.pack(self._moved)
         name = staged_name(self._chain.folder, branch, self._attempt, number)
         if not self._is_dry:
             _create(self._place, name, data)

@@ -12,11 +12,12 @@ lies there names the number. What names none lies in the table's own folder.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
 from penstock.formats.lance.wire import Malformed, Message
+from penstock.storage.moved_roots import NOT_MOVED, MovedRoots
 
 MAGIC: Final = b"LANC"
 _FOOTER: Final = struct.Struct("<QHH4s")
@@ -151,8 +152,11 @@ class Manifest(NamedTuple):
     transaction: Message | None = None
 
     @classmethod
-    def read(cls, data: bytes) -> Self:
-        """The manifest in the bytes of a file. ``Malformed`` if there is none."""
+    def read(cls, data: bytes, moved: MovedRoots = NOT_MOVED) -> Self:
+        """The manifest in the bytes of a file. ``Malformed`` if there is none.
+
+        Bases at places that files were ``moved`` to have the locations by which the lake knows them.
+        """
         if len(data) < _FOOTER.size + _LENGTH.size:
             raise Malformed(f"{len(data)} bytes are too few for a manifest")
         place, _, minor, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
@@ -168,11 +172,12 @@ class Manifest(NamedTuple):
         where, transaction = next((place for place in places if place is not None), None), None
         if where is not None:
             transaction = Message.read(_section(data, where))
-        return cls(body, indexes, transaction)
+        found = cls(body, indexes, transaction)
+        return found._with_base_paths(moved.to_lake) if moved else found
 
-    def pack(self) -> bytes:
-        """The bytes of a file with this manifest."""
-        packed, body = bytearray(), self.body
+    def pack(self, moved: MovedRoots = NOT_MOVED) -> bytes:
+        """The bytes of a file with this manifest. Its bases are where files are that were ``moved``."""
+        packed, body = bytearray(), (self._with_base_paths(moved.to_storage) if moved else self).body
         if self.indexes:
             body = body.having(_Manifest.INDEX_SECTION, len(packed))
             packed += _packed(Message.of(*((1, one.pack()) for one in self.indexes)))
@@ -272,6 +277,15 @@ class Manifest(NamedTuple):
     def _has_fields_of(self, other: Manifest, numbers: frozenset[int]) -> bool:
         mine, others = ([one for one in body if one.number in numbers] for body in (self.body, other.body))
         return mine == others
+
+    def has_moved_bases(self, moved: MovedRoots) -> bool:
+        """Whether it names bases at places that files were moved away from: Lance would look there."""
+        return any(moved.to_storage(one.path) != one.path for one in self.bases)
+
+    def _with_base_paths(self, change: Callable[[str], str]) -> Self:
+        bases = self.bases
+        changed = tuple(one._replace(path=change(one.path)) for one in bases)
+        return self if changed == bases else self.with_parts(bases=changed)
 
     def with_parts(
         self,

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from penstock.errors import Damaged
 from penstock.formats.lance.manifests import Manifest
+from penstock.formats.lance.rehoming import check_movable
 from penstock.formats.lance.state import Version
 from penstock.formats.lance.wire import Malformed
 from penstock.storage.places import Places
@@ -70,11 +71,29 @@ class Manifests:
         if kept is not None and kept.manifest is not None:
             return kept.manifest
         try:
-            return Manifest.read(self.read(location, branch, number, version))
+            return Manifest.read(self.read(location, branch, number, version), self._places.moved)
         except Malformed as problem:
             raise Damaged(
                 f"the manifest of version {number} of the Lance table at {location} cannot be read: {problem}"
             ) from None
+
+    def readable(self, location: str, branch: str, number: int, version: Version) -> bytes:
+        """The bytes of a manifest by which Lance finds a version's files: its own, unless they name places
+        that files were moved away from.
+
+        ``Damaged`` as for its bytes, ``Immovable`` if it has something whose place is not known here.
+        """
+        data, moved = self.read(location, branch, number, version), self._places.moved
+        if not moved:
+            return data
+        try:
+            if not Manifest.read(data).has_moved_bases(moved):
+                return data
+        except Malformed:
+            return data  # opening it reports that
+        manifest = self.manifest(location, branch, number, version)
+        check_movable(manifest)
+        return manifest.pack(moved)
 
     def keep(self, version: Version, data: bytes, manifest: Manifest | None = None) -> None:
         """Remember the bytes of a version that somebody has read or written, and what they say.

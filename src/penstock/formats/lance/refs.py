@@ -20,9 +20,9 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from penstock.errors import OutcomeUnknown
-from penstock.formats.lance.backlog import Told
 from penstock.formats.lance.names import REFS_OF_BRANCHES, REFS_OF_TAGS, STAGING
 from penstock.formats.lance.state import OwnBranch, OwnTag, Versions, state_of
+from penstock.formats.lance.tasks import PromoteTask
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock, now_us, utc
 from penstock.model.content import LanceTable
@@ -54,7 +54,7 @@ class RefFiles:
         places: Places,
         objects: Objects,
         lake: str,
-        current: Callable[[Told], LanceTable | None],
+        current: Callable[[PromoteTask], LanceTable | None],
         clock: Clock = now_us,
     ) -> None:
         self._places, self._objects, self._lake = places, objects, lake
@@ -62,45 +62,45 @@ class RefFiles:
         self._done: OrderedDict[tuple[str, str], Refs] = OrderedDict()
         self._lock, self._turn = Lock(), Lock()
 
-    def is_news(self, told: Told) -> bool:
+    def is_news(self, task: PromoteTask) -> bool:
         """Whether there may be something to do. Of a chain that was never looked at that is always so."""
         with self._lock:
-            done = self._done.get(_chain_of(told))
-        return done is None or done != self._refs_of(told.content)
+            done = self._done.get(_chain_of(task))
+        return done is None or done != self._refs_of(task.content)
 
-    def have(self, told: Told) -> None:
+    def have(self, task: PromoteTask) -> None:
         """Make the files of a chain say what its branch says now. Raises as storage does."""
         with self._turn:
             for _ in range(ROUNDS_MAX):
-                content = self._current(told)
-                if content is None or state_of(content).chain != told.state.chain:
+                content = self._current(task)
+                if content is None or state_of(content).chain != task.state.chain:
                     return
                 refs = self._refs_of(content)
-                is_whole = self._follow(told, content, refs)
-                after = self._current(told)
+                is_whole = self._follow(task, content, refs)
+                after = self._current(task)
                 if after is not None and self._refs_of(after) == refs:
                     if is_whole:
-                        self._note(told, refs)
+                        self._note(task, refs)
                     return
 
     def _refs_of(self, content: LanceTable) -> Refs:
         versions = Versions(self._objects, state_of(content))
         return versions.branches(), versions.tags()
 
-    def _note(self, told: Told, refs: Refs) -> None:
+    def _note(self, task: PromoteTask, refs: Refs) -> None:
         with self._lock:
-            self._done[_chain_of(told)] = refs
-            self._done.move_to_end(_chain_of(told))
+            self._done[_chain_of(task)] = refs
+            self._done.move_to_end(_chain_of(task))
             if len(self._done) > KNOWN_MAX:
                 self._done.popitem(last=False)
 
-    def _follow(self, told: Told, content: LanceTable, refs: Refs) -> bool:
+    def _follow(self, task: PromoteTask, content: LanceTable, refs: Refs) -> bool:
         """Write and remove files; whether nothing is left for later."""
         with self._lock:
-            had = self._done.get(_chain_of(told), ({}, {}))
+            had = self._done.get(_chain_of(task), ({}, {}))
         versions = Versions(self._objects, state_of(content))
         place = self._places.at(content.location)
-        following = _Following(place, self._lake, content, told.state.chain, versions, refs)
+        following = _Following(place, self._lake, content, task.state.chain, versions, refs)
         following.remove(had)
         following.have_tags()
         return following.have_branches(self._clock())
@@ -209,8 +209,8 @@ class _Following:
         }
 
 
-def _chain_of(told: Told) -> tuple[str, str]:
-    return told.content.location, told.state.chain
+def _chain_of(task: PromoteTask) -> tuple[str, str]:
+    return task.content.location, task.state.chain
 
 
 def _file(folder: str, name: str) -> str:

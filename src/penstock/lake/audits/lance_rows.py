@@ -69,13 +69,14 @@ class LanceRows:
         number, version = self._newest
         location = self._content.location
         place = self._lake.places.at(location)
-        name = version.place(MAIN, number)
-        if not _is_there(place, name, version):
-            name = staged_name(version.chain, MAIN, f"checked-{uuid4().hex}", number)
-            place.create(name, self._lake.lance.manifests.read(location, MAIN, number, version))
-            finalize(self, _remove, place, location, name)
+        name, size = version.place(MAIN, number), version.size
+        if self._lake.moved or not _is_there(place, name, version):
+            data = self._lake.lance.manifests.readable(location, MAIN, number, version)
+            name, size = staged_name(version.chain, MAIN, f"checked-{uuid4().hex}", number), len(data)
+            place.create(name, data)
+            finalize(self, _remove, place, name)
         return ProposedVersion(
-            folder_at(location, version.chain), number, from_root(f"{location}/{name}"), version.size
+            folder_at(place.url, version.chain), number, from_root(f"{place.url}/{name}"), size
         )
 
     def _batches(self, found: Any) -> Iterator[Any]:
@@ -93,12 +94,12 @@ def open_rows(key: Key, version: ProposedVersion | None) -> Callable[[], Any]:
     return lambda: dataset.scanner().to_reader()
 
 
-def _remove(place: Place, location: str, name: str) -> None:
+def _remove(place: Place, name: str) -> None:
     """Delete a copy. On a disk it has a folder of its own, which goes as well."""
     place.delete([name])
-    if "://" not in location:
+    if "://" not in place.url:
         with suppress(OSError):
-            Path(location, name).parent.rmdir()
+            Path(place.url, name).parent.rmdir()
 
 
 def _is_there(place: Place, canonical: str, version: Version) -> bool:

@@ -28,6 +28,7 @@ from penstock.model.keys import Key
 from penstock.model.objects import Blob
 from penstock.processes.child import Task, TaskResult
 from penstock.processes.pool import ProcessPool
+from penstock.storage.moved_roots import MovedRoot, MovedRoots
 from penstock.storage.places import Places
 from penstock.stores.port import Store
 
@@ -51,6 +52,8 @@ class RowQuery(NamedTuple):
     query: Query
     tables: tuple[ProposedTable, ...]
     warehouse: str
+    moved: tuple[MovedRoot, ...]
+    """Roots whose files lie elsewhere now."""
     timeout_s: float
 
 
@@ -73,7 +76,7 @@ def ask_in_process(
             held.append(rows := LanceRows(lake, proposal, key, content))  # until it is asked
             version = rows.version
         tables.append(ProposedTable(key, content, version))
-    asked = RowQuery(query, tuple(tables), lake.warehouse, timeout_s)
+    asked = RowQuery(query, tuple(tables), lake.warehouse, lake.moved.all, timeout_s)
 
     def answer(question: bytes) -> bytes:
         ids = msgpack_decoder(list[bytes]).decode(question)
@@ -92,7 +95,7 @@ def run(task: Task) -> TaskResult:
     """Ask a query, and give what it finds."""
     asked: RowQuery = pickle.loads(task.body)
     objects = Objects(cast("Store", _AskedStore(task)))
-    places = Places()
+    places = Places(MovedRoots(asked.moved))
     try:
         rows = {one.key: _rows(one, objects, places, asked.warehouse) for one in asked.tables}
         found = None

@@ -84,7 +84,8 @@ class FilesAnswers:
             )
         if at not in (None, self._kernel.formats.default_branch) and content.id is not None:
             horizon = find_horizon(self._kernel.store, content.id)
-            if horizon is not None and state_of(content).mark < horizon.first:
+            managing = self._kernel.formats.managing(content)
+            if horizon is not None and managing is not None and not horizon.retained(managing, content):
                 raise horizon.expired()
         return content, state_of(content)
 

@@ -7,16 +7,15 @@ by the log of its branch if it was about to commit. Nothing is decided from what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
-from penstock.errors import ReferenceNotFound
 from penstock.formats.files.files import new_folder
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.records import Keep
 from penstock.kernel.references import Move
 from penstock.kernel.rows import live
 from penstock.model.jobs import OWN_BRANCH, Job, JobState, attempt_of
@@ -143,13 +142,9 @@ def drop_branch(kernel: Kernel, branch: Reference) -> bool:
     """Delete the branch of an attempt with its log, and say whether it was there: this very one, and not
     another one of its name."""
 
-    def decide(row: Row | None) -> Move:
-        now = live(row)
-        if now is None or now.incarnation != branch.incarnation:
-            raise ReferenceNotFound(f"'{branch.name}' is another branch by now", name=branch.name)
-        return Move(None, Event.DELETE)
+    def decide(row: Row | None) -> Move | Keep[None]:
+        found = live(row)
+        is_same = found is not None and found.incarnation == branch.incarnation
+        return Move(None, Event.DELETE) if is_same else Keep(None)
 
-    with suppress(ReferenceNotFound):
-        kernel.references.swap(branch.name, decide)
-        return True
-    return False
+    return kernel.references.swap(branch.name, decide) is not None

@@ -7,16 +7,17 @@ rewritten. A commit that changes no file marks where the history begins; every l
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from penstock.errors import Damaged, KeyNotFound
+from penstock.errors import Damaged, InvalidRequest, KeyNotFound
 from penstock.formats.files import trees
 from penstock.formats.files.files import File, is_managed, state_of
 from penstock.formats.files.intents import NAME, Mark, encode_mark
 from penstock.kernel.conflict import content_of
+from penstock.kernel.table_horizons import TableHorizons, state_hash
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import Holder, Leftovers, states_of
+from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of, states_of
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.files.pool import pool_of
 from penstock.lake.files.sweep import FilesSweep
@@ -29,7 +30,12 @@ from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from penstock.kernel.reachable import Progress
+    from penstock.kernel.table_horizons import TableHorizon
     from penstock.lake.embedded import Embedded
+
+
+SPARED_MAX: Final = 4096
+"""How many states an erase up to a moment may spare: the lake keeps a hash of each."""
 
 
 class FilesErasure:
@@ -41,6 +47,9 @@ class FilesErasure:
         self._branch = lake.kernel.formats.default_branch
         self._is_dropped = dropped is not None
         self._table = self.content.id if dropped is None else dropped
+        self._moment: tuple[ManagedTable, int] | None = None
+        self._spared: set[bytes] = set()
+        """States from before that stay."""
 
     @property
     def content(self) -> FilesTable:
@@ -81,7 +90,35 @@ class FilesErasure:
     def rewrite(self) -> int:
         return 0
 
-    def settle(self, erase: str) -> int:
+    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:
+        """Let the states stay that the table had from a moment on, and which begin with ``start``: the mark
+        that comes then. ``None`` if it had no others."""
+        self._moment = start, moment_us
+        self._spared, is_any_older = self._younger()
+        return self.latest() + 1 if is_any_older else None
+
+    def spares(self, content: ManagedTable) -> bool:
+        return state_hash(content) in self._spared
+
+    def _younger(self) -> tuple[set[bytes], bool]:
+        """The states that the table had from the moment on, and whether it had others that are retained."""
+        if self._moment is None:
+            return set(), False
+        start, moment_us = self._moment
+        horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
+        younger, older = {state_hash(start)}, set[bytes]()
+        for time_us, content in dated_states_of(self._kernel, self._table):
+            if not horizons.is_behind(content):
+                (younger if time_us > moment_us else older).add(state_hash(content))
+        if len(younger) > SPARED_MAX:
+            raise InvalidRequest(
+                f"'{self._key}' had {len(younger)} states since then, and an erase spares {SPARED_MAX} at "
+                "most; give a later moment",
+                key=str(self._key),
+            )
+        return younger, bool(older - younger)
+
+    def settle(self, erase: str) -> Settled:
         """Commit the mark from which on the history exists, once however often it is asked for."""
         intent = encode_mark(Mark(number=self.latest() + 1))
         authors = (self._who,) if self._who else ()
@@ -92,43 +129,61 @@ class FilesErasure:
             key=f"erase-{erase}",
             asked=erase.encode,
         )
-        return state_of(self._at(outcome.commits[-1] if outcome.commits else outcome.head)).mark
+        content = self._at(outcome.commits[-1] if outcome.commits else outcome.head)
+        first = state_of(content).mark
+        if self._moment is not None:
+            return Settled(first, b"".join(sorted(self._younger()[0])))
+        return Settled(first, content=content if outcome.commits else None)
 
     def earlier_log_files(self) -> int:
         return 0
 
     def unneeded_files(self) -> list[int]:
-        """The sizes of files that earlier states name and the newest does not."""
-        newest = self._live()
-        return [size for address, size in self._addresses().items() if address not in newest]
+        """The sizes of files that earlier states name, and neither the newest nor one that is spared."""
+        found: dict[str, int] = {}
+        kept = self._live()
+        for content in self._states():
+            if self.spares(content):
+                kept |= self._addresses(content).keys()
+            else:
+                found |= self._addresses(content)
+        return [size for address, size in found.items() if address not in kept]
 
     def _live(self) -> set[str]:
         """The files of the newest state; none if the table was dropped."""
         return set() if self._is_dropped else {file.at(path) for path, file in self._files(self.content)}
 
-    def left(self, begun_us: int) -> Leftovers:
+    def left(self, horizon: TableHorizon) -> Leftovers:
         """Files that only earlier states name and that are there still.
 
         All of them were written before the erase began, so that a grace period later none can be left. Until
         then they are looked for by name, as long as the lake has the trees of these states.
         """
-        until_us = begun_us + self._kernel.graces.of_sweeps().data_us
+        until_us = horizon.begun_us + self._kernel.graces.of_sweeps().data_us
         if self._kernel.clock() > until_us:
             return Leftovers()
+        gone, kept = set[str](), self._live()
+        horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
         try:
-            gone, kept = self._addresses(), self._live()
+            for content in self._states():
+                found = gone if horizons.is_behind(content) else kept
+                found.update(self._addresses(content))
         except Damaged:  # a sweep has taken trees meanwhile
             return Leftovers(1, until_us)
-        sizes = self._pool.sizes(sorted(gone.keys() - kept))
+        sizes = self._pool.sizes(sorted(gone - kept))
         return Leftovers(sum(one is not None for one in sizes), until_us)
 
-    def _addresses(self) -> dict[str, int]:
-        """The files of all states of the table that kept commits have, with their sizes."""
-        found: dict[str, int] = {}
+    def _states(self) -> Iterator[FilesTable]:
+        """The states of the table that kept commits have, each once."""
+        seen: set[bytes] = set()
         for content in states_of(self._kernel, self._table):
-            if isinstance(content, FilesTable) and is_managed(content):
-                found |= {file.at(path): file.size for path, file in self._files(content)}
-        return found
+            if isinstance(content, FilesTable) and is_managed(content) and content.state not in seen:
+                seen.add(content.state)
+                yield content
+
+    def _addresses(self, content: FilesTable) -> dict[str, int]:
+        """The files of a state, with their sizes."""
+        return {file.at(path): file.size for path, file in self._files(content)}
 
     def _files(self, content: FilesTable) -> Iterator[tuple[str, File]]:
         return trees.below(self._kernel.objects, state_of(content).root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -193,12 +194,20 @@ class LanceAnswers:
         return committed(doings, None, self._lake.commit_of(call.branch))
 
     def _try(self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]]) -> LanceCommitted:
+        with ExitStack() as reserved:
+            return self._try_reserved(call, asked_for, reserved)
+
+    def _try_reserved(
+        self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]], reserved: ExitStack
+    ) -> LanceCommitted:
         branch = self._lake.or_default(call.branch)
         location_of = partial(self._location_of, branch, self._lake.commit_of(branch))
-        placing = Placing(self._lake, self._parts, branch, location_of)
+        reserve, key = reserved.enter_context, call.idempotency_key
+        placing = Placing(self._lake, self._parts, branch, location_of, reserve, key)
         try:
             changes = changes_of(asked_for, placing.new_place, location_of)
             placing.note_deregistered(asked_for)
+            placing.note_sent()
             outcome = self._kernel.commit(
                 branch,
                 changes,

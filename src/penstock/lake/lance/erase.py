@@ -42,7 +42,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import Holder, Leftovers
+from penstock.lake.erase import Holder, Leftovers, Settled
 from penstock.lake.lance.leftovers import is_data
 from penstock.lake.lance.named import ManifestNames, spellings
 from penstock.lake.lance.sweep import LANCE_DAYS, LanceSweep
@@ -55,6 +55,7 @@ from penstock.storage.locations import normalise
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
+    from penstock.kernel.table_horizons import TableHorizon
     from penstock.lake.embedded import Embedded
     from penstock.lake.lance.rewriting import Rewriting
 
@@ -206,7 +207,13 @@ class LanceErasure:
             index_id(one) in made or (one.number(INDEX_VERSION) or 0) >= version for one in manifest.indexes
         )
 
-    def settle(self, erase: str) -> int:
+    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:
+        raise NotImplementedError
+
+    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002
+        return False
+
+    def settle(self, erase: str) -> Settled:
         """Commit the version with which the history begins, once however often it is asked; its number."""
         for _ in range(TRIES_MAX):
             manifest, folder = self._newest()
@@ -214,15 +221,18 @@ class LanceErasure:
                 self.rewrite()
                 continue
             try:
-                return self._commit_first(manifest, folder, erase)
+                content, is_new = self._commit_first(manifest, folder, erase)
+                is_clean = not fragments_with_deletions(manifest) and not fragments_with_old_columns(manifest)
+                first = state_of(content).first
+                return Settled(first, content=content if is_new and is_clean else None)
             except VersionTaken:
                 continue
         raise self._overtaken()
 
-    def _commit_first(self, manifest: Manifest, folder: str, erase: str) -> int:
+    def _commit_first(self, manifest: Manifest, folder: str, erase: str) -> tuple[LanceTable, bool]:
         content, time_us = self.content, self._kernel.clock()
         first = first_version(manifest, folder, content.location, str(UUID(erase)), time_us)
-        data = first.pack()
+        data = first.pack(self._lake.moved)
         name = staged_name("", MAIN, f"erase-{hashlib.sha256(data).hexdigest()[:16]}", first.version)
         try:
             self._place.create(name, data)
@@ -238,7 +248,8 @@ class LanceErasure:
             key=f"erase-{erase}",
             asked=erase.encode,
         )
-        return state_of(self._at(outcome.commits[-1] if outcome.commits else outcome.head)).first
+        is_new = bool(outcome.commits)
+        return self._at(outcome.commits[-1] if is_new else outcome.head), is_new
 
     def _overtaken(self) -> Unavailable:
         return Unavailable(
@@ -286,7 +297,7 @@ class LanceErasure:
         self._place.remove_empty_folders()
         return swept
 
-    def left(self, begun_us: int) -> Leftovers:  # noqa: ARG002 - files tell it by their own times
+    def left(self, horizon: TableHorizon) -> Leftovers:  # noqa: ARG002 - files tell it by their own times
         """Files that no retained version names and that are there still."""
         found = self._sweep(dry_run=True).unneeded(normalise(self.content.location))
         pinned_us = found.pinned_us

@@ -175,7 +175,7 @@ class KeptLance:
     def take_manifest(self, table: KnownTable, folder: str, data: bytes) -> None:
         """Count as named what a manifest names that lies in a chain's folder. ``Unclear`` if it cannot."""
         try:
-            manifest = Manifest.read(data)
+            manifest = Manifest.read(data, self._places.moved)
         except Malformed as problem:
             raise Unclear(f"cannot be read: {problem}") from None
         where = f"{table.location}/{folder}".rstrip("/")
@@ -192,7 +192,7 @@ class KeptLance:
         names too, by hashes. ``Unclear`` if that cannot be said."""
         others = set[bytes]().union(*(found for folder, found in self._named_in.items() if folder != where))
         try:
-            named = [[*ManifestNames().of(Manifest.read(one), where)] for one in data]
+            named = [[*ManifestNames().of(Manifest.read(one, self._places.moved), where)] for one in data]
         except Malformed as problem:
             raise Unclear(f"cannot be read: {problem}") from None
         return [frozenset(map(name_hash, one)) & others for one in named]

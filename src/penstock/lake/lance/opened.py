@@ -35,7 +35,7 @@ from penstock.formats.lance.state import LanceState, Version, Versions, folder_a
 from penstock.formats.lance.wire import Malformed, Message
 from penstock.kernel.table_horizons import find_horizon
 from penstock.model.content import LanceTable
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import ObjectId, digest, encode
 from penstock.model.keys import Key
 from penstock.model.names import parse_revision
 from penstock.model.references import Kind
@@ -83,7 +83,10 @@ class Opening:
 
     def __init__(self, lake: Embedded, parts: LanceParts) -> None:
         self._lake, self._kernel, self._parts = lake, lake.kernel, parts
+        self._moved = parts.places.moved
         self._known: dict[tuple[str, ObjectId], None] = {}
+        self._at_home: dict[ObjectId, None] = {}
+        """Versions whose manifests name no places that files were moved away from."""
         self._lock = Lock()
 
     # -- tables --------------------------------------------------------------------------------------------
@@ -187,6 +190,8 @@ class Opening:
         """
         if version.chain != opened.chain:
             return self._materialised(opened, branch, number, version)
+        if self._moved and (followed := self._followed(opened, branch, number, version)) is not None:
+            return followed
         canonical = version.place(branch, number)
         if not version.staged:
             return Placed(canonical, version.size)
@@ -199,7 +204,7 @@ class Opening:
             return Placed(canonical, version.size)
         waiting = Waiting(branch, number, version)
         self._parts.promoter.pin_before(opened.content, opened.versions, waiting)
-        return Placed(self._parts.promoter.apart(opened.content, waiting), version.size)
+        return self._apart(opened, waiting)
 
     def landed(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
         """The same for a version that was just committed.
@@ -218,7 +223,13 @@ class Opening:
             return Placed(linked, version.size)  # nothing is there as a rule, and a look costs as much
         if not opened.state.is_private and self._is_there(opened.content, canonical, number, version):
             return Placed(canonical, version.size)
-        return Placed(promoter.apart(opened.content, waiting), version.size)
+        return self._apart(opened, waiting)
+
+    def _apart(self, opened: Opened, one: Waiting) -> Placed:
+        """A version under a name of its own."""
+        name = opened.branch or ""
+        transaction = name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""
+        return Placed(self._parts.promoter.apart(opened.content, one, transaction), one.version.size)
 
     def promote(self, branch: str, key: Key) -> bool:
         """Put the versions of a table where everybody looks, as far as that can be done soon.
@@ -281,7 +292,7 @@ class Opening:
         """
         location, name = opened.content.location, manifest_name(opened.chain, branch, number)
         place, known = self._parts.places.at(location), (f"{location}/{name}", version.id(number))
-        uuid = str(UUID(bytes=version.id(number)[:16], version=5))
+        uuid = self._copy_id(number, version)
         with self._lock:
             is_known = known in self._known
         if is_known and (size := place.size(name)) is not None:
@@ -327,11 +338,50 @@ class Opening:
         if not (opened.via or "").startswith(PREFIX):
             place = self._parts.places.at(content.location)
             pin(place, Numbered(number, version), branch, self._kernel.clock())
-        said = transaction(
-            Operation.CLONE, number, uuid, Message.of((1, 1), (3, number), (4, content.location)), {}
-        )
+        where = self._moved.to_storage(content.location)
+        said = transaction(Operation.CLONE, number, uuid, Message.of((1, 1), (3, number), (4, where)), {})
         time_us = version.time_us or _time_us(manifest)
-        return moved.as_version(number, manifest.branch, said, time_us).pack()
+        return moved.as_version(number, manifest.branch, said, time_us).pack(self._moved)
+
+    # -- versions from before files were moved -------------------------------------------------------------
+
+    def _copy_id(self, number: int, version: Version) -> str:
+        """What a copy of a version is known by: another one as soon as its files are elsewhere."""
+        known = version.id(number)
+        if self._moved:
+            known = digest("lance copy", known, encode(self._moved.all))
+        return str(UUID(bytes=known[:16], version=5))
+
+    def _followed(self, opened: Opened, branch: str, number: int, version: Version) -> Placed | None:
+        """A copy of a version's manifest that names the places where its files are now; ``None`` if its own
+        manifest does."""
+        content, known = opened.content, version.id(number)
+        if known in self._at_home:
+            return None
+        name = staged_name(opened.chain, branch, f"apart-{self._copy_id(number, version)}", number)
+        place = self._parts.places.at(content.location)
+        if (size := place.size(name)) is not None:
+            return Placed(name, size)
+        manifests = self._parts.manifests
+        try:
+            data = manifests.readable(content.location, branch, number, version)
+        except Immovable as problem:
+            raise UnsupportedFeature(
+                f"version {number} of '{opened.key}' {problem}, so that it cannot be read where its files "
+                "are now"
+            ) from None
+        if data == manifests.read(content.location, branch, number, version):
+            with self._lock:
+                self._at_home[known] = None
+                while len(self._at_home) > KNOWN_MAX:
+                    del self._at_home[next(iter(self._at_home))]
+            return None
+        try:
+            place.create(name, data)  # if somebody else did, it is the same
+        except OutcomeUnknown:
+            if place.size(name) is None:
+                raise
+        return Placed(name, len(data))
 
 
 def _is_copy(data: bytes, uuid: str) -> bool:

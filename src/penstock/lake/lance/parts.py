@@ -8,22 +8,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from threading import Event, Thread
 from time import monotonic
 from typing import Any, Final
 from uuid import UUID
 
 from penstock.errors import OutOfSync, PenstockError, ReferenceNotFound
-from penstock.formats.lance.backlog import Told
 from penstock.formats.lance.changing import shortened
 from penstock.formats.lance.folder_check import FolderCheck
 from penstock.formats.lance.format import LanceFormat
 from penstock.formats.lance.intents import Create, Deregister, Placed, Resync, decode_steps
 from penstock.formats.lance.owning import Ownership
-from penstock.formats.lance.promoting import Promoter
+from penstock.formats.lance.promoter import Promoter
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.refs import RefFiles
 from penstock.formats.lance.state import NAME, is_managed, state_of
+from penstock.formats.lance.tasks import PromoteTask
 from penstock.formats.sync import out_of_sync
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Applied, PrepareAgain, Since, Table
@@ -48,8 +47,6 @@ LET_GO_S: Final = 5.0
 """How long a table that is deregistered may take until all of its versions are where everybody looks."""
 DEREGISTERED: Final = shortened((Placed(0, Deregister()),))
 """What is kept of a table's change with a commit that deregisters it, and does nothing else to it."""
-CATCH_UP_END_S: Final = 1.0
-"""How long a lake that is closed waits for the look at a table that others may have left unpromoted."""
 
 
 class LanceParts:
@@ -67,6 +64,7 @@ class LanceParts:
             self.ownership,
             refs=RefFiles(places, kernel.objects, lake_id, self._current, kernel.clock),
             current=self._current,
+            has_table=self._has_table,
             meter=kernel.meter,
             clock=kernel.clock,
             leases=Leases(kernel.store),
@@ -82,44 +80,44 @@ class LanceParts:
             self._gone,
             self.folder_check,
         )
-        self._catching_up: Thread | None = None
-        self._closing = Event()
 
     def catch_up(self) -> None:
         """Have promoted, in the background, what earlier processes left."""
-        self._catching_up = Thread(target=self._catch_up, name="penstock lance catch up", daemon=True)
-        self._catching_up.start()
+        self.promoter.catch_up(self._catch_up)
 
     def finish(self, timeout_s: float) -> dict[str, PenstockError | None]:
         """Until what was ratified here, or left by others, is promoted and what was staged of it is gone, for
         at most so long; returns what is left, each with what stands against it."""
         ends_s = monotonic() + timeout_s
-        if self._catching_up is not None:
-            self._catching_up.join(timeout_s)
-            if self._catching_up.is_alive():
-                return {"what is left to be promoted is still being looked up": None}
+        if not self.promoter.await_catch_up(timeout_s):
+            return {"what is left to be promoted is still being looked up": None}
         unpromoted = self.promoter.finish(max(0.0, ends_s - monotonic()))
         return {f"'{key}' is not promoted": problem for key, problem in unpromoted.items()}
 
     def close(self, timeout_s: float) -> None:
         """Promote what was ratified here, for at most so long."""
-        self._closing.set()
-        if self._catching_up is not None:
-            self._catching_up.join(CATCH_UP_END_S)
         self.promoter.close(timeout_s)
 
-    def _current(self, told: Told) -> LanceTable | None:
-        """A table that was told, as its branch has it now; nothing if it does not."""
+    def _current(self, task: PromoteTask) -> LanceTable | None:
+        """The table of a task, as its branch has it now; nothing if it does not."""
         try:
-            head = self._kernel.references.get(told.branch).head
+            head = self._kernel.references.get(task.branch).head
         except ReferenceNotFound:
             return None
         if head == NO_COMMIT:
             return None
-        found = content_of(self._kernel.objects, self._kernel.state(head).get(told.key.encode()))
-        if not isinstance(found, LanceTable) or not is_managed(found) or found.id != told.content.id:
+        found = content_of(self._kernel.objects, self._kernel.state(head).get(task.key.encode()))
+        if not isinstance(found, LanceTable) or not is_managed(found) or found.id != task.content.id:
             return None
         return found
+
+    def _has_table(self, task: PromoteTask) -> bool:
+        """Whether the branch of a task, or the default one, has its table under any key."""
+        try:
+            head = self._kernel.references.get(task.branch or self._kernel.formats.default_branch).head
+        except ReferenceNotFound:
+            return False
+        return head != NO_COMMIT and find_table(partial(self._look, head), task.table) is not None
 
     def find_last(self, identity: UUID) -> LanceTable | None:
         """A table as the default branch has it, or had it when it was dropped."""
@@ -189,15 +187,11 @@ class LanceParts:
         return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
 
     def _catch_up(self) -> None:
-        try:
-            for branch, key, content in self._tables():
-                if self._closing.is_set():
-                    return
-                is_default = branch == self._kernel.formats.default_branch
-                self.promoter.told(key, content, is_default=is_default, branch=branch)
-        except (PenstockError, OSError) as problem:
-            if not self._closing.is_set():
-                logger.warning("it is not known what is left to be promoted: %s", problem)
+        for branch, key, content in self._tables():
+            if self.promoter.is_closing:
+                return
+            is_default = branch == self._kernel.formats.default_branch
+            self.promoter.told(key, content, is_default=is_default, branch=branch)
 
     def _tables(self) -> Iterator[tuple[str, Key, LanceTable]]:
         """The tables of the default branch, and those of other branches that differ from them."""
@@ -330,4 +324,5 @@ class OwnLanceFormat(LanceFormat):
         if isinstance(content, LanceTable) and is_managed(content):
             self._own.told(key, content, is_default=is_default, branch=branch)
         elif not branch.startswith(PREFIX):
+            self._own.forget_dropped()
             self._gone(key, commit)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, PenstockError, TableNotFound
-from penstock.kernel.known_tables import KnownTables
+from penstock.kernel.known_tables import NewId
 from penstock.kernel.ledger import LEDGER, find_table
 from penstock.kernel.state import prefix_end
-from penstock.lake.calls import GetAbout
 from penstock.lake.embedded import Embedded
 from penstock.lake.lance import calls
 from penstock.lake.lance.calls import LanceOperation
@@ -38,11 +37,21 @@ class Placing:
     """The places of one commit's tables. ``location_of`` tells where a table is that the branch has."""
 
     def __init__(
-        self, lake: Embedded, parts: LanceParts, branch: str, location_of: Callable[[Key], str]
+        self,
+        lake: Embedded,
+        parts: LanceParts,
+        branch: str,
+        location_of: Callable[[Key], str],
+        reserve: Callable[[AbstractContextManager[NewId]], NewId],
+        request_key: str | None,
     ) -> None:
+        """``reserve`` keeps the given ids of new tables for the request until it is decided."""
+        self._reserve, self._request_key = reserve, request_key
         self._lake, self._parts = lake, parts
         self._branch, self._location_of = branch, location_of
-        self._known = KnownTables(lake.kernel)
+        self._known = lake.kernel.known_tables
+        self._given: list[NewId] = []
+        """Ids of new tables that were given, and are reserved."""
         self._placed: list[LanceTable] = []
         """New tables at places that were given."""
         self._taken: list[LanceTable] = []
@@ -53,7 +62,7 @@ class Placing:
     def new_place(self, identity: UUID, one: calls.DeclareLance | calls.RegisterLance) -> str:
         """Where a new table is to be. One that was there already and nobody's is taken for the lake."""
         if isinstance(one, calls.DeclareLance) and one.id is not None:
-            self._known.require_unknown(one.id)
+            self._given.append(self._reserve(self._known.reserve(one.id, self._branch, self._request_key)))
         if one.location is None:
             # Who gave the id knows the place by that alone.
             name = ".".join(one.key) if isinstance(one, calls.DeclareLance) and one.id is None else ""
@@ -69,7 +78,7 @@ class Placing:
 
         where = self._lake.checked_location(one.location)
         if isinstance(one, calls.DeclareLance):
-            check_new_place(where, self._lake.warehouse, self._lake.do(GetAbout()).roots)
+            check_new_place(where, self._lake.warehouse, self._lake.read_roots())
         others = self._places_of_tables(self._lake.commit_of(self._branch))
         check_apart(where, one.key, others, self._lake.warehouse, self._known.is_entangled)
         self._known.require_format(where, LanceTable)
@@ -89,6 +98,11 @@ class Placing:
                     place = self._parts.places.at(self._location_of(one.key))
                     if note_intended(place):
                         self._noted.append(place)
+
+    def note_sent(self) -> None:
+        """Before the commit is sent: from then on its tables may land, whatever happens here."""
+        for new in self._given:
+            new.is_sent = True
 
     def take_back(self) -> None:
         """Undo what was noted beside tables for a commit that was refused.

@@ -48,7 +48,7 @@ from penstock.storage.places import Place, Places
 LANCE_DAYS: Final = 7.0
 """For so long Lance's own writers take for granted that their files stay, whatever the lake says."""
 FILES_MAX: Final = 100_000
-"""A folder of a table that no commit has is left to whoever looks after the warehouse if it has more."""
+"""How many files of a table that no commit has are held in memory; a larger folder is listed repeatedly."""
 NOT_OWN: Final = "{url} belongs to lake {owner}, and its files are swept there"
 
 
@@ -228,12 +228,25 @@ class _LoneFolder:
 
     def judge(self, listing: Listing) -> Iterator[Judged]:
         entries = [*islice(listing(self._place, ""), FILES_MAX + 1)]
-        is_young = len(entries) > FILES_MAX or any(
-            one.modified_us >= self._sweep.before_us for one in entries
-        )
+        if len(entries) > FILES_MAX:
+            yield from self._judge_many(listing)
+            return
+        is_young = any(map(self._is_young, entries))
         for entry in sorted(entries, key=lambda one: (_after_manifests(one.key), one.key)):
             if entry.key != OWNER:
                 yield Judged(entry, Fate.WAITING if is_young else Fate.DATA)
+
+    def _judge_many(self, listing: Listing) -> Iterator[Judged]:
+        """The same with one entry in memory at a time: the folder is listed anew for each step."""
+        is_young = any(map(self._is_young, listing(self._place, "")))
+        for is_after in (False, True):
+            for entry in listing(self._place, ""):
+                if entry.key != OWNER and _after_manifests(entry.key) is is_after:
+                    is_waiting = is_young or self._is_young(entry)  # one may have come meanwhile
+                    yield Judged(entry, Fate.WAITING if is_waiting else Fate.DATA)
+
+    def _is_young(self, entry: Entry) -> bool:
+        return entry.modified_us >= self._sweep.before_us
 
     def look_again(self) -> None:
         self._sweep.kept.look()

@@ -141,7 +141,7 @@ class Room:
 def _deleted(place: Place, file: Add | Remove, vector: DeletionVector) -> Words:
     try:
         count = _row_count(place, file)
-        found = deleted_rows(vector, count, place.read_range, lambda path: name_inside(path, place.url))
+        found = deleted_rows(vector, count, place.read_range, lambda path: name_inside(path, place.roots))
     except (pa.ArrowException, ValueError, OSError) as problem:
         raise InvalidLog(
             f"{file.path} of the table {place.url} cannot be read: {problem}", table=place.url, file=file.path
@@ -155,7 +155,7 @@ def _row_count(place: Place, file: Add | Remove) -> int:
     noted = stats.get("numRecords") if isinstance(stats, dict) else None
     if isinstance(noted, int) and noted >= 0:
         return noted
-    name = name_inside(file.path, place.url)
+    name = name_inside(file.path, place.roots)
     footer = tail(place, name, place.size(name) or 0)
     if footer is None:
         raise ValueError("there is no such file")

@@ -230,7 +230,7 @@ class _Reader:
         values = [noted.get(one.name) or None for one in self._columns.partition_fields]
         ends = () if number is None else (str(number),)
         modified_ms = file.modification_time if isinstance(file, Add) else 0
-        name = name_inside(file.path, self._place.url)
+        name = name_inside(file.path, self._place.roots)
         return ScanFile(name, file.size or 0, modified_ms, (*values, *piece.values, *ends))
 
     def rows(self, files: Sequence[ScanFile], *, numbered: bool) -> DataFrame:

@@ -14,10 +14,12 @@ from penstock.formats.delta.log.files import LogFile
 from penstock.formats.delta.log.segments import LogSegment
 from penstock.formats.delta.log.snapshot import replay
 from penstock.formats.delta.protocol.actions import Add, Metadata, Protocol, write_commit
+from penstock.formats.delta.protocol.names import END_OF_VERSIONS
 from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema
 from penstock.formats.delta.rows.arrow_types import arrow_schema, loosened, pa
 from penstock.formats.delta.rows.scan import batches
-from penstock.storage.places import Places
+from penstock.storage.moved_roots import MovedRoot, MovedRoots
+from penstock.storage.places import Place, Places
 
 GROUP_BYTES: Final = 64 * 1024 * 1024
 """About how much one task reads."""
@@ -29,13 +31,14 @@ _NAME: Final = "files"
 class FileGroup(InputPartition):
     """Files for one task: the table as if it had no others."""
 
-    def __init__(self, location: str, lines: bytes) -> None:
-        self.location, self.lines = location, lines
+    def __init__(self, roots: tuple[str, ...], lines: bytes) -> None:
+        self.location, *self.formers = roots
+        self.lines = lines
 
 
-def grouped(location: str, protocol: Protocol, metadata: Metadata, files: Iterable[Add]) -> list[FileGroup]:
+def grouped(place: Place, protocol: Protocol, metadata: Metadata, files: Iterable[Add]) -> list[FileGroup]:
     """Files in their order, in groups of about the same size."""
-    return [FileGroup(location, write_commit((protocol, metadata, *group))) for group in _by_size(files)]
+    return [FileGroup(place.roots, write_commit((protocol, metadata, *group))) for group in _by_size(files)]
 
 
 def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> Iterator[Any]:
@@ -47,7 +50,7 @@ def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> 
     snapshot = replay(files, segment)
     wanted = tuple(_nullable(_field(snapshot.schema, name)) for name in columns)
     schema = arrow_schema(wanted)
-    places = Places()
+    places = Places(MovedRoots(MovedRoot(one, group.location) for one in group.formers))
     try:
         for batch in batches(snapshot, places.at(group.location), columns=columns, where=where):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
@@ -66,7 +69,7 @@ class _OneCommit:
     def __init__(self, group: FileGroup) -> None:
         self.url, self._lines = group.location, group.lines
 
-    def list(self, after: str) -> Iterator[LogFile]:  # noqa: ARG002
+    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:  # noqa: ARG002
         return iter(())
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:

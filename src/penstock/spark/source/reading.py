@@ -75,7 +75,7 @@ class TableReader(DataSourceReader):
                 table.note_read(self._options.where)
             snapshot = table.snapshot(self._pin.version)
             files = snapshot.files(self._options.where)
-            return grouped(snapshot.location, snapshot.protocol, snapshot.metadata, files)
+            return grouped(lake.places.at(snapshot.location), snapshot.protocol, snapshot.metadata, files)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         with telling():

@@ -38,6 +38,8 @@ class Attempt(msgspec.Struct, frozen=True):
     entry: Entry | None
     """``None``: it is in the table already."""
     blobs: Blobs = msgspec.field(default_factory=Blobs)
+    is_append: bool = False
+    """It says of itself that it only appends, and has read nothing."""
 
 
 def attempt(table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int) -> Attempt:
@@ -60,6 +62,7 @@ def attempt(table: Table, commits: Commits, content: DeltaTable, proposal: Propo
     time_ms = info.in_commit_timestamp
     assert time_ms is not None
     head = proposal.info_line + b"\n" if info is proposal.info else first_line(info, time_ms)
+    begun = msgspec.structs.replace(begun, is_append=info.is_blind_append is True)
     return _staged(table, commits, content, begun, head + proposal.lines, time_ms)
 
 
@@ -68,7 +71,7 @@ def ratify_attempt(table: Table, line: Line, one: Attempt) -> tuple[Line, Blobs]
     if one.entry is None or one.tip != Tip.of(line) or one.declared != line.declared:
         raise PrepareAgain
     declared, blobs = declared_after(table, line, one.proposal)
-    after, runs = line.followed_by(one.entry, declared)
+    after, runs = line.followed_by(one.entry, declared, is_append=one.is_append)
     return after, {**one.blobs, **blobs, **runs}
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from penstock.formats.delta.lines.line import Terms
-from penstock.formats.delta.lines.net import Net
+from penstock.formats.delta.lines.net import FileActionT, Net
 from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import (
@@ -68,6 +68,13 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
             removes={one.key: removal(one, now_ms) for one in _only_in(before, after)},
         )
 
+    @property
+    def files_before(self) -> dict[str, tuple[str | None] | None]:
+        """What the files that come or go are in the table that it starts from, by decoded paths: the id of
+        the deletion vector of each, or ``None`` for one that is not there."""
+        come = dict.fromkeys(key.path for key in self.adds)
+        return {**come, **{key.path: (key.vector,) for key in self.removes}}
+
     def unknown(self, actions: Iterable[Action]) -> set[FileKey]:
         """The files of a further commit of which only the version wanted tells whether it has them."""
         files = [one for one in actions if isinstance(one, Add | Remove)]
@@ -81,7 +88,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
         removes, adds, domains = dict(self.removes), dict(self.adds), set(self.domains)
         for action in actions:
             if isinstance(action, Remove) and removes.pop(action.key, None) is None and action.key in wanted:
-                adds[action.key] = wanted[action.key]
+                adds[action.key] = changing_rows(wanted[action.key])
             elif isinstance(action, DomainMetadata):
                 domains |= {action.domain} - {ROW_ID_DOMAIN}
         for action in actions:
@@ -111,6 +118,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     def _domain(self, name: str) -> DomainMetadata:
         gone = DomainMetadata(domain=name, configuration="", removed=True)
         return self.wanted_domains.get(name, gone)
+
+
+def changing_rows(action: FileActionT, is_so: bool = True) -> FileActionT:
+    """An action that says that rows come or go with its file, or that none do."""
+    return msgspec.structs.replace(action, data_change=is_so)
 
 
 def union(one: Protocol, other: Protocol) -> Protocol:

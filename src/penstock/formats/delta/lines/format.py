@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +44,7 @@ class DeltaFormat(Format):
     name = NAME
     repeats_states = True
     """So that a revert of the newest commit costs what that changed, as any other does."""
+    may_lose_files = True
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class DeltaFormat(Format):
         return content.id, check(table, self.commits, content, proposal, now_ms)
 
     def _writable(self, table: Table) -> DeltaTable:
-        """The table, if it is this lake's to decide about."""
+        """What is retained of the table, if it is this lake's to decide about."""
         content = table.content
         if content is None:
             raise Refused("does not exist")
@@ -102,7 +104,10 @@ class DeltaFormat(Format):
         line = line_of(content)
         check_phase(line)
         self._check_owner(table, line)
-        return content
+        retained = self.retained(table, content)
+        assert isinstance(retained, DeltaTable)
+        self._look_before_leaving(table, content)
+        return retained
 
     def _check_owner(self, table: Table, line: Line) -> None:
         """Refuse to extend a line whose table names another owner, as all do in a copy of their lake."""
@@ -125,6 +130,18 @@ class DeltaFormat(Format):
         if not table.may_read:
             raise PrepareAgain
         self._log_check.require_in_sync(table.key, content, is_default=table.is_default)
+
+    def _look_before_leaving(self, table: Table, content: DeltaTable) -> None:
+        """Know how far a log is published before a branch goes its own way.
+
+        Its line does not go on with entries then that an erase may have let go: the log has these versions.
+        """
+        line = line_of(content)
+        if table.is_default or line.tail is not None or line.published >= line.fork or content.id is None:
+            return
+        if self._publisher.published(content.id) <= line.published and table.may_read:
+            with suppress(PenstockError):  # a branch is written to whatever is the matter with the log
+                self._publisher.look(content)
 
     def _check_custody(self, table: Table, intent: Custody) -> None:
         """The same, before a table is settled or released. One that is released names no owner any more."""
@@ -177,9 +194,11 @@ class DeltaFormat(Format):
         ``Throttled`` if too much of it is not. Nothing is decided on it, since what it has forgotten may not
         be in memory.
         """
-        if not table.is_default or content.id is None:
+        if content.id is None:
             return line
         line = line.published_to(self._publisher.published(content.id))
+        if not table.is_default:
+            return line
         backlog = line.latest - line.published
         if backlog >= self._unpublished_max:
             self._publisher.told(table.key, content, is_default=True)
@@ -291,8 +310,14 @@ class DeltaFormat(Format):
         self._check_drop(table)
 
     def is_before(self, content: AnyContent, first: int) -> bool:
-        # What is published before is read from the log, which begins there.
-        return isinstance(content, DeltaTable) and content.state != b"" and line_of(content).published < first
+        return isinstance(content, DeltaTable) and content.state != b"" and line_of(content).fork < first
+
+    def cut_content(self, content: AnyContent, first: int) -> AnyContent:
+        # The log begins there. Whatever the default branch had when a history began was published first.
+        if not isinstance(content, DeltaTable) or not content.state:
+            return content
+        line = line_of(content)
+        return content if line.published >= first else with_line(content, line.published_to(line.fork))
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, DeltaTable) or not isinstance(after, DeltaTable):
@@ -325,6 +350,8 @@ class DeltaFormat(Format):
             if is_default:
                 self.commits.landed(content)
             self._publisher.told(key, content, is_default=is_default)
+        elif is_default:
+            self._publisher.forget_dropped()
 
     def _now_ms(self) -> int:
         return self._clock() // 1000

@@ -16,6 +16,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from itertools import chain
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -100,6 +101,36 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     id: ObjectId
 
 
+class Changes(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The versions of a line that may have done more than to append files without having read anything.
+
+    Whoever undoes a commit looks through those that came since, and most of these are appends.
+    """
+
+    after: int
+    """All versions after this one are known: those that are not listed did nothing but append."""
+    recent: tuple[int, ...] = ()
+    """The newest of them."""
+    runs: tuple[Run, ...] = ()
+    """Those before them, oldest first; the data of a run of level 0 are versions."""
+
+    def followed_by(self, version: int, blobs: Blobs) -> Changes:
+        """With one more; objects that it takes to keep it are put to ``blobs``."""
+        recent, runs = self.recent, self.runs
+        if len(recent) == RUN_MAX:
+            runs = (*runs, _run(blobs, recent[0], recent[-1], 0, recent, ()))
+            recent, runs = (), _folded(runs, blobs)
+        return Changes(self.after, (*recent, version), runs)
+
+    def between(self, after: int, last: int, read: Read) -> Iterator[int]:
+        """Those after a version and up to another, oldest first."""
+        for version in chain(*(_versions_of_run(run, after, read) for run in self.runs), self.recent):
+            if version > last:
+                return
+            if version > after:
+                yield version
+
+
 class Declared(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the table is at the end of a line: the last lines of the log that say so."""
 
@@ -126,6 +157,8 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The newest; the last of them is the latest version."""
     runs: tuple[Run, ...] = ()
     """Those before them, oldest first."""
+    changes: Changes | None = None
+    """``None`` if nothing is known: an earlier release has written the line."""
 
     @property
     def fork(self) -> int:
@@ -136,16 +169,23 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     def held(self) -> tuple[ObjectId, ...]:
         """The kernel objects that the line needs."""
         entries = (entry.held for entry in self.entries if entry.held is not None)
-        return (self.declared, *entries, *(run.id for run in self.runs))
+        changes = () if self.changes is None else self.changes.runs
+        return (self.declared, *entries, *(run.id for run in (*self.runs, *changes)))
 
-    def followed_by(self, entry: Entry, declared: ObjectId | None = None) -> tuple[Line, Blobs]:
-        """The line with one more version, and the objects that it takes to keep it."""
+    def followed_by(
+        self, entry: Entry, declared: ObjectId | None = None, *, is_append: bool = False
+    ) -> tuple[Line, Blobs]:
+        """The line with one more version, and the objects that it takes to keep it.
+
+        ``is_append``: the version says of itself that it only appended, and read nothing.
+        """
         entries, runs, blobs = self.entries, self.runs, Blobs()
         if len(entries) == RUN_MAX:
             first = self.latest - len(entries) + 1
             held = tuple(one.held for one in entries if one.held is not None)
             runs = (*runs, _run(blobs, first, self.latest, 0, entries, held))
             entries, runs = (), _folded(runs, blobs)
+        changes = self.changes or Changes(self.latest)
         line = msgspec.structs.replace(
             self,
             latest=self.latest + 1,
@@ -154,6 +194,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             tail=self.latest + 1 if self.tail is None and entry.line else self.tail,
             entries=(*entries, entry),
             runs=runs,
+            changes=changes if is_append else changes.followed_by(self.latest + 1, blobs),
         )
         return line, blobs
 
@@ -192,6 +233,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             tail=self.tail if version > self.fork else None,
             entries=entries,
             runs=(),
+            changes=None,
         )
 
     def at(self, version: int, read: Read) -> Entry | None:
@@ -320,6 +362,7 @@ _decode_held = decoder(Held).decode
 _decode_declared = decoder(Declared).decode
 _decode_entries = decoder(tuple[Entry, ...]).decode
 _decode_runs = decoder(tuple[Run, ...]).decode
+_decode_versions = decoder(tuple[int, ...]).decode
 
 
 def _run(
@@ -327,7 +370,7 @@ def _run(
     first: int,
     last: int,
     level: int,
-    parts: tuple[Entry | Run, ...],
+    parts: tuple[Entry | Run | int, ...],
     held: tuple[ObjectId, ...],
 ) -> Run:
     one, data = blob(encode(parts), held)
@@ -356,3 +399,13 @@ def _of_run(run: Run, after: int, read: Read) -> Iterator[tuple[int, Entry]]:
     for number, entry in enumerate(_decode_entries(read(run.id)), run.first):
         if number > after:
             yield number, entry
+
+
+def _versions_of_run(run: Run, after: int, read: Read) -> Iterator[int]:
+    if run.last <= after:
+        return
+    if run.level:
+        for lower in _decode_runs(read(run.id)):
+            yield from _versions_of_run(lower, after, read)
+        return
+    yield from _decode_versions(read(run.id))

@@ -19,6 +19,7 @@ from penstock.formats.delta.errors import UnsupportedFeature, VersionNotFound
 from penstock.formats.delta.lines.clash import Clash
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.difference import Difference, union
+from penstock.formats.delta.lines.later_versions import MERGED
 from penstock.formats.delta.lines.line import (
     Blobs,
     Declared,
@@ -50,7 +51,7 @@ from penstock.formats.delta.lines.standing import (
     steps,
     undone_since,
 )
-from penstock.formats.delta.lines.undo import MERGED, redo, undo
+from penstock.formats.delta.lines.undo import redo, undo
 from penstock.formats.delta.owner.ownership import PROTECTED
 from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
@@ -126,7 +127,10 @@ def restore(
         _check_phase(wanted, "on the other side ")
         return Applied(wanted)
     begin(table, target.location, target)
-    difference = Standing(table, commits, target, stamp(table, now_ms)).until(wanted)
+    standing = Standing(table, commits, target, stamp(table, now_ms))
+    difference = standing.until(wanted)
+    # What the difference goes by need not be looked up again in all files of the table.
+    standing.was_told(line.latest, difference.files_before)
     is_now = known(table, line.declared)
     difference = msgspec.structs.replace(
         difference, metadata=_still_owned(difference.metadata, is_now.metadata)
@@ -138,7 +142,7 @@ def restore(
         undone=undone_since(table, commits, target, wanted),
     )
     told = {"operation": RESTORE, "operationParameters": {"version": str(tip.version)}}
-    return NextVersions(table, commits, target, line, now_ms, extend, told).all([net])
+    return NextVersions(table, commits, target, line, now_ms, extend, told).all([net], standing)
 
 
 def _still_owned(wanted: Metadata, now: Metadata) -> Metadata:
@@ -317,7 +321,14 @@ def _until_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Li
     fork = line.fork
     published = min(line.published, fork)
     part = msgspec.structs.replace(
-        line, published=published, latest=published, timestamp_ms=-1, tail=None, entries=(), runs=()
+        line,
+        published=published,
+        latest=published,
+        timestamp_ms=-1,
+        tail=None,
+        entries=(),
+        runs=(),
+        changes=None,
     )
     if fork < 0:
         return part, {}
@@ -362,6 +373,8 @@ class _Merging:
     def result(self) -> Applied:
         target, source = line_of(self._target), line_of(self._source)
         read = self._table.read
+        if self._table.since is not None:
+            return self._again()
         if Tip.of(source).is_on(target, read):
             return self._again() if self._table.is_repeated else Applied(self._target)
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
@@ -380,7 +393,7 @@ class _Merging:
         if self._base is None:
             return Applied(self._target)
         sides = self._target, self._base, self._source
-        return redo(self._table, self._commits, *sides, self._now_ms, self._extend)
+        return redo(self._table, self._commits, *sides, self._table.since, self._now_ms, self._extend)
 
     def _on_top(self, stays: DeltaTable, comes: DeltaTable) -> Applied:
         """One side's line, and the net change of the other as its next version."""
@@ -437,7 +450,9 @@ class _Merging:
         theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
         own = steps(self._table, self._commits, comes, parted, line.latest)
         unrepeated = but_replacements_of(theirs, own, schema_string)
-        net = told_by(net, fold_all(unrepeated.steps, schema_string)).without(files_of_known(unrepeated))
+        net = told_by(net, fold_all(unrepeated.steps, schema_string))
+        # What both sides have got is not brought; if it went on this one since, it goes.
+        net = net.without(files_of_known(unrepeated).difference(one.key for one in net.removes))
         # What the base has had is no part of the difference, and does not come with it.
         before = {one.id for one in replacements_since(self._table, self._commits, line_of(stays), base)}
         brought_ids = tuple(one for one in net.replacements if one.id not in before)

@@ -110,7 +110,8 @@ class NextVersions:
             info,
             self._now_ms,
         )
-        after, runs = line.followed_by(composed.entry, self._declared(actions, was))
+        is_append = info.is_blind_append is True
+        after, runs = line.followed_by(composed.entry, self._declared(actions, was), is_append=is_append)
         self._blobs |= {**composed.blobs, **runs}
         self._line = after
         standing.followed_by(actions)

@@ -94,6 +94,17 @@ class Proposal:
         )
 
     @cached_property
+    def may_repeat_files(self) -> bool:
+        """Whether it adds files that may be in the table already.
+
+        Penstock's own writers name every file anew, and are known by what they say of their reading: their
+        files are not looked up.
+        """
+        intent = self.intent
+        is_own = intent.table is not None and intent.read_tip is not None and intent.reads is not None
+        return not is_own and any(isinstance(action, Add) for action in self.unnumbered)
+
+    @cached_property
     def paths(self) -> frozenset[str]:
         """The decoded paths of the files that it speaks of."""
         return frozenset(one.key.path for one in self.unnumbered if isinstance(one, Add | Remove))

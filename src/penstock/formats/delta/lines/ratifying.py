@@ -43,9 +43,10 @@ from penstock.formats.delta.protocol.actions import (
     parse_action,
 )
 from penstock.formats.delta.protocol.conflicts import Conflict, check_winner, rebase
-from penstock.formats.delta.protocol.features import unwritable
+from penstock.formats.delta.protocol.features import supported, unwritable
 from penstock.formats.delta.protocol.isolation import isolation_for, table_isolation
 from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, Rules, State, check_commit
+from penstock.formats.delta.protocol.lint_files import VECTORS
 from penstock.formats.delta.protocol.transaction import Reads, Transaction, Winner, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.content import DeltaTable
@@ -145,10 +146,16 @@ def check_files(
     checked = Checked(proposal=proposal, tip=Tip.of(line), declared=line.declared)
     if proposal.problems:
         lint(table, line, checked, now_ms)
-    if proposal.touches_files:
+    if proposal.touches_files or _may_repeat_vectors(table, line, proposal):
         live = dict(commits.live(content, table.read)(proposal.paths))
         return msgspec.structs.replace(checked, live=live)
     return checked
+
+
+def _may_repeat_vectors(table: Table, line: Line, proposal: Proposal) -> bool:
+    """Whether a proposal may add a whole file that is in the table with a deletion vector: its rows would be
+    there twice, the deleted ones among them. Only then is it looked up for a commit that removes nothing."""
+    return proposal.may_repeat_files and VECTORS in supported(known(table, line.declared).protocol)
 
 
 def bring(
@@ -161,8 +168,10 @@ def bring(
     proposal, tip = checked.proposal, Tip.of(line)
     if tip == checked.tip and line.declared == checked.declared:
         return checked
-    if not proposal.depends:
+    if not proposal.depends and checked.live is None:
         if line.declared != checked.declared:
+            if _may_repeat_vectors(table, line, proposal):
+                raise PrepareAgain  # the table has deletion vectors since
             checked = _with_declared(table, line, checked, now_ms)
         return checked
     if not checked.tip.is_on(line, table.read):
@@ -249,7 +258,8 @@ def ratify(
         between,
     )
     declared, blobs = declared_after(table, line, proposal)
-    after, runs = line.followed_by(composed.entry, declared)
+    is_append = proposal.told.is_blind_append is True
+    after, runs = line.followed_by(composed.entry, declared, is_append=is_append)
     return after, {**blobs, **composed.blobs, **runs}
 
 

@@ -7,24 +7,39 @@ in. Where they cannot be had without storage the request goes round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
 
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.difference import Difference
+from penstock.formats.delta.lines.difference import Difference, changing_rows
 from penstock.formats.delta.lines.line import Entry, Line, Read, Terms, Tip, line_of
 from penstock.formats.delta.lines.net import Step
+from penstock.formats.delta.lines.ratifying import known
 from penstock.formats.delta.lines.replacements import Replacement, in_sum, named_in, undone_in
-from penstock.formats.delta.lines.replacing import Replaced
+from penstock.formats.delta.lines.replacing import Replaced, removal
+from penstock.formats.delta.lines.shifts import shifts_between
 from penstock.formats.delta.log.snapshot import Snapshot
-from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Metadata, Remove
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    FileKey,
+    Metadata,
+    Protocol,
+    Remove,
+)
 from penstock.formats.delta.protocol.transaction import Partitions, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import encode
 
+NEAR_VERSIONS: Final = 64
+"""Two versions of a table that are no further apart are compared by the commits in between."""
 _Read = TypeVar("_Read")
 Files: TypeAlias = dict[str, tuple[str | None] | None]
 """Of some decoded paths, the id of the deletion vector of each that is a file of the table, if it has one;
@@ -60,12 +75,14 @@ def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last:
 def steps_but_appends(
     table: Table, commits: Commits, content: DeltaTable, after: int, last: int
 ) -> list[Step]:
-    """The same without the commits that say of themselves that they only appended, and read nothing. Of these
-    no more than the first line is looked at: where many came, they are most of them."""
-    location = content.location
+    """The same without the commits that say of themselves that they only appended, and read nothing.
+
+    The line knows which they are. Of versions from before it knew, the first line is looked at.
+    """
+    location, line = content.location, line_of(content)
     appends: set[tuple[int, bytes]] = table.notes.setdefault(("delta appends", location), set())
     found: list[Step] = []
-    for version, entry in versions(line_of(content), after, last, table.read):
+    for version, entry in _versions_but_appends(line, after, last, table.read):
         named = version, b"" if entry is None else entry.uuid + entry.line
         if named in appends:
             continue
@@ -75,6 +92,18 @@ def steps_but_appends(
         else:
             found.append(_noted_step(table, commits, location, version, entry))
     return found
+
+
+def _versions_but_appends(
+    line: Line, after: int, last: int, read: Read
+) -> Iterator[tuple[int, Entry | None]]:
+    """The versions of a line that may have done more than to append."""
+    changes = line.changes
+    unknown = line.latest if changes is None else changes.after
+    if unknown > after:
+        yield from versions(line, after, min(last, unknown), read)
+    for version in () if changes is None else changes.between(max(after, unknown), last, read):
+        yield version, None if version <= line.published else line.at(version, read)
 
 
 def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[int, Entry | None]]:
@@ -248,14 +277,62 @@ class Standing:
         difference = noted(
             self._table,
             (*self._key("until"), Tip.of(line_of(wanted))),
-            lambda: Difference.between(
-                self._snapshot(), self._commits.snapshot(wanted, self._table.read), self._now_ms
-            ),
+            lambda: self._near_difference(wanted) or self._whole_difference(wanted),
         )
         for actions in self._since(self._tip.version):
             found = self.files_in(wanted, difference.unknown(actions))
+            if any(isinstance(one, DomainMetadata) for one in actions):
+                difference = msgspec.structs.replace(difference, wanted_domains=self._domains_in(wanted))
             difference = difference.after(actions, found, self._now_ms)
         return difference
+
+    def _domains_in(self, wanted: DeltaTable) -> Mapping[str, DomainMetadata]:
+        key = ("delta wanted domains", wanted.location, Tip.of(line_of(wanted)))
+        return noted(self._table, key, lambda: self._commits.snapshot(wanted, self._table.read).domains)
+
+    def _whole_difference(self, wanted: DeltaTable) -> Difference:
+        there = self._commits.snapshot(wanted, self._table.read)
+        difference = Difference.between(self._snapshot(), there, self._now_ms)
+        # Whatever a checkpoint or the commit that added them says: rows come back with them.
+        adds = {key: changing_rows(add) for key, add in difference.adds.items()}
+        return msgspec.structs.replace(difference, adds=adds)
+
+    def _near_difference(self, wanted: DeltaTable) -> Difference | None:
+        """The same by the commits since the lines parted, if these are few and all there: it costs what they
+        changed, and not what the table has."""
+        if self._from is None:
+            return None
+        read, here, there = self._table.read, line_of(self._from), line_of(wanted)
+        parted = parted_at(here, there, read)
+        if parted < 0 or here.latest + there.latest - 2 * parted > NEAR_VERSIONS:
+            return None
+        try:
+            mine = steps(self._table, self._commits, self._from, parted, here.latest)
+            theirs = steps(self._table, self._commits, wanted, parted, there.latest)
+        except VersionNotFound:
+            return None
+        declared = Protocol | Metadata | DomainMetadata
+        if any(isinstance(one, declared) for step in (*mine, *theirs) for one in step.actions):
+            return None
+        shifts = shifts_between(
+            theirs, mine, lambda paths: self._commits.snapshot(wanted, read, parted).live(paths)
+        )
+        is_now = known(self._table, here.declared)
+        changes = {path: one.data_change for path, one in shifts.items()}
+        returns = [one.before for one in shifts.values() if one.before is not None]
+        adds = {one.key: one for one in returns if isinstance(one, Add)}
+        adds |= self.files_in(wanted, [one.key for one in returns if isinstance(one, Remove)])
+        goes = [one.after for one in shifts.values() if one.after is not None]
+        removes = (removal(one, self._now_ms) if isinstance(one, Add) else one for one in goes)
+        return Difference(
+            protocol=is_now.protocol,
+            metadata=is_now.metadata,
+            wanted_domains={},  # as they are, unless a commit comes meanwhile that changes some
+            domains=frozenset(),
+            batches=(),
+            adds={key: changing_rows(add, changes[key.path]) for key, add in adds.items()},
+            removes={one.key: changing_rows(one, changes[one.key.path]) for one in removes},
+        )
 
     def _looked_up(self) -> DeltaTable | None:
         """A version of the line at which things are looked up; ``None`` stands for the empty table."""

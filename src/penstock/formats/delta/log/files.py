@@ -24,8 +24,9 @@ class TableFiles(Protocol):
     url: str
     """Where the table is, without secrets: errors name it."""
 
-    def list(self, after: str) -> Iterator[LogFile]:
-        """The files of the log whose names begin with a version and come after a text, in order."""
+    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
+        """The files of the log whose names begin with a version and come after one text and before another,
+        in order."""
         ...
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
@@ -40,9 +41,9 @@ class PlaceFiles:
         self._place = place
         self.url = place.url
 
-    def list(self, after: str) -> Iterator[LogFile]:
+    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
         # Nothing else is asked for: behind the versions come folders, which may be long.
-        found = self._place.list(LOG, max(after, START_OF_VERSIONS), END_OF_VERSIONS)
+        found = self._place.list(LOG, max(after, START_OF_VERSIONS), before)
         return (LogFile(entry.key, entry.size, entry.modified_us) for entry in found)
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
@@ -56,8 +57,8 @@ class Overlaid:
         self._files, self._held = files, held
         self.url = files.url
 
-    def list(self, after: str) -> Iterator[LogFile]:
-        return self._files.list(after)
+    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
+        return self._files.list(after, before)
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
         wanted = list(names)

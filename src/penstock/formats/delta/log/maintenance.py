@@ -88,7 +88,7 @@ class Maintenance:
         """At most one, the one that is being looked after."""
         self._urgent: set[UUID] = set()
         """Those that somebody waits for."""
-        self._is_closing = False
+        self._is_closing = self._is_closed = False
 
     def after_publish(self, key: Key, content: DeltaTable, published: int) -> None:
         """A table's log is published up to a version now. Quick: what follows happens in the background."""
@@ -122,13 +122,17 @@ class Maintenance:
             return left()
 
     def close(self, timeout_s: float) -> None:
-        """Finish what is under way or waiting for its turn, for at most so long; take on nothing more."""
+        """Finish what is under way or waiting for its turn, for at most so long; take on nothing more.
+
+        A thread that does not end in time reports nothing any more: the lake's store is closed then.
+        """
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
             thread = self._thread
         if thread is not None:
             thread.join(timeout_s)
+        self._is_closed = True
 
     def _run(self) -> None:
         while (found := self._next()) is not None:
@@ -139,10 +143,12 @@ class Maintenance:
                 self._maintain(wish, table)
             except PenstockError as problem:
                 rest_s = REST_AFTER_FAILURE_S
-                logger.warning("no checkpoint of '%s' could be made: %s", wish.key, problem)
-            except Exception:
+                level = logging.DEBUG if self._is_closed else logging.WARNING
+                logger.log(level, "no checkpoint of '%s' could be made: %s", wish.key, problem)
+            except Exception as problem:
                 rest_s = REST_AFTER_FAILURE_S
-                logger.exception("no checkpoint of '%s' could be made", wish.key)
+                level = logging.DEBUG if self._is_closed else logging.ERROR
+                logger.log(level, "no checkpoint of '%s' could be made", wish.key, exc_info=problem)
             ended_s = self._elapsed()
             table.rests_until_s = ended_s + max(rest_s, REST * (ended_s - begun_s))
             self._remember(table_id, table)

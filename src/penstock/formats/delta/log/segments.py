@@ -27,6 +27,10 @@ from penstock.formats.delta.protocol.names import (
 )
 from penstock.model.decoders import json_decoder
 
+NEAR_VERSIONS: Final = 900
+"""For a version behind the newest checkpoint, so many versions before it are listed first, and none after it:
+a request to a bucket. Most often a checkpoint is among them, and a long log is not listed as a whole."""
+
 
 class Checkpoint(msgspec.Struct, frozen=True):
     """A whole version of the table in one file, or in several parts."""
@@ -75,6 +79,11 @@ def find_segment(files: TableFiles, version: int | None = None) -> LogSegment:
     if hint is not None and (version is None or hint <= version):
         listing = _Listing(files.url, files.list(before_version(hint)))
         if listing.checkpoint_for(version) is not None:
+            return listing.segment(version)
+    if hint is not None and version is not None and NEAR_VERSIONS <= version < hint:
+        near = files.list(before_version(version - NEAR_VERSIONS), before_version(version + 1))
+        listing = _Listing(files.url, near)
+        if listing.has(version) and listing.checkpoint_for(version) is not None:
             return listing.segment(version)
     return _Listing(files.url, files.list("")).segment(version)
 
@@ -139,6 +148,9 @@ class _Listing:
                 case ClassicName() | PartName() | UuidName() as name if file.size > 0:
                     found[name.version].append(_Found(name, file.name))
         self._checkpoints = _complete(found)
+
+    def has(self, version: int) -> bool:
+        return version in self._commits or version in self._checkpoints
 
     def checkpoint_for(self, version: int | None) -> Checkpoint | None:
         """The newest complete checkpoint that is not newer than a version."""

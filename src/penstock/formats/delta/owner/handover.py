@@ -10,7 +10,8 @@ alike: once the last version is ratified, all that is left is to publish it, and
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -46,6 +47,7 @@ from penstock.formats.delta.owner.tables import Asked, Tables, line_at
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.delta.rows.inside import check_inside, name_inside
 from penstock.kernel.batch import Outcome
+from penstock.kernel.known_tables import NewId
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
@@ -92,18 +94,23 @@ class Handover(Settling):
         """
         if (known := self._tables.known(asked, branch)) is not None:
             return self._made(key, known)
-        identity, uuid = self._new_id(new), uuid4()
-        location = own_place(warehouse, identity)
-        actions = self._first.of(key, new, identity, location, uuid, self._now_ms())
-        is_given = new.id is not None
-        intent = Create(id=identity, location=location, actions=actions, uuid=uuid, is_given=is_given)
-        outcome = self._tables.commit([change(key, intent)], asked, branch)
+        with self._new_id(new, branch, asked) as made:
+            uuid, location = uuid4(), own_place(warehouse, made.id)
+            actions = self._first.of(key, new, made.id, location, uuid, self._now_ms())
+            is_given = new.id is not None
+            intent = Create(id=made.id, location=location, actions=actions, uuid=uuid, is_given=is_given)
+            made.is_sent = True
+            outcome = self._tables.commit([change(key, intent)], asked, branch)
         return self._made(key, outcome)
 
-    def _new_id(self, new: NewTable) -> UUID:
-        if new.id is not None:
-            self._tables.known_tables.require_unknown(new.id)
-        return new.id or uuid4()
+    @contextmanager
+    def _new_id(self, new: NewTable, branch: str, asked: Asked) -> Iterator[NewId]:
+        """The id of a new table. One that is given is reserved until the request is decided."""
+        if new.id is None:
+            yield NewId(uuid4())
+            return
+        with self._tables.known_tables.reserve(new.id, branch, asked.key) as reserved:
+            yield reserved
 
     def create_at(self, key: Key, new: NewTable, location: str, asked: Asked, sole_writer: bool) -> Made:
         """Create a table at a named place: of all who do, in whatever way, one wins.
@@ -113,18 +120,31 @@ class Handover(Settling):
         """
         if (known := self._tables.known(asked)) is not None:
             return self._finish(key, known, asked)
-        place = self._open(location, sole_writer)
+        try:
+            return self._create_at(key, new, self._open(location, sole_writer), asked)
+        except TableConflict:
+            # It may have been sent twice, and the other one have landed since: that is its own table.
+            if (known := self._tables.known(asked)) is None:
+                raise
+            return self._finish(key, known, asked)
+
+    def _create_at(self, key: Key, new: NewTable, place: Place, asked: Asked) -> Made:
         self._help(key)
         with suppress(TableNotFound):
             snapshot = load_snapshot(PlaceFiles(place))
-            if (mine := self._mine(key, place.url, snapshot)) is not None:
-                raise _lost(key, place.url, 0, f"the lake's own '{mine.key}' is there already")
-            raise _lost(key, place.url, 0, "there is a Delta table already; adopt it: penstock delta adopt")
-        self._tables.known_tables.require_vacant(place.url)
-        identity, uuid = self._new_id(new), uuid4()
-        actions = self._first.of(key, new, identity, place.url, uuid, self._now_ms())
-        intent = Adopt(id=identity, location=place.url, version=0, actions=actions, uuid=uuid)
-        return self._promise(key, intent, asked)
+            if (mine := self._mine(key, place.location, snapshot)) is not None:
+                raise _lost(key, place.location, 0, f"the lake's own '{mine.key}' is there already")
+            raise _lost(
+                key, place.location, 0, "there is a Delta table already; adopt it: penstock delta adopt"
+            )
+        self._tables.known_tables.require_vacant(place.location)
+        with self._new_id(new, self._tables.default_branch, asked) as made:
+            uuid = uuid4()
+            actions = self._first.of(key, new, made.id, place.location, uuid, self._now_ms())
+            intent = Adopt(id=made.id, location=place.location, version=0, actions=actions, uuid=uuid)
+            self._check_writable(place)
+            made.is_sent = True
+            return self._promise(key, intent, asked)
 
     def adopt(self, key: Key, location: str, asked: Asked, sole_writer: bool) -> Made:
         """Take a table over from the file system.
@@ -138,9 +158,9 @@ class Handover(Settling):
         place = self._open(location, sole_writer)
         self._help(key)
         snapshot = load_snapshot(PlaceFiles(place))
-        if (mine := self._mine(key, place.url, snapshot)) is not None:
+        if (mine := self._mine(key, place.location, snapshot)) is not None:
             return mine
-        check_adoptable(snapshot.protocol, snapshot.metadata, place.url)
+        check_adoptable(snapshot.protocol, snapshot.metadata, place.location)
         _check_files_inside(place, snapshot)
         return self._convert(key, place, snapshot, asked)
 
@@ -157,7 +177,8 @@ class Handover(Settling):
         )
         identity, uuid, version = uuid4(), uuid4(), snapshot.version + 1
         actions = conversion(before, self._identity, identity, uuid, self._now_ms())
-        intent = Adopt(id=identity, location=place.url, version=version, actions=actions, uuid=uuid)
+        intent = Adopt(id=identity, location=place.location, version=version, actions=actions, uuid=uuid)
+        self._check_writable(place)
         return self._promise(key, intent, asked)
 
     def _help(self, key: Key) -> None:
@@ -188,7 +209,7 @@ class Handover(Settling):
         return Made(key=key, id=identity, location=location, version=line.latest, commit=head)
 
     def _promise(self, key: Key, intent: Adopt, asked: Asked) -> Made:
-        self._check_writable(self._places.at(intent.location))
+        """Have a promise committed, for a place that can be written, and kept."""
         return self._finish(key, self._tables.commit([change(key, intent)], asked), asked)
 
     def _finish(self, key: Key, outcome: Outcome, asked: Asked) -> Made:
@@ -288,9 +309,9 @@ class Handover(Settling):
 def _check_files_inside(place: Place, snapshot: Snapshot) -> None:
     """``UnsupportedFeature`` for a shallow clone: its rows could not be read afterwards."""
     for key in snapshot.file_keys():
-        check_inside(key.path, place.url)
+        check_inside(key.path, place.roots)
         if key.vector is not None and key.vector.startswith("p"):
-            name_inside(key.vector.removeprefix("p"), place.url)
+            name_inside(key.vector.removeprefix("p"), place.roots)
 
 
 def _time_ms(place: Place, snapshot: Snapshot) -> int:

@@ -64,8 +64,8 @@ class Recovery:
         """
         place = self._places.at(location)
         snapshot = load_snapshot(PlaceFiles(place))
-        owner = self._lost_owner(place.url, snapshot, lost, any_lake)
-        check_writable(snapshot.protocol, snapshot.metadata, place.url)
+        owner = self._lost_owner(place.location, snapshot, lost, any_lake)
+        check_writable(snapshot.protocol, snapshot.metadata, place.location)
         doubtful = doubtful_versions(place, snapshot.version)
         made = self._handover.take(key, place, snapshot, asked)
         return Recovered(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)

@@ -133,6 +133,29 @@ class DeltaResync:
             self._tables.commit([change(key, intent)], asked)
         return self._answer(key, intent)
 
+    def resync_dropped(
+        self, key: Key, was: DeltaTable, asked: Asked, *, leave_own: bool, dry_run: bool
+    ) -> DeltaResynced | None:
+        """Bring a table back that the lake dropped, and that went on since: it came back when the lake was
+        newer than it is. ``None`` if its log has no more than it had when it was dropped.
+
+        ``key`` is where it is to be; nothing may be there. Raises as ``resync``.
+        """
+        head, (line, identity) = self._tables.head(), line_at(was)
+        if line.phase is not Phase.OWNED:
+            return None
+        self._publisher.check_owned(was)
+        state = self._log_check.compare(identity, was.location, was)
+        if state.is_in_sync:
+            return None
+        found = self._plan(key, was, head, state, leave_own=leave_own)
+        if not dry_run:
+            intent = msgspec.structs.replace(found.intent, known=-1)
+            self._tables.commit([change(key, intent)], asked)
+            if intent.replaced is not None:
+                self._publisher.forget(identity)
+        return found.answer
+
     def _plan(
         self, key: Key, content: DeltaTable, head: ObjectId, state: SyncState, *, leave_own: bool
     ) -> _Plan:

@@ -13,7 +13,6 @@ from penstock.kernel.batch import Outcome
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.known_tables import KnownTables
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, whereabouts
 from penstock.kernel.state import prefix_end
 from penstock.model.commits import CommitMeta
@@ -42,7 +41,7 @@ class Tables:
     """Looks up the Delta tables of a lake, and commits changes to them."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel, self.known_tables = kernel, KnownTables(kernel)
+        self.kernel, self.known_tables = kernel, kernel.known_tables
 
     @property
     def default_branch(self) -> str:
@@ -108,6 +107,11 @@ class Tables:
     def where_is(self, commit: ObjectId, identity: UUID | None) -> Key | None:
         """The key of the table with an id, ``None`` if it is not there."""
         return None if identity is None else find_table(self._look(commit), identity)
+
+    def has_table(self, identity: UUID) -> bool:
+        """Whether the default branch has the table with an id now."""
+        head = self.head()
+        return head != NO_COMMIT and self.where_is(head, identity) is not None
 
     def last(self, commit: ObjectId, identity: UUID) -> DeltaTable | None:
         """The table with an id as it is, or as it was when it was dropped; ``None`` if it never was there."""

@@ -20,6 +20,8 @@ Numbered: TypeAlias = tuple[int, Action]
 Fault: TypeAlias = tuple[int, str]
 """The line of an action, and what is wrong with it."""
 
+VECTORS: Final = "deletionVectors"
+"""The feature by which files can have deletion vectors."""
 _INT32_MAX: Final = 2**31 - 1
 _VECTOR_NAME_MIN: Final = 20
 """The length of a UUID in a deletion vector, which a prefix may precede."""
@@ -46,7 +48,7 @@ def file_faults(actions: Sequence[Numbered], expected: Expected) -> Iterator[Fau
                 yield line, reason
     yield from _repeated(actions)
     if expected.live is not None:
-        yield from _not_live(actions, expected.live)
+        yield from _not_live(actions, expected, expected.live)
 
 
 def _faults_of(action: Add | Remove | Cdc, expected: Expected) -> Iterator[str]:
@@ -133,7 +135,7 @@ def _row_id_faults(add: Add, expected: Expected) -> Iterator[str]:
 def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterator[str]:
     if vector is None:
         return
-    if "deletionVectors" not in expected.features:
+    if VECTORS not in expected.features:
         yield "it has a deletion vector, for which the table would need the feature 'deletionVectors'"
     if vector.size_in_bytes < 0 or vector.cardinality < 0 or (vector.offset or 0) < 0:
         yield "the deletion vector has a negative size, cardinality or offset"
@@ -173,13 +175,14 @@ def _repeated(actions: Sequence[Numbered]) -> Iterator[Fault]:
             yield line, f"the file {action.path!r} is added, but {where}; one commit cannot say both"
 
 
-def _not_live(actions: Sequence[Numbered], live: Lookup) -> Iterator[Fault]:
+def _not_live(actions: Sequence[Numbered], expected: Expected, live: Lookup) -> Iterator[Fault]:
     """Removes of files that the table does not have, and adds that would give it one path twice.
 
-    A commit that only adds whole files asks nothing: it is the common one, and cannot go wrong here.
+    A commit that only adds files asks nothing of a table that has no deletion vectors: it is the common one,
+    and cannot go wrong here.
     """
     removed = {action.key for _, action in actions if isinstance(action, Remove)}
-    if not removed and not any(isinstance(action, Add) and action.deletion_vector for _, action in actions):
+    if not removed and VECTORS not in expected.features:
         return
     found = live({action.key.path for _, action in actions if isinstance(action, Add | Remove)})
     for line, action in actions:

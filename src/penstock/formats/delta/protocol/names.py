@@ -16,6 +16,8 @@ SIDECARS: Final = LOG + "_sidecars/"
 STAGED_FOLDERS: Final = ("_commits", "_staged_commits")
 """The folder of commits that are not published yet, by the names that the protocol has had for it."""
 VERSION_MAX: Final = 2**63 - 1
+UUID_PATTERN: Final = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+"""A regular expression. Names of data files with such an id are given once."""
 START_OF_VERSIONS: Final = LOG + "0"
 """Sorts before every name that begins with a version, and behind hidden files."""
 END_OF_VERSIONS: Final = LOG + ":"
@@ -130,11 +132,10 @@ def sidecar_name(path: str) -> str:
     return SIDECARS + unquote(path.rpartition("/")[2])
 
 
-_UUID: Final = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NAME: Final = re.compile(
     rf"{LOG}(?:(?P<folder>{'|'.join(STAGED_FOLDERS)})/)?"
     rf"(?P<version>[0-9]{{20}})\.(?:"
-    rf"json|(?P<checksum>crc)|(?P<staged>{_UUID})\.json|(?P<last>[0-9]{{20}})\.compacted\.json|checkpoint\.(?:"
+    rf"json|(?P<checksum>crc)|(?P<staged>{UUID_PATTERN})\.json|(?P<last>[0-9]{{20}})\.compacted\.json|checkpoint\.(?:"
     rf"(?P<classic>parquet)|(?P<part>[0-9]{{10}})\.(?P<parts>[0-9]{{10}})\.parquet|"
-    rf"(?P<uuid>{_UUID})\.(?P<extension>json|parquet)))"
+    rf"(?P<uuid>{UUID_PATTERN})\.(?P<extension>json|parquet)))"
 )

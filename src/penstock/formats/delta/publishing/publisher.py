@@ -10,25 +10,23 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import takewhile
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-import msgspec
-
-from penstock.errors import AdministratorError, PenstockError, Unavailable
+from penstock.errors import PenstockError
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.lines.line import Line, Phase, Read, line_of
 from penstock.formats.delta.owner.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import Guard, Looked, backfill, bytes_of, look
-from penstock.formats.delta.publishing.backlog import UNKNOWN, Backlog, Job, Told
+from penstock.formats.delta.publishing.backfill import Looked, backfill, bytes_of, look
 from penstock.formats.delta.publishing.line_files import LineFiles
 from penstock.formats.delta.publishing.naming import check_named, named_owner
 from penstock.formats.delta.publishing.reading import Fetch, Reading
+from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, Profile
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.meter import SILENT, Meter
@@ -45,9 +43,18 @@ IN_SYNC_MAX: Final = 10_000
 """Of how many tables is remembered that their logs are what the lake knows."""
 OWNED_MAX: Final = 256
 """Of how many tables is remembered that what they declare names the lake."""
-MEASURE_S: Final = 1.0
-MEASURED_MAX: Final = 16
-"""With more tables that wait, the figures are worked out no more often than that."""
+KNOWN_MAX: Final = 10_000
+"""Of how many tables and branches is remembered how far they are published."""
+UNKNOWN: Final = -1
+PROFILE: Final = Profile(
+    name="penstock-publisher",
+    published="published",
+    publishing="publishing",
+    versions=metrics.DELTA_UNPUBLISHED,
+    seconds=metrics.DELTA_UNPUBLISHED_SECONDS,
+    errors=metrics.DELTA_PUBLISH_ERRORS,
+    foreign=metrics.DELTA_FOREIGN,
+)
 
 logger = logging.getLogger("penstock")
 
@@ -55,27 +62,50 @@ AfterPublish: TypeAlias = Callable[[Key, DeltaTable, int], None]
 """Told the table, its line and how far that is published by now. Whatever it raises is logged."""
 
 
-class Behind(msgspec.Struct, frozen=True, kw_only=True):
+class Unpublished(Behind, frozen=True, kw_only=True):
     """A table of the default branch that is not published to its latest version, as far as is known here."""
 
-    key: Key
-    id: UUID
-    location: str
     published: int
     """Up to where it is; -1 if nothing is."""
     latest: int
-    since_us: int
-    """When the oldest version that is missing was ratified."""
-    problem: PenstockError | None = None
-    """Why it is not published; ``None`` while it is being worked on."""
 
 
-class Publisher:
+class PublishTask(NamedTuple):
+    """A line to be published, and under which key it landed."""
+
+    key: Key
+    content: DeltaTable
+    line: Line
+    own: bytes = b""
+    """The branch whose own files are written; none for the default branch, and the log."""
+    is_follow_up: bool = False
+    """Whether it is published, and others are to be told so."""
+
+    @property
+    def id(self) -> JobId:
+        return JobId(_id(self.content), self.own, self.is_follow_up)
+
+    @property
+    def location(self) -> str:
+        return self.content.location
+
+
+class LogProgress(NamedTuple):
+    """How far a log, or a branch's own files, are written."""
+
+    published: int = UNKNOWN
+    """Versions up to this one surely are."""
+    seen_s: float = 0.0
+    """When that was last seen, by ``elapsed_s``."""
+
+
+class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
     """Publishes lines that it is told. May be used by many threads.
 
     ``read`` reads kernel objects, ``fetch`` brings several of them into memory at once. ``leases`` keep
     processes apart on storage that does not do it itself; without, such storage is for one process only.
     Without ``background``, tables are only published by ``publish`` and ``wait``, in the caller's thread.
+    ``has_table`` says whether the default branch has a table now.
     """
 
     def __init__(
@@ -89,19 +119,18 @@ class Publisher:
         leases: Leases | None = None,
         after_publish: AfterPublish | None = None,
         fetch: Fetch | None = None,
+        has_table: Callable[[UUID], bool] | None = None,
     ) -> None:
+        super().__init__(PROFILE, meter=meter, clock=clock, leases=leases, background=background)
         self.after_publish = after_publish
         self.after_look: Callable[[Key, DeltaTable], None] | None = None
         """Told of a table of the default branch whose log was looked at and goes beyond what was told."""
         self._places, self._read = places, Reading(read, fetch)
-        self._meter, self._clock, self._leases = meter, clock, leases
-        self._background = background
+        self._has_table = has_table
         self._identity: OwnerIdentity | None = None
         self._owned: set[ObjectId] = set()
         self._in_sync: OrderedDict[UUID, None] = OrderedDict()
-        self._measured_s = 0.0
-        self._backlog = Backlog(self._work, self._done, background=background)
-        self._changed = self._backlog.changed
+        self._known: OrderedDict[JobId, LogProgress] = OrderedDict()
         self._files = LineFiles(places, self._read)
 
     def publish_for(self, identity: OwnerIdentity) -> None:
@@ -129,8 +158,7 @@ class Publisher:
 
     def published(self, table_id: UUID) -> int:
         """Up to which version a table's log is surely published; -1 if this process does not know."""
-        with self._changed:
-            return self._backlog.published((table_id, b""))
+        return self._progress(JobId(table_id, b"")).published
 
     def told(self, key: Key, content: DeltaTable, *, is_default: bool) -> None:
         """A newer line of a table landed: it is published soon. Quick, and never raises."""
@@ -148,61 +176,29 @@ class Publisher:
         own = b"" if is_default else _own_line(line)
         if line.phase is Phase.ADOPTING or own is None:
             return  # whether it is the lake's, its log tells; or the branch has no files of its own
-        with self._changed:
-            job = self._backlog.job((_id(content), own))
-            if is_default and job.told is not None and job.told.line.latest > line.latest:
+        task = PublishTask(key, content, line, own)
+        with self.changed:
+            job, progress = self.jobs.get(task.id), self._progress(task.id)
+            newest = job.pending[-1].line.latest if job is not None and job.pending else UNKNOWN
+            if is_default and newest > line.latest:
                 return  # those who land one after the other may come here in any order
-            if own and line.latest <= job.published:
-                job.published = line.fork  # the branch was set back, and has other versions now
-            job.told = Told(key, content, line)
-            if is_default and not job.is_behind:
-                job.done = job.told
-                self._backlog.forget_idle(job)
-            elif not job.is_stuck:
-                self._backlog.want(job)
-
-    def forget(self, table_id: UUID) -> None:
-        """Nothing is to be published of a table any more: it has become another one."""
-        with self._changed:
-            for job in [one for id_, one in self._backlog.jobs.items() if id_[0] == table_id]:
-                job.told = job.problem = None
-                self._backlog.forget_idle(job)
-
-    def forget_replaced(self, table_id: UUID, location: str) -> None:
-        """The same, for tables that could not go on because of others' commits, and whose log is this one's
-        by now: a resync, maybe of another process, has put it in their place."""
-        with self._changed:
-            replaced = {
-                job.id[0]
-                for job in self._backlog.jobs.values()
-                if isinstance(job.problem, ForeignCommit)
-                and job.told is not None
-                and job.id[0] != table_id
-                and job.told.content.location == location
-            }
-        for one in replaced:
-            self.forget(one)
+            if own and line.latest <= progress.published:
+                self._remember(task.id, line.fork)  # the branch was set back, and has other versions now
+            if is_default and line.fork <= progress.published:
+                self.discard(task.id, self._is_published)
+            else:
+                self.add(task, retry_alarm=False)
 
     def wait(self, table_id: UUID, version: int, timeout_s: float) -> bool:
         """Until a version is published, for at most so long; whether it is.
 
         Does not wait for what an administrator must mend.
         """
-        deadline_s = elapsed_s() + timeout_s
-        if not self._background:
-            self._backlog.do_here((table_id, b""))
-        with self._changed:
-            while self._backlog.published((table_id, b"")) < version:
-                job = self._backlog.jobs.get((table_id, b""))
-                left_s = deadline_s - elapsed_s()
-                if self._backlog.is_closed or left_s <= 0 or (job is not None and job.is_stuck):
-                    return False
-                self._changed.wait(left_s)
-            return True
-
-    def finish(self, timeout_s: float) -> dict[Key, PenstockError | None]:
-        """Until all that was told is published. See ``Backlog.finish``."""
-        return self._backlog.finish(timeout_s)
+        id = JobId(table_id, b"")  # noqa: A001
+        if not self.background and id in self.jobs:
+            for task in self.jobs[id].pending:
+                self.publish_here(task, timeout_s)
+        return self.wait_for(id, lambda _: self._progress(id).published >= version, timeout_s)
 
     def look(self, content: DeltaTable) -> int:
         """How far the log of a table of the lake is published, by what is there now; nothing is written.
@@ -220,18 +216,25 @@ class Publisher:
         ``ManagedElsewhere`` for a table of another lake.
         """
         self.check_owned(content)
-        with self._backlog.turn((_id(content), b"")) as job:
-            before = job.published
+        line, id = line_of(content), JobId(_id(content), b"")  # noqa: A001
+        with self.turn(id) as job:
+            before = self._progress(id).published
             try:
-                done = self._publish(job, content, version)
+                done = self._publish(id, content, version)
             except PenstockError as problem:
-                self._note_problem(job, line_of(content), problem)
+                if (
+                    line.phase is not Phase.ADOPTING
+                ):  # else it is not the lake's yet: its adopter deals with it
+                    self.fail(job, problem)
                 raise
-            with self._changed:
-                self._backlog.succeeded(job, done)
-                told = job.told
-        if told is not None:
-            self._done(job, Told(told.key, content, line_of(content)), before)
+            with self.changed:
+                if job.problem is not None and job.problem.details.get("version", UNKNOWN) <= done:
+                    job.problem = None
+                job.tries = 0
+                key = job.pending[-1].key if job.pending else None
+                job.pending = [task for task in job.pending if not self._is_published(task)]
+        if key is not None:
+            self._add_follow_up(PublishTask(key, content, line), before)
         return done
 
     def materialise(self, content: DeltaTable, after: int = -1, last: int | None = None) -> dict[int, str]:
@@ -263,86 +266,105 @@ class Publisher:
 
     def problem(self, table_id: UUID) -> PenstockError | None:
         """Why a table is not published, as far as is known here."""
-        with self._changed:
-            job = self._backlog.jobs.get((table_id, b""))
-            return None if job is None or job.told is None else job.problem
+        return self.problem_of(JobId(table_id, b""))
 
-    def backlog(self) -> tuple[Behind, ...]:
-        """The tables that are not published to their latest version, by key."""
-        with self._changed:
-            jobs = [
-                (job.told, job.published, job.problem)
-                for (_, own), job in self._backlog.jobs.items()
-                if not own and job.told is not None and job.is_behind
-            ]
-        return tuple(sorted((self._behind(*one) for one in jobs), key=lambda one: one.key))
+    # -- what the engine asks ------------------------------------------------------------------------------
 
-    def measure(self) -> None:
-        """Set the gauges to what they are now. The age of what waits grows by itself: to be called often."""
-        behind, now_us = self.backlog(), self._clock()
-        oldest_us = min((one.since_us for one in behind), default=now_us)
-        self._meter.gauge(metrics.DELTA_UNPUBLISHED, sum(one.latest - one.published for one in behind))
-        self._meter.gauge(metrics.DELTA_UNPUBLISHED_SECONDS, max(0, now_us - oldest_us) / 1e6)
+    def merge_tasks(
+        self, pending: Sequence[PublishTask], task: PublishTask, *, is_taken: bool
+    ) -> list[PublishTask]:
+        """Only the newest: its line has all that those before it have."""
+        del pending, is_taken
+        return [task]
 
-    def close(self, timeout_s: float) -> None:
-        """Finish what can be finished in that time, then stop. Whoever comes next publishes the rest."""
-        self._backlog.close(timeout_s)
-
-    def _work(self, job: Job, told: Told) -> None:
-        """What a thread of the background does: the newest line of a table, or of a branch's own files."""
-        _, own = job.id
-        try:
-            self.check_owned(told.content)
-            if own:
-                self.materialise(told.content, max(job.published, told.line.fork))
-                done = told.line.latest
-            else:
-                done = self._publish(job, told.content)
-                if self.after_look is not None and not self.is_in_sync(job.id[0]):
-                    self.after_look(told.key, told.content)
-        except ManagedElsewhere:
-            with self._changed:
-                if job.told is told:  # what came meanwhile may be the lake's again
-                    job.told = job.problem = None
+    def publish_task(self, task: PublishTask) -> None:
+        """The newest line of a table, or of a branch's own files; or what follows from that."""
+        if task.is_follow_up:
+            self._follow(task)
             return
-        except PenstockError as problem:
-            self._report(job, problem)
-            raise
-        finally:
-            self._measure_at_times()
-        with self._changed:
-            self._backlog.succeeded(job, done)
+        with suppress(ManagedElsewhere):  # then there is nothing to publish here
+            self.check_owned(task.content)
+            self._write_own(task) if task.own else self._write_log(task)
 
-    def _measure_at_times(self) -> None:
-        with self._changed:
-            is_small = len(self._backlog.jobs) <= MEASURED_MAX
-            if not is_small and elapsed_s() < self._measured_s + MEASURE_S:
-                return
-            self._measured_s = elapsed_s()
-        self.measure()
+    def _write_own(self, task: PublishTask) -> None:
+        before = self._progress(task.id).published
+        self.materialise(task.content, max(before, task.line.fork))
+        with self.changed:
+            if self._progress(task.id).published == before:  # else the branch was set back meanwhile
+                self._remember(task.id, task.line.latest)
 
-    def _publish(self, job: Job, content: DeltaTable, version: int | None = None) -> int:
-        """In the table's turn."""
-        place, fork = self._places.at(content.location), line_of(content).fork
-        goal = fork if version is None else min(version, fork)
-        done = max(job.published, line_of(content).published)
+    def _write_log(self, task: PublishTask) -> None:
+        before = self._progress(task.id).published
+        self._publish(task.id, task.content)
+        if self.after_look is not None and not self.is_in_sync(task.id.table):
+            self.after_look(task.key, task.content)
+        self._add_follow_up(task, before)
+
+    def _add_follow_up(self, task: PublishTask, before: int) -> None:
+        """Have ``after_publish`` called, out of the table's turn, if more is published than before."""
+        if self.after_publish is not None and self._progress(task.id).published > before:
+            self.add(task._replace(is_follow_up=True))
+
+    def _follow(self, task: PublishTask) -> None:
+        published = self.published(task.id.table)
         try:
-            if done < goal and (job.published == UNKNOWN or elapsed_s() > job.seen_s + SEEN_MAX_S):
+            if self.after_publish is not None:
+                self.after_publish(task.key, task.content, published)
+        except Exception:
+            logger.exception("what follows version %d of '%s' is not done yet", published, task.key)
+
+    def describe_task(self, task: PublishTask, problem: PenstockError | None) -> Unpublished | None:
+        if task.own or task.is_follow_up or self._is_published(task):
+            return None
+        published = max(self._progress(task.id).published, task.line.published)
+        try:
+            oldest = task.line.at(published + 1, self._read)
+        except PenstockError:  # the store is away, and the newest is all that is known
+            oldest = None
+        timestamp_ms = task.line.timestamp_ms if oldest is None else oldest.timestamp_ms
+        return Unpublished(
+            key=task.key,
+            id=task.id.table,
+            location=task.location,
+            versions=task.line.fork - published,
+            published=published,
+            latest=task.line.fork,
+            since_us=timestamp_ms * 1000,
+            problem=problem,
+        )
+
+    def is_dropped(self, pending: Sequence[PublishTask]) -> bool:
+        *_, task = pending
+        return self._has_table is not None and not task.own and not self._has_table(task.id.table)
+
+    # -- one table -----------------------------------------------------------------------------------------
+
+    def _publish(self, id: JobId, content: DeltaTable, version: int | None = None) -> int:  # noqa: A002
+        """In the table's turn."""
+        place, line = self._places.at(content.location), line_of(content)
+        goal = line.fork if version is None else min(version, line.fork)
+        progress = self._progress(id)
+        done = max(progress.published, line.published)
+        try:
+            if done < goal and (progress.published == UNKNOWN or elapsed_s() > progress.seen_s + SEEN_MAX_S):
                 done = self._look(content, goal)
             if done < goal:
-                with self._guard(place, content) as guard:
+                busy = f"another process is publishing the table at {content.location}; try again"
+                with self.guard(place, f"delta/{content.id}", busy) as guard:
                     done = backfill(
                         place,
                         content,
                         self._read,
                         done,
                         goal,
-                        lambda at, written: self._note_progress(job, at, written),
+                        lambda at, written: self._note_progress(id, at, written),
                         guard,
                     )
         except ForeignCommit:
             self._note_foreign(_id(content))
             raise
+        with self.changed:
+            self._remember(id, max(done, self._progress(id).published))
         return done
 
     def _look(self, content: DeltaTable, goal: int) -> int:
@@ -360,10 +382,8 @@ class Publisher:
     def compare(self, content: DeltaTable) -> Looked:
         """What a log has of a line, and beyond it, by what is there now. Raises as storage does."""
         found = look(self._places.at(content.location), content, self._read, self._check_named)
-        with self._changed:
-            job = self._backlog.job((_id(content), b""))
-            self._backlog.reached(job, found.published)
-            self._backlog.forget_idle(job)
+        with self.changed:
+            self._reach(JobId(_id(content), b""), found.published)
             if found.problem is not None:
                 self._note_foreign(_id(content))
             elif found.beyond < 0:
@@ -372,12 +392,12 @@ class Publisher:
 
     def is_in_sync(self, table_id: UUID) -> bool:
         """Whether a log was seen to have what the lake ratified and no more; nothing has told otherwise."""
-        with self._changed:
+        with self.changed:
             return table_id in self._in_sync
 
     def note_in_sync(self, table_id: UUID) -> None:
         """Remember that it was seen."""
-        with self._changed:
+        with self.changed:
             self._in_sync[table_id] = None
             self._in_sync.move_to_end(table_id)
             if len(self._in_sync) > IN_SYNC_MAX:
@@ -385,7 +405,7 @@ class Publisher:
 
     def _note_foreign(self, table_id: UUID) -> None:
         """Forget it: who commits next looks again, until the file is gone or its versions are taken over."""
-        with self._changed:
+        with self.changed:
             self._in_sync.pop(table_id, None)
 
     def _check_named(self, place: Place, content: DeltaTable) -> None:
@@ -409,79 +429,32 @@ class Publisher:
         first = parse_action(found.data.partition(b"\n")[0])
         return isinstance(first, CommitInfo) and first.operation == RESYNC
 
-    def _done(self, job: Job, told: Told, before: int) -> None:
-        """Tell what is published by now, if it is more than before."""
-        _, own = job.id
-        if self.after_publish is None or own or job.published <= before:
-            return
-        try:
-            self.after_publish(told.key, told.content, job.published)
-        except Exception:
-            logger.exception("what follows version %d of '%s' is not done yet", job.published, told.key)
+    # -- how far tables are published ----------------------------------------------------------------------
 
-    def _note_progress(self, job: Job, published: int, written: int) -> None:
-        with self._changed:
-            self._backlog.reached(job, published)
+    def _progress(self, id: JobId) -> LogProgress:  # noqa: A002
+        with self.changed:
+            return self._known.get(id, LogProgress())
+
+    def _is_published(self, task: PublishTask) -> bool:
+        return self._progress(task.id).published >= task.line.fork
+
+    def _remember(self, id: JobId, published: int, seen_s: float | None = None) -> None:  # noqa: A002
+        with self.changed:
+            self._known[id] = LogProgress(published, self._progress(id).seen_s if seen_s is None else seen_s)
+            self._known.move_to_end(id)
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+
+    def _reach(self, id: JobId, published: int) -> None:  # noqa: A002
+        """Remember that versions up to one were seen to be published, and wake those who wait for them."""
+        with self.changed:
+            self._remember(id, max(published, self._progress(id).published), elapsed_s())
+            self.discard(id, self._is_published)
+
+    def _note_progress(self, id: JobId, published: int, written: int) -> None:  # noqa: A002
+        self._reach(id, published)
         if written:
             self._meter.count(metrics.DELTA_PUBLISHED, written)
-
-    def _note_problem(self, job: Job, line: Line, problem: PenstockError) -> None:
-        if line.phase is Phase.ADOPTING:
-            return  # the table is not the lake's yet: its adopter deals with it
-        self._report(job, problem)
-        with self._changed:
-            self._backlog.failed(job, problem)
-
-    def _report(self, job: Job, problem: PenstockError) -> None:
-        """Say what went wrong, but not again and again."""
-        self._meter.count(metrics.DELTA_PUBLISH_ERRORS, error=problem.code)
-        with self._changed:
-            if self._backlog.is_closed or (job.problem and job.problem.message == problem.message):
-                return
-        is_alarm = isinstance(problem, AdministratorError)
-        logger.log(logging.ERROR if is_alarm else logging.WARNING, "not published: %s", problem)
-        if isinstance(problem, ForeignCommit):
-            self._meter.count(metrics.DELTA_FOREIGN)
-
-    def _behind(self, told: Told, published: int, problem: PenstockError | None) -> Behind:
-        published = max(published, told.line.published)
-        try:
-            oldest = told.line.at(published + 1, self._read)
-        except PenstockError:  # the store is away, and the newest is all that is known
-            oldest = None
-        timestamp_ms = told.line.timestamp_ms if oldest is None else oldest.timestamp_ms
-        return Behind(
-            key=told.key,
-            id=_id(told.content),
-            location=told.content.location,
-            published=published,
-            latest=told.line.fork,
-            since_us=timestamp_ms * 1000,
-            problem=problem,
-        )
-
-    @contextmanager
-    def _guard(self, place: Place, content: DeltaTable) -> Iterator[Guard | None]:
-        """What keeps other processes away while files are written; nothing where storage itself does."""
-        if place.keeps_conditions:
-            yield None
-            return
-        if self._leases is None:
-            yield lambda: None
-            return
-        lease = self._leases.take(f"delta/{content.id}")
-        busy = Unavailable(f"another process is publishing the table at {content.location}; try again")
-        if lease is None:
-            raise busy
-
-        def guard() -> None:
-            if not lease.keep():
-                raise busy
-
-        try:
-            yield guard
-        finally:
-            lease.release()
 
 
 def _id(content: DeltaTable) -> UUID:

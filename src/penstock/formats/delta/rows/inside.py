@@ -6,6 +6,7 @@ What a lake may read is said by its roots, and not by a log.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.formats.delta.errors import UnsupportedFeature
@@ -14,24 +15,25 @@ from penstock.formats.delta.protocol.actions import decode_path
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]*:/")
 
 
-def name_inside(path: str, root: str) -> str:
+def name_inside(path: str, roots: Sequence[str]) -> str:
     """The name below a table's root of a file of its log, decoded.
 
-    ``UnsupportedFeature`` if it lies elsewhere: a shallow clone has such files.
+    ``roots`` are all locations that the table has or had, such as ``Place.roots``. ``UnsupportedFeature`` if
+    the file lies elsewhere: a shallow clone has such files.
     """
-    return check_inside(decode_path(path), root)
+    return check_inside(decode_path(path), roots)
 
 
-def check_inside(path: str, root: str) -> str:
+def check_inside(path: str, roots: Sequence[str]) -> str:
     """The same for a path that is decoded already."""
     name = path
     if _ABSOLUTE.match(name):
-        name = _below(name, root)
+        name = next(filter(None, (_below(name, root) for root in roots)), "")
     if not name or ".." in name.split("/"):
         raise UnsupportedFeature(
-            f"{root} has the file {path!r}, which lies outside of the table\n"
+            f"{roots[0]} has the file {path!r}, which lies outside of the table\n"
             "  Penstock reads no shallow clones; make a full copy of the table (CREATE TABLE … AS SELECT).",
-            table=root,
+            table=roots[0],
             feature="absolute paths",
         )
     return name

@@ -157,7 +157,7 @@ class _Plan:
         return pc.invert(deleted)
 
     def _name(self, path: str) -> str:
-        return name_inside(path, self._place.url)
+        return name_inside(path, self._place.roots)
 
     @contextmanager
     def _reading(self, file: Add) -> Iterator[None]:

@@ -1,0 +1,284 @@
+"""Promoting: what follows after versions of a Lance table were ratified, in the background.
+
+Until then a version's manifest is where only those find it who ask the lake. Now it is put where every reader
+of Lance looks, one version after the other, and never over anything. That changes nothing in the lake: it may
+be done late, by another process, or twice. Only then does what its writer had staged go.
+
+A manifest of somebody else may be there. Then nothing more is put into that chain: Lance's writers work out
+from the manifests of a folder what came before them, and would take the stranger's version for the lake's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+from penstock.errors import ForeignCommit, PenstockError
+from penstock.formats.lance.chains import Chains, Waiting
+from penstock.formats.lance.names import MAIN, MANIFEST, STAGING
+from penstock.formats.lance.owning import Ownership
+from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.refs import RefFiles
+from penstock.formats.lance.state import Versions, state_of
+from penstock.formats.lance.tasks import PromoteTask, PromoteWork, job_id, merge_tasks
+from penstock.formats.publisher import BackgroundPublisher, Behind, Guard, Profile
+from penstock.formats.sync import SyncState
+from penstock.kernel.leases import Leases
+from penstock.kernel.objects import Objects
+from penstock.metrics import table as metrics
+from penstock.metrics.meter import SILENT, Meter
+from penstock.model.clock import Clock, now_us
+from penstock.model.content import LanceTable
+from penstock.model.keys import Key
+from penstock.model.transactions import PREFIX
+from penstock.storage.places import Places
+
+PROFILE: Final = Profile(
+    name="penstock-promoter",
+    published="promoted",
+    publishing="promoting",
+    versions=metrics.LANCE_UNPROMOTED,
+    seconds=metrics.LANCE_UNPROMOTED_SECONDS,
+    errors=metrics.LANCE_PROMOTE_ERRORS,
+    foreign=metrics.LANCE_FOREIGN,
+)
+_NO_KEY: Final = Key("table")
+"""For what is said of a table whose key its caller does not give."""
+
+logger = logging.getLogger("penstock")
+
+
+class Unpromoted(Behind, frozen=True, kw_only=True):
+    """A chain of a table with versions that are not promoted, as far as is known here."""
+
+    chain: str
+    """Nothing for the default branch's, the table's own folder."""
+
+
+class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
+    """Promotes what it is told. May be used by many threads.
+
+    ``current`` tells a table as its branch has it now; nothing if it is not there any more. ``has_table``
+    says whether a branch has the table of a task now, under any key. ``leases`` keep processes apart on
+    storage that does not do it itself; without, such storage is for one process only. Without
+    ``background``, tables are only promoted by ``promote``, in the caller's thread.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        manifests: Manifests,
+        objects: Objects,
+        ownership: Ownership,
+        *,
+        refs: RefFiles | None = None,
+        current: Callable[[PromoteTask], LanceTable | None] | None = None,
+        has_table: Callable[[PromoteTask], bool] | None = None,
+        meter: Meter = SILENT,
+        clock: Clock = now_us,
+        leases: Leases | None = None,
+        background: bool = True,
+    ) -> None:
+        super().__init__(PROFILE, meter=meter, clock=clock, leases=leases, background=background)
+        self._places, self._objects, self._ownership = places, objects, ownership
+        self._chains = Chains(places, manifests, objects)
+        self._refs, self._current, self._has_table = refs, current, has_table
+        self.after_look: Callable[[Key, LanceTable], None] | None = None
+        """Told of every table of the default branch whose folder was worked on."""
+
+    def told(self, key: Key, content: LanceTable, *, is_default: bool, branch: str = "") -> None:
+        """A table is so on a branch now: it is promoted soon. Quick, and never raises.
+
+        What is in a transaction is for nobody else to see, and is not promoted.
+        """
+        if branch.startswith(PREFIX):
+            return
+        try:
+            task = PromoteTask(key, content, state_of(content), branch)
+        except PenstockError as problem:
+            logger.error("'%s' is not promoted: %s", key, problem)
+            return
+        if not task.state.is_private and is_default == (not task.state.owner):
+            self.add(task)  # otherwise the branch has only what is another one's
+
+    def promote(self, content: LanceTable, until_s: float, key: Key | None = None) -> bool:
+        """Promote a table now, in this thread; whether everybody sees all of its versions then.
+
+        A thread that is at it already is waited for, until a time by ``time.monotonic``. The table has to be
+        as a branch has it, never as a transaction does. What stands against it is told by ``status``, and it
+        is tried again in the background. A private table has nothing to promote.
+        """
+        state = state_of(content)
+        if state.is_private:
+            return True
+        task = PromoteTask(key or _NO_KEY, content, state)
+        if not self._chains.waiting(task):
+            return True
+        problem = self.publish_here(task, until_s - monotonic())
+        return problem is None and self._ownership.owns(content)
+
+    def pin_before(self, content: LanceTable, versions: Versions, one: Waiting) -> None:
+        """Pin the version before one that somebody is about to see, though it is not promoted.
+
+        Raises as storage does. A copy of a lake has the same tables, and they are not its own.
+        """
+        if not state_of(content).is_private and self._ownership.owns(content):
+            self._chains.pin_before(content, versions, one)
+
+    def apart(self, content: LanceTable, one: Waiting, transaction: str = "") -> str:
+        """Where a version is for who reads it though it cannot be promoted. See ``Chains.apart``."""
+        return self._chains.apart(content, one, transaction)
+
+    def linked(self, content: LanceTable, one: Waiting) -> str | None:
+        """The same under one more name of its file. See ``Chains.linked``."""
+        return self._chains.linked(content, one)
+
+    def is_promoted(self, content: LanceTable, one: Waiting) -> bool:
+        """Whether a version is known to be where everybody looks, and none after it is."""
+        return self._chains.is_promoted(content, one)
+
+    def compare(self, location: str, content: LanceTable | None) -> SyncState:
+        """What a table's folder has that the lake has not. See ``Chains.compare``."""
+        return self._chains.compare(location, content)
+
+    def is_foreign(self, table_id: UUID) -> bool:
+        """Whether a manifest was found in a table's folder that is not the lake's, and nothing came since."""
+        return isinstance(self.problem_of(job_id(table_id)), ForeignCommit)
+
+    def wait(self, ids: Iterable[UUID], timeout_s: float) -> bool:
+        """Until all that was told of some tables is promoted, for at most so long; whether it is.
+
+        Does not wait for what an administrator must mend.
+        """
+        wanted, until_s = frozenset(ids), monotonic() + timeout_s
+        with self.changed:
+            jobs = [one for one in self.jobs if one.table in wanted and not one.is_follow_up]
+        promoted = [self.wait_for(one, lambda job: not job.pending, until_s - monotonic()) for one in jobs]
+        return all(promoted)
+
+    def unpromoted(self, content: LanceTable) -> tuple[Waiting, ...]:
+        """Versions of a table that are not where everybody looks, by what is there now, in their order.
+
+        Raises ``Unavailable`` or ``Denied`` as storage does.
+        """
+        state = state_of(content)
+        if state.is_private:
+            return ()
+        task = PromoteTask(_NO_KEY, content, state)
+        return tuple(
+            one for branch in self._chains.branches(task) for one in self._chains.look(task, branch).missing
+        )
+
+    def status(self, content: LanceTable) -> Unpromoted | None:
+        """What is known here of versions that are not promoted; ``None`` if none are."""
+        wanted = content.id, state_of(content).chain
+        return next((one for one in self.backlog() if (one.id, one.chain) == wanted), None)
+
+    # -- what the engine asks ------------------------------------------------------------------------------
+
+    def merge_tasks(
+        self, pending: Sequence[PromoteTask], task: PromoteTask, *, is_taken: bool
+    ) -> list[PromoteTask]:
+        return merge_tasks(pending, task, is_taken=is_taken)
+
+    def publish_task(self, task: PromoteTask) -> None:
+        match task.work:
+            case PromoteWork.VERSIONS:
+                self._promote(task)
+                if self.after_look is not None and task.branch and not task.state.owner:
+                    self.after_look(task.key, task.content)
+            case PromoteWork.REFS if self._refs is not None and self._ownership.owns(task.content):
+                self._refs.have(task)
+            case PromoteWork.STAGED:
+                self._remove(task)
+
+    def describe_task(self, task: PromoteTask, problem: PenstockError | None) -> Unpromoted | None:
+        if task.work is not PromoteWork.VERSIONS:
+            return None
+        try:
+            waiting = self._chains.waiting(task)
+        except PenstockError:  # the store is away, and that something waits is all that is known
+            waiting = []
+        return Unpromoted(
+            key=task.key,
+            id=task.table,
+            location=task.location,
+            chain=task.state.chain,
+            versions=len(waiting),
+            since_us=min((one.version.time_us for one in waiting), default=self._clock()),
+            problem=problem,
+        )
+
+    def is_dropped(self, pending: Sequence[PromoteTask]) -> bool:
+        """By the branch that the chain belongs to, as far as it is known."""
+        known = [task for task in pending if task.branch or not task.state.owner]
+        return self._has_table is not None and bool(known) and not self._has_table(known[-1])
+
+    # -- one table -----------------------------------------------------------------------------------------
+
+    def _promote(self, task: PromoteTask) -> None:
+        if not self._ownership.owns(task.content):
+            return  # a copy of a lake has the same tables, and they are not its own
+        if self._is_left(task):
+            return
+        done: list[Waiting] = []
+        place = self._places.at(task.location)
+        busy = f"another process is promoting the table at {task.location}; try again"
+        try:
+            with self.guard(place, f"lance/{task.table}", busy) as guard:
+                self._put_all(task, guard, done)
+        finally:
+            staged = tuple(one.version.staged for one in done if _is_apart(one.version.staged))
+            if staged:
+                self.add(task._replace(work=PromoteWork.STAGED, staged=staged))
+        if self._refs is not None and task.branch and self._refs.is_news(task):
+            self.add(task._replace(work=PromoteWork.REFS))
+
+    def _is_left(self, task: PromoteTask) -> bool:
+        """Whether a branch other than the default one was set back behind what was task of it, or is gone.
+
+        Whoever goes on from there looks whether its folder is free, and must not find it taken later.
+        """
+        newest = next(self._chains.own(task, MAIN), None)
+        if self._current is None or not task.branch or not task.state.owner or newest is None:
+            return False
+        now = self._current(task)
+        if now is None:
+            return True
+        known = Versions(self._objects, state_of(now)).get(MAIN, newest.number)
+        return known is None or known.id(newest.number) != newest.version.id(newest.number)
+
+    def _put_all(self, task: PromoteTask, guard: Guard | None, done: list[Waiting]) -> None:
+        """Put what is missing of each of Lance's own branches. What stands against one keeps no other from
+        going on; the first such problem is raised in the end."""
+        failed: PenstockError | None = None
+        for branch in self._chains.branches(task):
+            try:
+                found = self._chains.look(task, branch)
+                done.extend(found.there)
+                for one in found.missing:
+                    if guard is not None:
+                        guard()
+                    if self._chains.put(task, one):
+                        self._meter.count(metrics.LANCE_PROMOTED)
+                    done.append(one)
+            except PenstockError as problem:
+                failed = failed or problem
+        if failed is not None:
+            raise failed
+
+    def _remove(self, task: PromoteTask) -> None:
+        """Remove what writers staged of versions that are at their place now. What is left is swept."""
+        try:
+            self._places.at(task.content.location).delete(task.staged)
+        except (PenstockError, RuntimeError) as problem:  # a process that ends starts no threads any more
+            logger.info("what was staged of '%s' is left for the sweep: %s", task.key, problem)
+
+
+def _is_apart(name: str) -> bool:
+    """Whether a name is one that only its writer uses, so that it can go. No reader lists such names; but a
+    writer may just as well have named a manifest that is at the place of one."""
+    return STAGING in name or f"{MANIFEST}-" in name

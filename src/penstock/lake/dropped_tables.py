@@ -1,0 +1,38 @@
+"""The tables that the default branch had, and has not any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.kernel.conflict import content_of
+from penstock.kernel.ledger import LEDGER, whereabouts
+from penstock.kernel.state import prefix_end
+from penstock.model.content import AnyContent, ManagedTable, decode_content
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
+
+
+def dropped_tables(lake: Embedded) -> Iterator[tuple[Key, ManagedTable]]:
+    """Each table as it was when it was dropped, with the key that it had then."""
+    kernel = lake.kernel
+    head = kernel.references.get(kernel.formats.default_branch).head
+    if head == NO_COMMIT:
+        return
+    look = partial(_look, lake, head)
+    for _, value in kernel.state(head).scan(LEDGER, prefix_end(LEDGER)):
+        content = content_of(kernel.objects, value)
+        found = None if content is None or content.id is None else whereabouts(look, content.id)
+        if found is None or found.dropped is None:
+            continue
+        was = decode_content(found.dropped)
+        if isinstance(was, ManagedTable):
+            yield Key.decode(found.key), was
+
+
+def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
+    return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))

@@ -1,0 +1,158 @@
+"""Roots of a lake whose files the operator moved: a bucket that was renamed, a directory elsewhere.
+
+The lake keeps the locations that it has stored, and its description maps them (see ``storage.moved_roots``).
+Before that changes, all files are looked for at the new place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.kernel.conflict import content_of
+from penstock.kernel.description import (
+    ROW_NAME,
+    Description,
+    change_description,
+    read_description,
+    with_moved_root,
+    without_moved_root,
+)
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.ledger import holder, is_entangled
+from penstock.kernel.settings import Settings
+from penstock.lake.copy import Place, opened_lake
+from penstock.lake.missing_files import missing_files
+from penstock.lake.opening import open_lake
+from penstock.model.clock import Clock, now_us
+from penstock.model.content import AnyContent
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode
+from penstock.model.references import Kind
+from penstock.storage.moved_roots import MovedRoot
+from penstock.stores.port import Row, Store
+from penstock.stores.read_only import ReadOnlyStore
+
+MISSING_MAX: Final = 10
+
+
+class MappedRoots(msgspec.Struct, frozen=True, kw_only=True):
+    """The roots of a lake that have moved, and what a change of them found."""
+
+    moved_roots: tuple[MovedRoot, ...]
+    """Those whose files are not where they were at first."""
+    missing: tuple[str, ...] = ()
+    """Files of tables that are not at the new place, if that was allowed."""
+
+
+def map_root(
+    source: Place,
+    old: str,
+    new: str,
+    *,
+    allow_missing: bool = False,
+    author: str | None = None,
+    settings: Settings | None = None,
+    clock: Clock = now_us,
+) -> MappedRoots:
+    """Let a lake find the files of tables below ``new`` that were below ``old`` before they were moved.
+
+    All that is stored, and every commit id, stays as it is. ``old`` may be a root, a folder above roots such
+    as a bucket, or one below; one that was mapped before is named by where it is now. Other processes go on
+    with what they knew when they opened the lake: stop them before the files are moved.
+
+    ``InvalidRequest`` if the places lie in one another, or in other roots; and, with their names, if files of
+    tables are not there, unless ``allow_missing`` says that it does not matter.
+    """
+    change = partial(with_moved_root, old=old, new=new)
+    return _change(source, change, allow_missing, author, settings, clock)
+
+
+def unmap_root(
+    source: Place,
+    place: str,
+    *,
+    allow_missing: bool = False,
+    author: str | None = None,
+    settings: Settings | None = None,
+    clock: Clock = now_us,
+) -> MappedRoots:
+    """Let a lake find the files of tables where they were at first, of a root that was mapped.
+
+    ``place`` is its old place or its new one. Raises as ``map_root``.
+    """
+    change = partial(without_moved_root, place=place)
+    return _change(source, change, allow_missing, author, settings, clock)
+
+
+def _change(
+    source: Place,
+    change: Callable[[Description], Description],
+    allow_missing: bool,
+    author: str | None,
+    settings: Settings | None,
+    clock: Clock,
+) -> MappedRoots:
+    # What is left to be published is not published now: the files are elsewhere.
+    with opened_lake(source, author, settings, clock, catch_up=False) as lake:
+        kernel = lake.kernel
+        kernel.store.require_writable()
+        wanted = change(read_description(kernel.store))
+        _require_unused(kernel, wanted)
+        missing = _missing(kernel, wanted, settings, clock)
+        if missing and not allow_missing:
+            raise _gone(missing)
+        done = change_description(kernel.store, kernel.settings, change)
+        moved = tuple(one for one in done.moved_roots if one.new != one.old)
+        return MappedRoots(moved_roots=moved, missing=tuple(missing))
+
+
+def _missing(kernel: Kernel, wanted: Description, settings: Settings | None, clock: Clock) -> list[str]:
+    """Files that are gone once the lake says of itself what is wanted."""
+    view = _RedescribedStore(kernel.store, wanted)
+    with open_lake(view, create=False, settings=settings, clock=clock, catch_up=False) as lake:
+        return [str(one) for one in missing_files(lake)]
+
+
+def _require_unused(kernel: Kernel, wanted: Description) -> None:
+    """``InvalidRequest`` if the lake itself has, or had, a table at a location that is to mean another."""
+    places = [one.new for one in wanted.moved_roots if one.new != one.old]
+    heads = {one.name: one.head for kind in (Kind.BRANCH, Kind.TAG) for one in kernel.references.all(kind)}
+    for name, head in heads.items():
+        look = partial(_content_at, kernel, head)
+        for place in places if head != NO_COMMIT else ():
+            if holder(look, place) is not None or is_entangled(look, place):
+                raise InvalidRequest(
+                    f"{place} cannot be where files were moved: '{name}' has, or had, a table with that "
+                    "location, or above it, or below",
+                    location=place,
+                    reference=name,
+                )
+
+
+def _content_at(kernel: Kernel, commit: ObjectId, stored: bytes) -> AnyContent | None:
+    return content_of(kernel.objects, kernel.state(commit).get(stored))
+
+
+def _gone(missing: Sequence[str]) -> InvalidRequest:
+    more = f"\n  and {len(missing) - MISSING_MAX} more" if len(missing) > MISSING_MAX else ""
+    listing = "\n  ".join(missing[:MISSING_MAX]) + more
+    return InvalidRequest(
+        f"files of tables are not there; nothing was changed:\n  {listing}\n"
+        "  Move or copy all files below the old place, with the same names, or say --missing-ok.",
+        missing=[*missing],
+    )
+
+
+class _RedescribedStore(ReadOnlyStore):
+    """A lake that says something else of itself. It takes no writes."""
+
+    def __init__(self, store: Store, description: Description) -> None:
+        super().__init__(store)
+        self._row = Row(ROW_NAME, Kind.LAKE.value, encode(description))
+
+    def reference(self, name: str) -> Row | None:
+        return self._row if name == ROW_NAME else super().reference(name)

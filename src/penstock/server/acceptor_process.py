@@ -1,0 +1,252 @@
+"""The process that accepts the connections of a server, and answers liveness probes.
+
+``acceptor`` starts it by the path of this file, with nothing imported but a few modules of the standard
+library: it takes few milliseconds to start and few megabytes, and no lock of the serving process keeps it
+from answering. A connection whose first bytes are a probe is answered here. Every other one is handed over to
+the serving process as an open descriptor, with all its bytes unread.
+
+The channel is a pair of sockets. The serving process sends a byte from its event loop every now and then; if
+it stops sending, probes are answered by 503. This process sends a byte for each connection and each probe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+CONNECTION: Final = b"c"
+"""A connection is handed over; its descriptor comes with this byte."""
+HEALTHY: Final = b"h"
+"""A probe was answered by 200."""
+STUCK: Final = b"s"
+"""A probe was answered by 503."""
+
+PROBES: Final = (b"GET /healthz HTTP/1.1\r\n", b"GET /healthz HTTP/1.0\r\n")
+HEAD_MAX_BYTES: Final = 4096
+"""Of a probe. What is larger is handed over."""
+HEAD_END: Final = b"\r\n\r\n"
+NOT_PLAIN: Final = (b"\ncontent-length", b"\ntransfer-encoding", b"\nx-request-id", b"\nexpect", b"\nupgrade")
+"""Headers of requests that the serving process answers, also if they ask for its health."""
+SILENT_MAX_S: Final = 0.1
+"""A connection that has sent nothing for so long is handed over."""
+HELD_MAX: Final = 1024
+"""Connections that are not handed over yet. Further ones wait to be accepted."""
+OWN_DESCRIPTORS: Final = 32
+"""Of this process, which are no connections, with some to spare."""
+ACCEPT_AT_ONCE: Final = 16
+PAUSE_S: Final = 0.1
+"""After the system had no room for one more descriptor."""
+EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
+"""The serving process has ended."""
+
+
+class AcceptorLoop:
+    """Accepts connections, and answers each or hands it over."""
+
+    def __init__(self, listener: socket.socket, channel: socket.socket, stuck_s: float) -> None:
+        self._listener, self._channel, self._stuck_s = listener, channel, stuck_s
+        self._selector = selectors.DefaultSelector()
+        self._silent: dict[socket.socket, float] = {}
+        """Connections that have sent nothing yet, and since when, the oldest first."""
+        self._handed: deque[socket.socket] = deque()
+        """Connections to be handed over, the oldest first."""
+        self._beat_s: float | None = None
+        self._accept_from_s = 0.0
+        self._send_from_s: float | None = None
+        """When connections are sent again, after the system took none."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._held_max = HELD_MAX
+        if limit != resource.RLIM_INFINITY:
+            self._held_max = max(1, min(HELD_MAX, limit - OWN_DESCRIPTORS))
+        self._is_accepting = self._is_ending = False
+        for one in (listener, channel):
+            one.setblocking(False)
+
+    def run(self) -> None:
+        """Until the serving process closes its end of the channel."""
+        self._selector.register(self._channel, selectors.EVENT_READ, self._receive)
+        while not self._is_ending:
+            self._accept_or_not()
+            for key, _ in self._selector.select(self._timeout_s()):
+                act: Callable[[], None] = key.data
+                act()
+            self._hand_over_silent()
+            if self._send_from_s is not None and time.monotonic() >= self._send_from_s:
+                self._send()
+        self._end()
+
+    def _timeout_s(self) -> float | None:
+        """How long there is nothing to do, if nobody sends anything."""
+        is_pausing = self._send_from_s is not None or time.monotonic() < self._accept_from_s
+        return SILENT_MAX_S if self._silent or is_pausing else None
+
+    def _accept_or_not(self) -> None:
+        """Nothing is accepted before the serving process sends its first byte, nor beyond the limit, nor in
+        the pause after the system had no room."""
+        has_room = len(self._silent) + len(self._handed) < self._held_max
+        wanted = self._beat_s is not None and has_room and time.monotonic() >= self._accept_from_s
+        if wanted and not self._is_accepting:
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        elif self._is_accepting and not wanted:
+            self._selector.unregister(self._listener)
+        self._is_accepting = wanted
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPT_AT_ONCE):
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as problem:  # else another process was faster, or the client has gone
+                if problem.errno in EXHAUSTED:
+                    self._accept_from_s = time.monotonic() + PAUSE_S
+                return
+            connection.setblocking(False)
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._silent[connection] = time.monotonic()
+            self._selector.register(connection, selectors.EVENT_READ, lambda one=connection: self._look(one))
+
+    def _look(self, connection: socket.socket) -> None:
+        """Answer or hand over a connection that has sent something."""
+        if connection not in self._silent:
+            return
+        self._forget(connection)
+        try:
+            head = connection.recv(HEAD_MAX_BYTES, socket.MSG_PEEK)
+            if not head:
+                connection.close()
+            elif is_plain_probe(head):
+                connection.recv(len(head))
+                self._answer(connection)
+            else:
+                self._hand_over(connection)
+        except OSError:
+            connection.close()
+
+    def _answer(self, connection: socket.socket) -> None:
+        self._receive()
+        silent_s = time.monotonic() - (self._beat_s or 0.0)
+        is_stuck = silent_s > self._stuck_s
+        with connection:
+            connection.send(_stuck(silent_s) if is_stuck else _healthy())
+        if not self._handed:  # else the channel is full, and the probe is not counted
+            with contextlib.suppress(OSError):
+                self._channel.send(STUCK if is_stuck else HEALTHY)
+
+    def _hand_over_silent(self) -> None:
+        before_s = time.monotonic() - SILENT_MAX_S
+        while self._silent:
+            connection, since_s = next(iter(self._silent.items()))
+            if since_s > before_s and not self._is_ending:
+                return
+            self._forget(connection)
+            self._hand_over(connection)
+
+    def _forget(self, connection: socket.socket) -> None:
+        del self._silent[connection]
+        self._selector.unregister(connection)
+
+    def _hand_over(self, connection: socket.socket) -> None:
+        self._handed.append(connection)
+        if len(self._handed) == 1:
+            self._send()
+
+    def _send(self) -> None:
+        """Send the connections that wait for it, as many as the channel takes now."""
+        self._send_from_s = None
+        while self._handed:
+            try:
+                socket.send_fds(self._channel, [CONNECTION], [self._handed[0].fileno()])
+            except BlockingIOError:
+                self._wait_for(selectors.EVENT_READ | selectors.EVENT_WRITE)
+                return
+            except OSError as problem:
+                if problem.errno not in GONE:  # such as too many descriptors that are under way
+                    self._send_from_s = time.monotonic() + PAUSE_S
+                    self._wait_for(selectors.EVENT_READ)
+                    return
+            self._handed.popleft().close()
+        self._wait_for(selectors.EVENT_READ)
+
+    def _wait_for(self, events: int) -> None:
+        if self._selector.get_key(self._channel).events != events:
+            act = self._receive if events == selectors.EVENT_READ else self._exchange
+            self._selector.modify(self._channel, events, act)
+
+    def _exchange(self) -> None:
+        self._receive()
+        self._send()
+
+    def _receive(self) -> None:
+        """Note that the event loop of the serving process runs, or that it has no more use for this one."""
+        try:
+            while data := self._channel.recv(4096):
+                self._beat_s = time.monotonic()
+                if len(data) < 4096:
+                    return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self._is_ending = True
+
+    def _end(self) -> None:
+        """Accept nothing more, and hand over what was accepted, as far as the other side still takes it."""
+        self._listener.close()
+        self._channel.setblocking(True)
+        self._channel.settimeout(1.0)
+        self._hand_over_silent()
+        with contextlib.suppress(OSError):
+            for connection in self._handed:
+                socket.send_fds(self._channel, [CONNECTION], [connection.fileno()])
+
+
+def is_plain_probe(head: bytes) -> bool:
+    """Whether these bytes are one whole request for the server's health, and nothing but that."""
+    if not head.startswith(PROBES) or head.find(HEAD_END) != len(head) - len(HEAD_END):
+        return False
+    lower = head.lower()
+    return not any(name in lower for name in NOT_PLAIN)
+
+
+def _healthy() -> bytes:
+    return _response(b"200 OK", b'{"status":"ok"}', os.urandom(8).hex().encode())
+
+
+def _stuck(silent_s: float) -> bytes:
+    request_id = os.urandom(8).hex().encode()
+    body = (
+        b'{"error":{"code":"unavailable","message":'
+        b'"the event loop of the serving process has not run for %d s","details":{}},"request_id":"%s"}'
+        % (silent_s, request_id)
+    )
+    return _response(b"503 Service Unavailable", body, request_id)
+
+
+def _response(status: bytes, body: bytes, request_id: bytes) -> bytes:
+    date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()).encode()
+    return (
+        b"HTTP/1.1 %s\r\ndate: %s\r\nx-request-id: %s\r\nx-content-type-options: nosniff\r\n"
+        b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s"
+        % (status, date, request_id, len(body), body)
+    )
+
+
+def main(listener: int, channel: int, stuck_s: float) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # the serving process gets them, and ends this one
+        signal.signal(number, signal.SIG_IGN)
+    AcceptorLoop(socket.socket(fileno=listener), socket.socket(fileno=channel), stuck_s).run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
