@@ -67,7 +67,9 @@ def scene(door: Door, network: Proxy, tmp_path: Path) -> Iterator[Scene]:
         lake.create_table("orders", schema=SCHEMA)
         network.speak()
         with door.showing(lake):
-            yield Scene(lake, door, network, tmp_path)
+            shown = Scene(lake, door, network, tmp_path)
+            yield shown
+            shown.open_gates()
 
 
 @pytest.fixture
@@ -76,4 +78,6 @@ def events(door: Door, network: Proxy, tmp_path: Path) -> Iterator[FilesScene]:
     later = LateClock()
     with penstock.open(tmp_path / "lake", create=True, clock=later) as lake, door.showing(lake):
         network.speak()
-        yield FilesScene(lake, door, network, tmp_path, later)
+        shown = FilesScene(lake, door, network, tmp_path, later)
+        yield shown
+        shown.open_gates()
