@@ -702,6 +702,7 @@ def bucket(s3_place: S3Place, monkeypatch: pytest.MonkeyPatch) -> S3Place:
     return s3_place
 
 
+@pytest.mark.verify
 def test_a_backup_in_a_bucket(place: Path, bucket: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "LOOKED_UP_MAX", 1)  # so that files are compared by lists
     with penstock.open(place) as lake:

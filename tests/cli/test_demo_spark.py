@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.verify
 def test_the_demo_builds_tables_with_spark_and_others_read_them(
     tmp_path: Path, started_spark: SparkSession
 ) -> None:

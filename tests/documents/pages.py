@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.documents.runner import blocks_of
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -23,5 +30,17 @@ DOCUMENTS = [
     *(path for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md") if (path := ROOT / name).exists()),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+LONG = {"docs/reference/cli.md", "docs/guide/spark.md", "docs/guide/transactions.md"}
+"""What takes long to run is run by `make verify`."""
+
+
+def as_parameters(paths: Iterable[Path]) -> list[ParameterSet]:
+    """Documents as parameters of a test that runs them."""
+    named = ((path, name_of(path)) for path in paths)
+    return [
+        pytest.param(path, id=name, marks=pytest.mark.verify if name in LONG else ()) for path, name in named
+    ]
+
+
 DOCUMENTS_WITH_SPARK = [path for path in DOCUMENTS if _needs_spark(path)]
 DOCUMENTS_WITHOUT_SPARK = [path for path in DOCUMENTS if path not in DOCUMENTS_WITH_SPARK]

@@ -8,11 +8,11 @@ from textwrap import dedent
 
 import pytest
 
-from tests.documents.pages import DOCUMENTS, DOCUMENTS_WITHOUT_SPARK, name_of
+from tests.documents.pages import DOCUMENTS, DOCUMENTS_WITHOUT_SPARK, as_parameters, name_of
 from tests.documents.runner import WrongDocument, blocks_of, output_matches, run_document
 
 
-@pytest.mark.parametrize("path", DOCUMENTS_WITHOUT_SPARK, ids=name_of)
+@pytest.mark.parametrize("path", as_parameters(DOCUMENTS_WITHOUT_SPARK))
 def test_the_examples_of_a_document_are_true(path: Path, tmp_path: Path) -> None:
     run_document(str(path), path.read_text("utf-8"), tmp_path)
 

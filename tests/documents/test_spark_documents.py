@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.documents.pages import DOCUMENTS_WITH_SPARK, name_of
+from tests.documents.pages import DOCUMENTS_WITH_SPARK, as_parameters
 from tests.documents.runner import WrongDocument, run_document
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("path", DOCUMENTS_WITH_SPARK, ids=name_of)
+@pytest.mark.parametrize("path", as_parameters(DOCUMENTS_WITH_SPARK))
 def test_the_examples_of_a_document_are_true(path: Path, tmp_path: Path, started_spark: SparkSession) -> None:
     run_document(str(path), path.read_text("utf-8"), tmp_path)
     assert started_spark.range(3).count() == 3

@@ -84,8 +84,8 @@ def _run(what: str, place: str, copy: str) -> dict[str, Any]:
     ("scheme", "directory", "database"),
     [
         ("{}", 0o555, 0o444),
-        ("{}", 0o777, 0o444),
-        ("{}", 0o555, 0o666),
+        pytest.param("{}", 0o777, 0o444, marks=pytest.mark.verify),
+        pytest.param("{}", 0o555, 0o666, marks=pytest.mark.verify),
         ("file://{}", 0o555, 0o444),
     ],
 )

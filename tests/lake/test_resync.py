@@ -502,7 +502,7 @@ def _killed(place: Path, kind: str, ready: Any) -> None:
 
 
 @in_each_format
-@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("is_after", [False, pytest.param(True, marks=pytest.mark.verify)])
 def test_a_resync_that_is_killed_is_gone_on_with(place: Path, kind: str, is_after: bool) -> None:
     behind(place, kind, 2).close()
     context = multiprocessing.get_context("spawn")
@@ -601,7 +601,7 @@ def dropped_and_brought_back(place: Path, kind: str) -> str:
 
 
 @in_each_format
-@pytest.mark.parametrize("is_all", [False, True])
+@pytest.mark.parametrize("is_all", [pytest.param(False, marks=pytest.mark.verify), True])
 def test_a_table_that_was_dropped_when_the_copy_was_made_and_came_back_since_is_brought_back(
     place: Path, kind: str, is_all: bool
 ) -> None:

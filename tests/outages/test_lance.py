@@ -78,6 +78,7 @@ def _write(options: dict[str, str]) -> Any:
     return lance.write_dataset(ROWS, "s3://bucket/t.lance", storage_options=options)
 
 
+@pytest.mark.verify
 def test_object_storage_that_is_away_is_unavailable(bucket_away: dict[str, str]) -> None:
     problem = ours(lambda: _write(bucket_away))
     assert type(problem) is Unavailable

@@ -78,7 +78,9 @@ def test_a_process_may_die_at_any_step(world: World, name: str) -> None:
     world.check_whole()
 
 
-@pytest.mark.parametrize("goes_on", [repeat, catch_up, foreign_writer])
+@pytest.mark.parametrize(
+    "goes_on", [repeat, *(pytest.param(one, marks=pytest.mark.verify) for one in (catch_up, foreign_writer))]
+)
 @pytest.mark.parametrize("work", [adopt, create_at, release])
 def test_a_table_may_come_or_go_in_a_process_that_dies(
     tmp_path: Path,

@@ -64,6 +64,7 @@ def test_a_server_without_tokens_on_this_machine_refuses_them_too(tmp_path: Path
         assert server.get(LAKE, host=f"localhost:{server.port}").status == 200
 
 
+@pytest.mark.verify
 def test_one_that_other_machines_reach_has_whatever_name_they_know(tmp_path: Path) -> None:
     options = ("--lake", "memory:", "--host", "0.0.0.0", "--insecure")
     with program(tmp_path, *options, dev=False) as server:

@@ -24,6 +24,7 @@ def memory_bytes(server: Program, field: str = "VmRSS") -> int:
     return int(status.partition(f"{field}:")[2].split()[0]) * 1024
 
 
+@pytest.mark.verify
 def test_bodies_that_are_sent_at_once_are_not_all_in_memory_and_all_are_answered(tmp_path: Path) -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("memory is told by /proc")

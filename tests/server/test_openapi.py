@@ -33,6 +33,7 @@ def operations(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str
             yield method.upper(), path, operation
 
 
+@pytest.mark.verify
 def test_the_description_is_valid(apis: tuple[Api, ...]) -> None:
     OpenAPIV31SpecValidator(describe(apis)).validate()
 

@@ -188,6 +188,7 @@ def test_a_port_that_is_taken_is_named(penstock_server: Program, tmp_path: Path)
     assert "try again" not in said
 
 
+@pytest.mark.verify
 def test_a_lake_whose_tokens_have_expired_is_as_one_without(tmp_path: Path) -> None:
     _, call = new_token("old", ["read"], expires=datetime.now(UTC) + timedelta(seconds=1))
     with open_lake(tmp_path / "lake", create=True) as lake:
@@ -197,6 +198,7 @@ def test_a_lake_whose_tokens_have_expired_is_as_one_without(tmp_path: Path) -> N
         assert "every request will be refused" in server.log
 
 
+@pytest.mark.verify
 def test_a_lake_that_is_open_to_the_network_is_warned_about(tmp_path: Path) -> None:
     open_lake(tmp_path / "lake", create=True).close()
     with program(tmp_path, "--lake", "lake", "--host", "0.0.0.0", "--insecure", dev=False) as server:
@@ -205,6 +207,7 @@ def test_a_lake_that_is_open_to_the_network_is_warned_about(tmp_path: Path) -> N
         assert "to every network of this machine, here at http://127.0.0.1:" in server.ready
 
 
+@pytest.mark.verify
 def test_a_lake_without_roots_is_warned_about(tmp_path: Path) -> None:
     with program(tmp_path, "--lake", "memory:", "--insecure", dev=False) as server:
         assert "every table will be refused: the lake has no root" in server.log
@@ -237,6 +240,7 @@ def accepts(server: Client) -> bool:
     return True
 
 
+@pytest.mark.verify
 def test_a_second_signal_does_not_wait(penstock_server: Program) -> None:
     connection, _ = half_sent(penstock_server, "orders")
     with connection:
@@ -246,6 +250,7 @@ def test_a_second_signal_does_not_wait(penstock_server: Program) -> None:
         assert penstock_server.stop() == 128 + signal.SIGTERM
 
 
+@pytest.mark.verify
 def test_requests_that_do_not_end_are_given_up_after_a_time(tmp_path: Path) -> None:
     with program(tmp_path, "--lake", "memory:", "--drain-timeout-s", "0.3") as server:
         connection, _ = half_sent(server, "orders")
@@ -254,6 +259,7 @@ def test_requests_that_do_not_end_are_given_up_after_a_time(tmp_path: Path) -> N
             assert read_all(connection).startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.verify
 def test_work_that_goes_on_after_its_answer_is_waited_for_at_the_end(lake: Lake) -> None:
     trial, started = Trial(), threading.Event()
     serving = Serving(lake="memory:", is_dev=True, limits=Limits(request_timeout_s=0.1))

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
 
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
@@ -46,6 +47,9 @@ VALUES = pa.schema(
 """A column of each type that conditions are about."""
 
 ENGINES = ["jar", "fallback"]
+JAR_FIRST = ["jar", pytest.param("fallback", marks=pytest.mark.verify)]
+"""``test_job_contract`` tries both ways of a job; what rests on them is tried both ways by `make verify`."""
+in_each_engine = pytest.mark.parametrize("engine", JAR_FIRST)
 SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 
 

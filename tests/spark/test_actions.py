@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.spark import write
-from tests.spark.reading_tables import ENGINES, using
+from tests.spark.reading_tables import in_each_engine, using
 from tests.spark.writing_cases import files_below, seen, seen_by_others
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ VALUES: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_partition_values_of_every_type_come_back_as_they_were(
     spark: SparkSession, lake: Lake, engine: str
 ) -> None:

@@ -22,7 +22,7 @@ from penstock.spark.reading import read
 from penstock.spark.writing import write
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.rows import inline_vector, metadata_for, vector_data
-from tests.spark.reading_tables import ENGINES, adopted, put_file, using, with_vectors, written
+from tests.spark.reading_tables import adopted, in_each_engine, put_file, using, with_vectors, written
 from tests.spark.writing_cases import delta_table
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def left(*gone: int) -> list[int]:
     return [one for one in range(30) if one not in gone]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_only_files_with_such_rows_are_written_anew(
     spark: SparkSession, create: Callable[..., Table], engine: str
 ) -> None:

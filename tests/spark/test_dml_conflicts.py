@@ -92,11 +92,11 @@ def land(change: Rewrite) -> int:
 @pytest.mark.parametrize(
     ("winner", "loser"),
     [
-        ("delete", "delete"),
+        pytest.param("delete", "delete", marks=pytest.mark.verify),
         ("delete", "update"),
         ("update", "merge"),
-        ("merge", "delete"),
-        ("merge", "merge"),
+        pytest.param("merge", "delete", marks=pytest.mark.verify),
+        pytest.param("merge", "merge", marks=pytest.mark.verify),
     ],
 )
 def test_of_two_changes_of_the_same_file_one_is_refused_and_leaves_nothing(
@@ -228,6 +228,7 @@ def test_files_stay_when_nobody_knows_whether_they_are_committed(
     assert found(table) == {1: 5, 2: 0, 3: 0, 4: 0}
 
 
+@pytest.mark.verify
 def test_changes_at_the_same_time_add_up_to_one_after_the_other(
     spark: SparkSession, create: Callable[..., Table], lake: Lake, seed: int
 ) -> None:

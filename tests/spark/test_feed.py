@@ -22,7 +22,7 @@ from penstock.lake.table import Table
 from penstock.spark.feed import changes
 from tests.formats.delta.logs import protocol, remove
 from tests.formats.delta.rows import inline_vector, metadata_for, vector_data
-from tests.spark.reading_tables import ENGINES, adopted, put_file, shown, using, with_vectors, written
+from tests.spark.reading_tables import adopted, in_each_engine, put_file, shown, using, with_vectors, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def updated(table: Table, partition: dict[str, str | None]) -> None:
     table.append_actions([removal(file), later, cdc])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_changes_that_were_written_down_are_taken_as_they_are(
     spark: SparkSession, lake: Lake, engine: str
 ) -> None:

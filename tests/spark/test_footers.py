@@ -21,7 +21,7 @@ from penstock.lake.lake import Lake
 from penstock.spark import write
 from penstock.spark.job import jobs
 from penstock.spark.job.footers import stats_of
-from tests.spark.reading_tables import ENGINES, using
+from tests.spark.reading_tables import in_each_engine, using
 from tests.spark.writing_cases import seen, seen_by_others
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_footers_tell_what_the_rows_do(spark: SparkSession, lake: Lake, tmp_path: Path, engine: str) -> None:
     spark = using(spark, engine)
     df = spark.createDataFrame([_row(random.Random(seed)) for seed in range(60)], SCHEMA).repartition(8)
@@ -59,7 +59,7 @@ def test_footers_tell_what_the_rows_do(spark: SparkSession, lake: Lake, tmp_path
         assert json.loads(stats_of(file, leaves)) == _computed(data, leaves)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_columns_of_which_a_footer_cannot_tell_have_no_bounds(
     spark: SparkSession, lake: Lake, tmp_path: Path, engine: str
 ) -> None:

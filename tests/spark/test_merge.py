@@ -302,6 +302,7 @@ CASES = {
     "rows that move": (MOVED, HALF_NEW),
     "inserts alone": (HALF_NEW, NEW),
 }
+QUICK_CASES = ("everything that matches", "nothing that matches")
 
 
 def expected(
@@ -377,13 +378,16 @@ def check_merge(
         assert fed(table, done.version) == wanted[1]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in QUICK_CASES else pytest.mark.verify) for case in CASES]
+)
 def test_a_merge_does_what_a_program_does_row_by_row(
     create: Callable[..., Table], source: Callable[..., DataFrame], seed: int, case: str
 ) -> None:
     check_merge(create, source, case, random.Random(f"{seed} {case}"), has_feed=case != "rows that move")
 
 
+@pytest.mark.verify
 def test_a_merge_does_the_same_without_the_jar(
     spark: SparkSession, create: Callable[..., Table], source: Callable[..., DataFrame], seed: int
 ) -> None:

@@ -20,7 +20,7 @@ from penstock.spark.job.parquet_settings import (
     unless_chosen,
 )
 from penstock.spark.writing import write
-from tests.spark.reading_tables import ENGINES, using
+from tests.spark.reading_tables import in_each_engine, using
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ def stored(lake: Lake, key: str) -> set[str]:
     return {str(pq.ParquetFile(one).schema.column(1).logical_type) for one in files}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 @pytest.mark.parametrize("chosen", CHOICES[TIMESTAMPS])
 def test_times_are_kept_in_microseconds_whatever_the_session_says(
     spark: SparkSession, lake: Lake, engine: str, chosen: str | None

@@ -15,7 +15,7 @@ from penstock.lake.lake import Lake
 from penstock.model.content import DeltaTable
 from penstock.spark.reading import read
 from penstock.spark.scan.conditions import means_the_same
-from tests.spark.reading_tables import ENGINES, VALUES, shown, using
+from tests.spark.reading_tables import VALUES, in_each_engine, shown, using
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,7 +178,7 @@ def test_no_condition_loses_rows_by_leaving_out_files(
         assert (left < told.keys()) == means_the_same(where, table.schema, zone), where
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_nan_is_larger_than_any_bound_that_a_file_notes(spark: SparkSession, lake: Lake, engine: str) -> None:
     """Arrow leaves NaN out of the bounds in the files that it writes. To Spark nothing is larger."""
     values = [1.0, float("nan"), 2.0]

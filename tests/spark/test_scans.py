@@ -21,8 +21,8 @@ from penstock.spark.scan import deletions, scans
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.rows import as_rows, inline_vector, metadata_for, vector_data
 from tests.spark.reading_tables import (
-    ENGINES,
     adopted,
+    in_each_engine,
     put_file,
     shown,
     unowned,
@@ -67,7 +67,7 @@ def whole(spark: SparkSession, lake: Lake, key: str = "t", **how: Any) -> DataFr
     return scans.rows(spark, snapshot, snapshot.files(), **how)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 @pytest.mark.parametrize("partition_by", [[], PLAIN], ids=["in files", "in the log"])
 def test_values_of_every_type_come_as_they_were_written(
     spark: SparkSession, lake: Lake, engine: str, partition_by: list[str]
@@ -81,7 +81,7 @@ def test_values_of_every_type_come_as_they_were_written(
     assert as_rows(arrow) == as_rows(everything().cast(arrow.schema))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_rows_tell_their_file_and_their_number_in_it(spark: SparkSession, lake: Lake, engine: str) -> None:
     table = lake.create_table("t", schema=pa.schema({"id": pa.int64()}))
     for start in (0, 10, 20):
@@ -97,7 +97,7 @@ def test_rows_tell_their_file_and_their_number_in_it(spark: SparkSession, lake: 
         ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_a_table_without_files_is_a_dataframe_without_rows(
     spark: SparkSession, lake: Lake, engine: str
 ) -> None:
@@ -108,7 +108,10 @@ def test_a_table_without_files_is_a_dataframe_without_rows(
         assert (rows.columns, rows.count()) == ([*everything().column_names, *ends], 0)
 
 
-@pytest.mark.parametrize(("engine", "has_stats"), [("jar", True), ("jar", False), ("fallback", True)])
+@pytest.mark.parametrize(
+    ("engine", "has_stats"),
+    [("jar", True), pytest.param("jar", False, marks=pytest.mark.verify), ("fallback", True)],
+)
 def test_rows_of_a_deletion_vector_are_left_out(
     spark: SparkSession, lake: Lake, tmp_path: Path, engine: str, has_stats: bool
 ) -> None:
@@ -192,7 +195,7 @@ def test_more_deleted_rows_than_can_be_held_are_refused_with_a_way_out(
     assert scans.rows(spark, snapshot, snapshot.files("id < 200")).count() == 197
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_a_deletion_vector_that_names_rows_that_are_not_there_is_an_error(
     spark: SparkSession, lake: Lake, tmp_path: Path, engine: str
 ) -> None:
@@ -226,7 +229,7 @@ def with_id(name: str, kind: Any, number: int) -> Any:
     return pa.field(name, kind, metadata={b"PARQUET:field_id": str(number).encode()})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 @pytest.mark.parametrize(
     ("mode", "names"),
     [("name", ["part", "id", "col-3"]), ("id", ["part", "id", "col-3"]), ("id", ["b", "c", "d"])],
@@ -258,7 +261,7 @@ def test_columns_are_found_in_files_by_what_column_mapping_says(
     assert shown(rows.where("inner.now = 'a' and part = 'p' and id < 2").select("id")) == [(1,)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_old_files_are_read_as_the_table_is_now(
     spark: SparkSession, lake: Lake, tmp_path: Path, engine: str
 ) -> None:
@@ -316,7 +319,7 @@ def test_files_that_spark_would_leave_out_in_silence_are_refused(
         scans.rows(spark, snapshot, snapshot.files())
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_a_file_that_is_gone_is_an_error_even_where_the_session_is_told_to_read_on(
     spark: SparkSession, lake: Lake, engine: str
 ) -> None:
@@ -331,7 +334,7 @@ def test_a_file_that_is_gone_is_an_error_even_where_the_session_is_told_to_read_
         whole(using(spark, engine), lake).collect()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_a_partition_value_that_is_none_of_its_type_is_an_error(
     spark: SparkSession, lake: Lake, tmp_path: Path, engine: str
 ) -> None:

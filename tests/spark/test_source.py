@@ -40,6 +40,7 @@ def ids(lake: Lake, key: str, ref: str | None = None) -> list[int]:
     return sorted(lake.table(key, ref).to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.verify
 def test_rows_of_all_types_go_through_spark_and_stay_what_they_are(spark: SparkSession, lake: Lake) -> None:
     inner = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
     columns = {

@@ -78,7 +78,13 @@ def interrupted(batch: Callable[[DataFrame, int], None], at: int, *, after: bool
     return write
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before the commit", "after the commit"])
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(False, id="before the commit", marks=pytest.mark.verify),
+        pytest.param(True, id="after the commit"),
+    ],
+)
 def test_a_query_that_is_interrupted_in_a_batch_goes_on_with_every_row_once(
     spark: SparkSession, lake: Lake, checkpoint: Path, after: bool
 ) -> None:
@@ -113,6 +119,7 @@ def test_a_driver_that_is_killed_after_a_commit_leaves_a_query_that_goes_on_with
     assert len(_data_files(lake) - files) == 1  # the first batch was not even written again
 
 
+@pytest.mark.verify
 def test_a_batch_that_is_repeated_by_format_penstock_is_in_the_table_once(
     spark: SparkSession, lake: Lake, checkpoint: Path
 ) -> None:
@@ -126,6 +133,7 @@ def test_a_batch_that_is_repeated_by_format_penstock_is_in_the_table_once(
     assert ids(lake) == [10, 20, 30, 40, 50]
 
 
+@pytest.mark.verify
 def test_a_stream_that_cannot_go_on_says_why_by_a_typed_error(
     spark: SparkSession, lake: Lake, checkpoint: Path
 ) -> None:
@@ -147,6 +155,7 @@ def test_batches_that_are_whole_results_take_each_others_place(
     assert ids(lake) == [30, 40]
 
 
+@pytest.mark.verify
 def test_a_name_of_the_users_own_that_outlives_its_checkpoint_is_warned_of(
     spark: SparkSession, lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

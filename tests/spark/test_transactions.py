@@ -59,6 +59,7 @@ def test_what_a_frame_shows_is_read_and_what_it_writes_is_not(lake: Lake, spark:
     ]
 
 
+@pytest.mark.verify
 def test_what_plain_code_of_spark_reads_is_remembered_too(lake: Lake, spark: SparkSession) -> None:
     lake.table("t").write(rows(1, 2))
     tx = lake.transaction()

@@ -14,7 +14,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.changing import update
 from penstock.spark.merging import merge
-from tests.spark.reading_tables import ENGINES, using
+from tests.spark.reading_tables import in_each_engine, using
 from tests.spark.writing_cases import delta_table
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def test_a_value_that_does_not_fit_ends_the_job_and_changes_nothing(
     assert found(table) == ROWS
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_rows_are_told_before_and_after_in_the_change_data_feed(
     spark: SparkSession, create: Callable[..., Table], engine: str
 ) -> None:

@@ -13,14 +13,14 @@ from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.lake.lake import Lake
 from penstock.spark import delete, read, update, write
 from penstock.spark.job.tables import JobTable
-from tests.spark.reading_tables import ENGINES, using
+from tests.spark.reading_tables import JAR_FIRST, using
 from tests.spark.writing_cases import delta_table, files_below, seen, seen_by_others
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=JAR_FIRST)
 def engine(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession:
     return using(spark, request.param)
 

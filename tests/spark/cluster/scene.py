@@ -128,7 +128,7 @@ class Scene:
         return self._gates[-1]
 
     def open_gates(self) -> None:
-        """Let every attempt go on: one that still waits when its test is over keeps a core from the next test."""
+        """Let every attempt go on: one that waits when its test is over keeps a core from the next test."""
         for gate in self._gates:
             gate.go()
 

@@ -59,6 +59,7 @@ def test_every_format_becomes_files_and_nothing_beside_them(
     assert done.commit.properties["rows"] == ("3",)
 
 
+@pytest.mark.verify
 def test_modes_mean_the_same(bare: SparkSession, lake: Lake) -> None:
     save(rows(bare, 0, parts=(1, 2)), partition_by="p", mode="error")
     save(rows(bare, 500, parts=(2,)), mode="overwrite", partition_overwrite="dynamic")

@@ -15,7 +15,7 @@ from penstock.lake.files.answers import TableLayout
 from penstock.lake.lake import Lake
 from penstock.spark.reading import read
 from tests.spark.files_read.file_tables import keep, put
-from tests.spark.reading_tables import ENGINES, shown, using
+from tests.spark.reading_tables import in_each_engine, shown, using
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,7 @@ def directory_of(columns: Sequence[Sequence[str]], root: Path) -> Path:
     return put(root, {f"{'/'.join(folders)}/x{at}.txt": f"{at}\n" for at, folders in enumerate(rows)})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_types_and_values_are_those_of_spark(
     spark: SparkSession, lake: Lake, tmp_path: Path, engine: str
 ) -> None:
@@ -121,7 +121,7 @@ def test_types_and_values_are_those_of_spark(
         assert [repr(row) for row in shown(found)] == [repr(row) for row in shown(expected)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -147,7 +147,7 @@ def test_settings_of_the_session_hold(
         spark.conf.set(name, before)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 def test_a_known_schema_says_the_types(spark: SparkSession, lake: Lake, tmp_path: Path, engine: str) -> None:
     kinds = (
         "a STRING, b BIGINT, c DECIMAL(10,2), d TIMESTAMP, e DATE, f BOOLEAN, g DOUBLE, h BINARY, i SMALLINT"
@@ -173,7 +173,7 @@ def test_times_of_day_take_a_setting_without_the_jar(spark: SparkSession, lake: 
     assert shown(rows) == [("0", "10:00:00")]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@in_each_engine
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_a_value_that_is_none_of_the_known_type_is_an_error(
     spark: SparkSession, lake: Lake, tmp_path: Path, engine: str, ansi: str

@@ -78,6 +78,7 @@ def test_a_table_reads_what_was_inserted_and_an_overwrite_from_it_loses_nothing(
     assert last["read"] == (f"{KEY}@{lake.log(limit=2)[1].id}",)
 
 
+@pytest.mark.verify
 def test_views_subqueries_caches_and_other_sessions_read_the_lake(
     mapped: SparkSession, lake: Lake, place: str
 ) -> None:

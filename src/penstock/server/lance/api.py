@@ -75,6 +75,9 @@ LANCE: Final = Api(
     error=say,
     error_schema=ErrorResponse,
     strict_query=False,
-    imports=("lance_namespace", "penstock.lake.lance.namespace", "penstock.lake.lance.embedded"),
+    imports=(
+        "penstock.server.lance.client_package",  # before Lance
+        *("penstock.lake.lance.namespace", "penstock.lake.lance.embedded"),
+    ),
     routes=tuple(_route(operation, base) for base in BASES for operation in OPERATIONS),
 )
