@@ -29,6 +29,13 @@ VERIFIED = (
 )
 """All that is in there needs other people's JVMs or a cluster. Single tests are marked where they stand."""
 
+LONG = (
+    "tests/spark/files_read/test_partition_types.py",
+    "tests/spark/files_session/test_same_as_write.py",
+    "tests/stores/test_objectstore.py::TestDirectory::test_thousands_of_objects",
+)
+"""What takes long and rests on parts that `make test` tries by themselves: run by `make verify` too."""
+
 FIRST = ("tests/spark/", "tests/documents/", "tests/test_benchmarks.py", "tests/interop/")
 """What takes long: begun last, one process would do it alone while the other has nothing left to do."""
 
@@ -56,7 +63,7 @@ def use_memory_for_temporary_files() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what only `make verify` runs, and let the longest begin."""
     for item in items:
-        if item.nodeid.startswith(VERIFIED):
+        if item.nodeid.startswith((*VERIFIED, *LONG)):
             item.add_marker(pytest.mark.verify)
     items.sort(key=lambda item: _place(item.nodeid, FIRST))
 

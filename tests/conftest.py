@@ -57,7 +57,7 @@ __all__ = [
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile(
-    "test", derandomize=True, max_examples=30, deadline=None, database=None, suppress_health_check=SLOW
+    "test", derandomize=True, max_examples=20, deadline=None, database=None, suppress_health_check=SLOW
 )
 settings.register_profile("verify", settings.get_profile("test"), max_examples=100)
 settings.register_profile(

@@ -754,6 +754,7 @@ def own_versions_of_lance(place: Path, *numbers: int) -> Callable[[Lake], None]:
     return own
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("own", [(3,), (3, 5)], ids=["one", "several"])
 def test_versions_of_lance_that_only_the_lake_has_are_left_only_if_that_is_said(
     place: Path, own: tuple[int, ...]

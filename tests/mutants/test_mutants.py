@@ -169,6 +169,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     return plan
 
 
+@pytest.mark.verify
 def test_every_planted_mutant_gets_the_verdict_that_is_known_beforehand(plan: Plan) -> None:
     results = load_results(Path(plan.results))
     assert {name: verdicts["before"].verdict for name, verdicts in results.verdicts.items()} == KNOWN

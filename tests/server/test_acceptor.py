@@ -247,6 +247,7 @@ def test_a_connection_that_cannot_be_sent_now_is_sent_later(monkeypatch: pytest.
         running.result(20)
 
 
+@pytest.mark.verify
 def test_a_server_whose_acceptor_is_lost_accepts_connections_itself(tmp_path: Path) -> None:
     with program(tmp_path, "--lake", "memory:") as server:
         assert server.get(LAKE).status == 200

@@ -383,6 +383,7 @@ workers = st.builds(
 )
 
 
+@pytest.mark.verify
 @settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), seed=st.integers(0, 5), caller=workers)
 def test_nobody_brings_what_they_may_not_read_to_where_they_may(

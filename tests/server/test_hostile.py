@@ -32,6 +32,7 @@ def check(place: Attacked, requests: int, seed: int) -> Counter[str]:
     return attack.statuses
 
 
+@pytest.mark.verify
 def test_a_hostile_token_sees_and_changes_nothing_that_is_not_its_own(place: Attacked) -> None:
     check(place, 200, 20261117)
 

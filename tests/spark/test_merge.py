@@ -101,6 +101,7 @@ def test_a_merge_that_only_inserts_replaces_no_file_even_of_an_append_only_table
     assert merge(news, KEY, "target.k = source.k").when_not_matched_insert_all("false").commit() is None
 
 
+@pytest.mark.verify
 def test_a_row_that_several_rows_of_the_source_would_change_is_refused(
     create: Callable[..., Table], source: Callable[..., DataFrame]
 ) -> None:

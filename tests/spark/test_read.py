@@ -63,6 +63,7 @@ def test_what_is_no_table_of_the_lake_is_told_apart(spark: SparkSession, lake: L
         read(spark, "pointer")
 
 
+@pytest.mark.verify
 def test_a_condition_leaves_out_files_and_rows(spark: SparkSession, lake: Lake) -> None:
     table = lake.create_table("t", schema=orders().schema, partition_by="day")
     for start in (0, 10, 20):

@@ -105,6 +105,7 @@ def test_rows_that_are_packed_small_are_counted_before_they_are_unpacked(small: 
     assert talk("/table/ws$packed/count_rows", {}).body == 2
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     "field", ["entries", *(pytest.param(one, marks=pytest.mark.verify) for one in ("context", "unknown"))]
 )
@@ -245,6 +246,7 @@ def test_work_that_was_ended_before_it_committed_has_changed_nothing(
     assert lake.transactions() == []
 
 
+@pytest.mark.verify
 def test_a_change_that_was_committed_before_its_work_was_ended_is_told_as_such(
     lake: Lake, noticing: Noticing, talk: Talk
 ) -> None:
