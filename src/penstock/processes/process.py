@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import stat
@@ -36,6 +35,7 @@ from penstock.processes.frames import (
     receive,
 )
 from penstock.processes.limits import used_bytes
+from penstock.processes.scratch import ScratchFolder
 from penstock.wire.errors import decode_error
 
 LOOK_EVERY_MS: Final = 10
@@ -90,7 +90,7 @@ class Process:
     def __init__(self, start: Start) -> None:
         ours, theirs = socket.socketpair()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process is
-        self._folder = tempfile.mkdtemp(prefix="penstock-rows-")
+        self._folder = ScratchFolder()
         try:
             self._process = subprocess.Popen(
                 [
@@ -102,7 +102,7 @@ class Process:
                 stderr=self._errors,
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C in a terminal is for who started it
-                env=_environment(self._folder, start.memory_max_bytes),
+                env=_environment(self._folder.path, start.memory_max_bytes),
             )
         except BaseException:
             ours.close()
@@ -193,7 +193,7 @@ class Process:
 
     def _tidy(self) -> None:
         self._errors.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
     def last_words(self) -> str:
         """How it ended, and what it wrote before, for the log."""
