@@ -19,6 +19,7 @@ from penstock.formats.lance.names import manifest_name
 from penstock.formats.lance.wire import Message
 from penstock.lake.embedded import Embedded
 from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, DeclareLance
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.stores.port import Store
@@ -69,7 +70,7 @@ def held_back(lake: Lake) -> Iterator[None]:
     """Nothing is promoted while the block runs, nor is what was decided in it afterwards."""
     catalogue = lake.catalogue
     assert isinstance(catalogue, Embedded)
-    promoter = catalogue.lance.promoter
+    promoter = catalogue.plugin(LancePlugin).parts.promoter
     promoter.told = lambda *_, **__: None  # type: ignore[method-assign]
     try:
         yield

@@ -15,7 +15,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import penstock
 from benchmarks.counting import KindCountingStore, counted_syncs
 from penstock import IcebergTable, Lake, Settings
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.spark import write
 from penstock.stores import DATABASE_FILE
 from penstock.stores.sqlite import SqliteStore
@@ -168,7 +170,10 @@ class Ground:
         """Until nothing is left to be published, so that no way leaves work to the other one."""
         catalogue = self.lake.catalogue
         assert isinstance(catalogue, Embedded)
-        while catalogue.delta.publisher.backlog() or catalogue.lance.promoter.backlog():
+        while (
+            catalogue.plugin(DeltaPlugin).parts.publisher.backlog()
+            or catalogue.plugin(LancePlugin).parts.promoter.backlog()
+        ):
             sleep(LOOK_S)
 
     def _files(self) -> dict[str, int]:

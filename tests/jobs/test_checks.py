@@ -346,12 +346,13 @@ with penstock.open(sys.argv[1]) as lake:
     lake.add_check("read", read)
     files.put("b.txt", b"x")
     more = {*sys.modules} - loaded
-    print(seen, lake.catalogue._delta, [name for name in more if name.startswith("penstock.formats.delta")])
+    made = [getattr(plugin, "_parts", None) for plugin in lake.catalogue.plugins]
+    print(seen, made, [name for name in more if name.startswith("penstock.formats.delta")])
 """
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "lake"], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "[b'plain'] None []\n"
+    assert done.stdout == "[b'plain'] [None, None, None] []\n"
 
 
 def test_a_branch_is_moved_only_to_what_its_checks_agree_to(lake: Lake) -> None:

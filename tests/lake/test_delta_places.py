@@ -15,6 +15,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import LocationRefused
 from penstock.formats.delta.owner.status import Overview
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.model.content import DeltaTable
 
@@ -135,7 +136,7 @@ def test_a_lake_that_is_closed_looks_at_no_further_table(
     assert lake.delta.status() == ()
     assert looking.wait(WAIT_S)
     assert isinstance(lake.catalogue, Embedded)
-    publisher = lake.catalogue.delta.publisher
+    publisher = lake.catalogue.plugin(DeltaPlugin).parts.publisher
     lake.close()
     go_on.set()
     assert publisher.await_catch_up(WAIT_S)

@@ -23,6 +23,7 @@ from penstock.formats.lance.promoter import Promoter
 from penstock.formats.lance.refs import RefFiles
 from penstock.formats.lance.tasks import PromoteTask, PromoteWork
 from penstock.lake.delta_parts import DeltaParts
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.lance.parts import LanceParts
@@ -199,7 +200,7 @@ def test_an_alarm_ends_when_its_table_is_dropped_from_the_lake(
         lake.table("other").append(ROWS)
         lake.finish_background()
         assert isinstance(lake.catalogue, Embedded)
-        assert lake.catalogue.delta.publisher.backlog() == ()
+        assert lake.catalogue.plugin(DeltaPlugin).parts.publisher.backlog() == ()
     assert sorted(location.rglob("*")) == before, "nothing was written there"
 
 

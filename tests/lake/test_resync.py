@@ -35,9 +35,11 @@ from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.lance.chains import Chains
 from penstock.formats.lance.folder_check import FolderCheck
 from penstock.lake.delta_calls import CommitTables, TableCommit
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.lance.calls import CommitLance, DeregisterLance, GetLanceStatus, RegisterLance
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.lake.resync_calls import Resynced
 from penstock.model.content import IcebergTable, ManagedTable
 from penstock.model.keys import Key
@@ -396,7 +398,11 @@ def test_what_another_process_published_meanwhile_raises_no_alarm(
         for one in (slow, fast):
             one.finish_background()  # their looks at what was left are no part of the race
             assert isinstance(one.catalogue, Embedded)
-            parts: Any = one.catalogue.delta if kind == "delta" else one.catalogue.lance
+            parts: Any = (
+                one.catalogue.plugin(DeltaPlugin).parts
+                if kind == "delta"
+                else one.catalogue.plugin(LancePlugin).parts
+            )
             (parts.publisher if kind == "delta" else parts.folder_check)._in_sync.clear()
 
         def race(self: Any, *given: Any, **named: Any) -> Any:

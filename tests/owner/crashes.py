@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import penstock
 from penstock import Settings
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.storage.buckets import Bucket, Condition, Tag
@@ -113,7 +114,7 @@ class Process:
         quiet = Settings(publish_wait_s=0.0, publish_close_s=0.0)
         self.lake = open_mortal(home, self.life, quiet, author, catch_up=False)
         assert isinstance(self.lake.catalogue, Embedded)
-        parts = self.lake.catalogue.delta
+        parts = self.lake.catalogue.plugin(DeltaPlugin).parts
         parts.publisher.after_publish = None
         parts.publisher.background = False
         self.owner = parts.owner

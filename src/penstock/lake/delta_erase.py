@@ -27,6 +27,7 @@ from penstock.lake.call import Said
 from penstock.lake.calls import SweepTables
 from penstock.lake.delta import lines_of, sent
 from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, TableCommit
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.delta_sweep import TableSweep
 from penstock.lake.erase import Holder, Leftovers, Settled
 from penstock.model.clock import utc
@@ -50,8 +51,8 @@ class DeltaErasure:
     """What an erase does to a Delta table of the default branch."""
 
     def __init__(self, lake: Embedded, key: Key, who: str) -> None:
-        self._lake, self._parts, self._key, self._who = lake, lake.delta, key, who
-        self._kernel, self._tables = lake.kernel, lake.delta.owner.tables
+        self._lake, self._parts, self._key, self._who = lake, lake.plugin(DeltaPlugin).parts, key, who
+        self._kernel, self._tables = lake.kernel, lake.plugin(DeltaPlugin).parts.owner.tables
         self._first: int | None = None
         """The version with which history is to begin, if that is one of the table's past."""
 

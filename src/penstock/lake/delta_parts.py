@@ -93,6 +93,10 @@ class DeltaParts:
         waiting = self.maintenance.finish(max(0.0, ends_s - monotonic()))
         return left | {f"'{key}' has no new checkpoint": None for key in sorted(waiting)}
 
+    def measure(self) -> None:
+        """Tell the meter which versions wait to be published."""
+        self.publisher.measure()
+
     def close(self, timeout_s: float) -> None:
         """Publish what was ratified here, for at most so long."""
         ends_s = monotonic() + timeout_s

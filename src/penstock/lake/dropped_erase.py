@@ -19,6 +19,7 @@ from penstock.kernel.table_horizons import GONE
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.delta_kept import KeptTables
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.erase import Holder, Leftovers, Settled
 from penstock.lake.files.erase import FilesErasure
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
@@ -187,7 +188,7 @@ class _GoneFolder:
     def __init__(self, lake: Embedded, location: str, before_us: int) -> None:
         self._location, self._before_us = location.rstrip("/"), before_us
         self._place = lake.places.at(location)
-        self._kept = KeptTables(lake.kernel, lake.delta.owner.tables)
+        self._kept = KeptTables(lake.kernel, lake.plugin(DeltaPlugin).parts.owner.tables)
 
     def begin(self) -> None:
         self.look_again()

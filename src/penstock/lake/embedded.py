@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from threading import RLock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
@@ -23,8 +23,7 @@ from penstock.errors import (
     RequestError,
     Unavailable,
 )
-from penstock.formats.files.checking import FilesCheck
-from penstock.formats.files.intents import NAME as FILES
+from penstock.formats.plugin import FormatPlugin
 from penstock.kernel import tokens
 from penstock.kernel.batch import Outcome
 from penstock.kernel.bring import MergeOptions
@@ -63,12 +62,10 @@ from penstock.lake.answers import (
 from penstock.lake.asked import asked
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.engine import LakeEngine
-from penstock.lake.files import calls as files_calls
 from penstock.lake.files.care_calls import SweepFiles
-from penstock.lake.lance import calls as lance_calls
 from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log, ranges
-from penstock.lake.on_demand import DELTA, LANCE
 from penstock.lake.outcomes import as_left
+from penstock.lake.plugins import make_plugins
 from penstock.lake.restore import restore_message, restore_scope
 from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
 from penstock.lake.transactions import calls as transaction_calls
@@ -89,11 +86,6 @@ from penstock.storage.moved_roots import MovedRoots, check_added
 from penstock.stores import place_of
 
 if TYPE_CHECKING:
-    from penstock.lake.delta_embedded import DeltaAnswers
-    from penstock.lake.delta_parts import DeltaParts
-    from penstock.lake.files.embedded import FilesAnswers
-    from penstock.lake.lance.embedded import LanceAnswers
-    from penstock.lake.lance.parts import LanceParts
     from penstock.lake.transactions.embedded import TransactionAnswers
     from penstock.storage.places import Places
 
@@ -101,6 +93,7 @@ logger = logging.getLogger("penstock")
 
 R = TypeVar("R")
 T = TypeVar("T")
+P = TypeVar("P", bound=FormatPlugin)
 
 STATES_KEPT: Final = 256
 """How many commits can be read without gathering their recent changes again; a few hundred of these each."""
@@ -113,21 +106,20 @@ class Embedded:
 
     page_max: int | None = None
 
-    def __init__(self, kernel: Kernel, description: Description) -> None:
+    def __init__(
+        self, kernel: Kernel, description: Description, plugins: Sequence[FormatPlugin] | None = None
+    ) -> None:
         self.kernel = kernel
+        self.plugins = make_plugins(lambda: self) if plugins is None else tuple(plugins)
         self.warehouse = description.warehouse
         self.id, self._default_branch = description.id, description.default_branch
         self._roots = _roots(description)
         self.moved = MovedRoots(description.moved_roots)
         self._opened: Places | None = None
-        self._delta: DeltaParts | None = None
-        self._lance: LanceParts | None = None
-        self._delta_ways: DeltaAnswers | None = None
-        self._files_ways: FilesAnswers | None = None
-        self._lance_ways: LanceAnswers | None = None
         self._transaction_ways: TransactionAnswers | None = None
         self.engine = kernel.checks.engine = LakeEngine(self)
         self._making = RLock()
+        self._own_formats = frozenset(one.name for one in self.plugins)
         self._states = lru_cache(STATES_KEPT)(kernel.state)
         self._log_pages = LogPages()
         self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
@@ -222,17 +214,18 @@ class Embedded:
     def _way(self, call: calls.Call[Any]) -> Callable[[Any], Any]:
         if (way := self._ways.get(type(call))) is not None:
             return way
-        if type(call) in files_calls.CALLS:
-            return self._files_answers.ways[type(call)]
-        if type(call) in lance_calls.CALLS:
-            return self._lance_answers.ways[type(call)]
         if type(call) in transaction_calls.ANSWERED:
             return self.transactions.ways[type(call)]
         if type(call) in audit_calls.CALLS:
             from penstock.lake.audits.embedded import ExpectationAnswers
 
             return ExpectationAnswers(self.kernel).ways[type(call)]
-        return self._delta_answers.ways[type(call)]
+        plugin = next(one for one in self.plugins if type(call) in one.calls)
+        return plugin.handlers[type(call)]
+
+    def plugin(self, kind: type[P]) -> P:
+        """The plugin of a format, for the modules of that format."""
+        return next(one for one in self.plugins if isinstance(one, kind))
 
     # -- tables that formats manage ------------------------------------------------------------------------
 
@@ -245,52 +238,6 @@ class Embedded:
 
                 self._opened = Places(self.moved)
             return self._opened
-
-    @property
-    def delta(self) -> DeltaParts:
-        """What it takes to own Delta tables. It is made, and loaded, when it is first asked for."""
-        with self._making:
-            if self._delta is None:
-                from penstock.formats.delta.owner.ownership import OwnerIdentity
-                from penstock.lake.delta_parts import DeltaParts
-
-                identity = OwnerIdentity(self.id, place_of(self.kernel.store))
-                self._delta = DeltaParts(self.kernel, self.places, identity, self.checked_location)
-            return self._delta
-
-    @property
-    def lance(self) -> LanceParts:
-        """What it takes to own Lance tables. It is made, and loaded, when it is first asked for."""
-        with self._making:
-            if self._lance is None:
-                from penstock.lake.lance.parts import LanceParts
-
-                self._lance = LanceParts(self.kernel, self.places, self.id)
-            return self._lance
-
-    @property
-    def _delta_answers(self) -> DeltaAnswers:
-        if self._delta_ways is None:
-            from penstock.lake.delta_embedded import DeltaAnswers
-
-            self._delta_ways = DeltaAnswers(self, self.delta)
-        return self._delta_ways
-
-    @property
-    def _files_answers(self) -> FilesAnswers:
-        if self._files_ways is None:
-            from penstock.lake.files.embedded import FilesAnswers
-
-            self._files_ways = FilesAnswers(self, lambda: self.places)
-        return self._files_ways
-
-    @property
-    def _lance_answers(self) -> LanceAnswers:
-        if self._lance_ways is None:
-            from penstock.lake.lance.embedded import LanceAnswers
-
-            self._lance_ways = LanceAnswers(self, self.lance)
-        return self._lance_ways
 
     @property
     def transactions(self) -> TransactionAnswers:
@@ -335,14 +282,12 @@ class Embedded:
             return False
 
     def _fsck(self, progress: Progress) -> Checked:
-        from penstock.lake.lance.readability import LanceReadability
-        from penstock.lake.lance.soundness import LanceCheck
-
-        files, lance = FilesCheck(self.kernel.objects), LanceCheck(self.kernel.objects)
-        found = fsck(self.kernel, progress, lambda key, one: (*files.flaws(key, one), *lance.flaws(key, one)))
-        readability = LanceReadability(self.kernel, self.places, with_files=True)
-        gone = [Damage(one.where, str(one)) for one in readability.unreadable()]
-        return msgspec.structs.replace(found, damages=(*found.damages, *gone, *self._out_of_sync()))
+        checks = [check for one in self.plugins if (check := one.content_check(self.kernel.objects))]
+        flaws = fsck(
+            self.kernel, progress, lambda key, one: chain.from_iterable(check(key, one) for check in checks)
+        )
+        gone = (damage for one in self.plugins for damage in one.unreadable_tables())
+        return msgspec.structs.replace(flaws, damages=(*flaws.damages, *gone, *self._out_of_sync()))
 
     def _out_of_sync(self) -> Iterator[Damage]:
         """Tables of the default branch whose logs or folders are not what the lake knows."""
@@ -378,8 +323,8 @@ class Embedded:
             return
         try:
             if self._has_tables():
-                self.delta.catch_up()
-                self.lance.catch_up()
+                for plugin in self.plugins:
+                    plugin.catch_up()
         except ReferenceNotFound:
             pass
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
@@ -391,9 +336,8 @@ class Embedded:
         """Wait for the publisher, the promoter and checkpoints. See ``Lake.finish_background``."""
         ends_s = monotonic() + timeout_s
         left: dict[str, PenstockError | None] = {}
-        for parts in (self._lance, self._delta):
-            if parts is not None:
-                left |= parts.finish(max(0.0, ends_s - monotonic()))
+        for plugin in self.plugins:
+            left |= plugin.finish(max(0.0, ends_s - monotonic()))
         for problem in left.values():
             if isinstance(problem, AdministratorError):
                 raise problem
@@ -403,10 +347,8 @@ class Embedded:
 
     def measure(self) -> None:
         """Tell the meter what grows old by itself: versions of tables that wait to be published."""
-        if self._delta is not None:
-            self._delta.publisher.measure()
-        if self._lance is not None:
-            self._lance.promoter.measure()
+        for plugin in self.plugins:
+            plugin.measure()
 
     def _has_tables(self) -> bool:
         """Whether a format manages tables of the default branch, or did."""
@@ -456,9 +398,8 @@ class Embedded:
         The store stays open, for a caller that has it for other purposes too.
         """
         ends_s = monotonic() + self.kernel.settings.publish_close_s
-        for parts in (self._lance, self._delta):
-            if parts is not None:
-                parts.close(max(0.0, ends_s - monotonic()))
+        for plugin in self.plugins:
+            plugin.close(max(0.0, ends_s - monotonic()))
         if self._opened is not None:
             self._opened.close()
 
@@ -732,7 +673,7 @@ class Embedded:
         for operation in call.operations:
             if isinstance(operation, Put):
                 self._check_location(operation.content)
-            elif isinstance(operation, Change) and operation.format in (DELTA, LANCE, FILES):
+            elif isinstance(operation, Change) and operation.format in self._own_formats:
                 raise InvalidRequest(
                     f"'{operation.key}': changes of {operation.format} tables are asked for by calls of "
                     "their own, such as lake.delta.commit and table.files.put make"
@@ -786,8 +727,10 @@ class Embedded:
     def await_published(self, branch: str, landed: Iterable[tuple[Key, AnyContent | None]]) -> None:
         """Give the publishing of tables that landed on a branch a moment, if that branch is published."""
         wait_s = self.kernel.settings.publish_wait_s
-        if self._delta is not None and branch == self._default_branch and wait_s > 0:
-            self._delta.await_published(landed, wait_s)
+        if branch == self._default_branch and wait_s > 0:
+            tables = tuple(landed)
+            for plugin in self.plugins:
+                plugin.await_published(tables, wait_s)
 
     def _transplant(self, call: calls.Transplant) -> MergeResult:
         return self.kernel.transplant(

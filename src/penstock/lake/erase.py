@@ -65,6 +65,7 @@ from penstock.kernel.table_horizons import (
 )
 from penstock.lake.answers import ErasedTable
 from penstock.lake.calls import EraseTable
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.dropped_tables import dropped_tables
 from penstock.lake.files.forks import ForkNotes
 from penstock.lake.files.pool import pool_of
@@ -665,7 +666,7 @@ class Erase:
 
     def _erasure(self) -> Erasure:
         key = self._call.key
-        tables = self._lake.delta.owner.tables
+        tables = self._lake.plugin(DeltaPlugin).parts.owner.tables
         content = tables.content(tables.head(), key)
         if content is None:
             raise KeyNotFound(

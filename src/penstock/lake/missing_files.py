@@ -13,6 +13,7 @@ from penstock.errors import PenstockError
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.kernel.table_horizons import TableHorizons
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -78,7 +79,7 @@ def _of_delta(
     key, place = str(table.key), catalogue.places.at(content.location)
     try:
         # Not as readers get it: nothing is written for them at a place that may be the wrong one.
-        parts = catalogue.delta
+        parts = catalogue.plugin(DeltaPlugin).parts
         snapshot = parts.commits.snapshot(content, parts.owner.tables.read)
         names = [*_names(snapshot.files(), place.roots)]
     except PenstockError as problem:

@@ -33,6 +33,7 @@ from penstock.formats.delta.protocol.names import (
 from penstock.formats.delta.publishing.backfill import batches, bytes_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.delta_kept import KeptTables
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.files.named import FOLDER_CHARS, NamedFiles, name_hash
 from penstock.lake.files.pool import pool_of
@@ -78,7 +79,7 @@ class NeededFiles:
             yield from self._of_files()
 
     def _of_delta(self) -> Iterator[NeededFolder]:
-        tables = self._lake.delta.owner.tables
+        tables = self._lake.plugin(DeltaPlugin).parts.owner.tables
         words: dict[str, _DeltaWord] = {}
         for content in KeptTables(self._lake.kernel, tables, self._progress).news():
             location = normalise(content.location)
@@ -132,7 +133,7 @@ class _DeltaWord:
 
     def __init__(self, lake: Embedded, content: DeltaTable, location: str) -> None:
         self._content, self._place = content, lake.places.at(location)
-        self._read = lake.delta.owner.tables.read
+        self._read = lake.plugin(DeltaPlugin).parts.owner.tables.read
         self._entries = Entries(self._read)
         self._named, self._beside = NamedInLog(), set[str]()
         self._required: set[str] = set()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.errors import Denied, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
-from penstock.formats.files.format import FilesFormat
 from penstock.kernel.description import (
     Description,
     is_only_begun,
@@ -25,9 +24,8 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
-from penstock.lake.files.pool import pool_of
 from penstock.lake.lake import Lake
-from penstock.lake.on_demand import delta_on_demand, lance_on_demand
+from penstock.lake.plugins import make_plugins
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT
@@ -203,16 +201,12 @@ def _embedded(
     clock: Clock,
     meter: Meter,
 ) -> Embedded:
-    """A catalogue over a kernel that knows Delta, Lance and files, and whatever other formats are given."""
-    ours: tuple[Format, ...] = (
-        delta_on_demand(lambda: catalogue.delta.format),
-        lance_on_demand(lambda: catalogue.lance.format),
-        FilesFormat(lambda: catalogue.places.at(pool_of(catalogue.warehouse))),
-    )
+    """A catalogue over a kernel that knows the formats of Penstock, and whatever others are given."""
+    plugins = make_plugins(lambda: catalogue)
     given = {one.name for one in formats}
-    known = (*formats, *(one for one in ours if one.name not in given))
+    known = (*formats, *(plugin.rules for plugin in plugins if plugin.name not in given))
     kernel = Kernel(store, known, settings, clock, meter, description.default_branch)
-    catalogue = Embedded(kernel, description)
+    catalogue = Embedded(kernel, description, plugins)
     return catalogue
 
 

@@ -37,7 +37,9 @@ from penstock.formats.sync import own_versions_left
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.call import Said
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.dropped_tables import dropped_tables
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.lake.resync_calls import Resync, Resynced, ResyncedTable
 from penstock.model.commits import CommitMeta
 from penstock.model.content import DeltaTable, LanceTable
@@ -58,7 +60,7 @@ class TableResync:
 
     def __init__(self, lake: Embedded, call: Resync, progress: Progress = silent) -> None:
         self._lake, self._call, self._progress = lake, call, progress
-        self._delta, self._lance = lake.delta, lake.lance
+        self._delta, self._lance = lake.plugin(DeltaPlugin).parts, lake.plugin(LancePlugin).parts
         self._logs = self._delta.resync
 
     def run(self) -> Resynced:

@@ -11,6 +11,7 @@ from penstock.errors import InvalidRequest
 from penstock.kernel.reachable import Progress
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.delta_sweep import TableSweep
 from penstock.lake.lance.sweep import LanceSweep
 
@@ -38,7 +39,7 @@ def sweep_tables(lake: Embedded, call: SweepTables, progress: Progress) -> tuple
 
 
 def _delta(lake: Embedded, call: SweepTables, progress: Progress) -> TableSweep:
-    return TableSweep(lake.kernel, lake.delta, call, progress)
+    return TableSweep(lake.kernel, lake.plugin(DeltaPlugin).parts, call, progress)
 
 
 def _is_last(page: Sequence[str], call: SweepTables) -> bool:

@@ -12,6 +12,7 @@ from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.state import LanceState, Version, Versions, state_of
 from penstock.lake.embedded import Embedded
 from penstock.lake.lance.calls import PromoteLance
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 
@@ -85,7 +86,7 @@ def newest(lake: Lake, ref: str = "main", table: str = ITEMS) -> tuple[int, Vers
 def manifest(lake: Lake, ref: str = "main", table: str = ITEMS) -> Manifest:
     """The manifest of the newest version, as it is stored."""
     number, version = newest(lake, ref, table)
-    found = Manifests(embedded(lake).lance.places)
+    found = Manifests(embedded(lake).plugin(LancePlugin).parts.places)
     return found.manifest(content(lake, ref, table).location, "", number, version)
 
 

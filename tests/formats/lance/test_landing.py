@@ -17,6 +17,7 @@ from penstock.formats.lance.chains import Waiting
 from penstock.formats.lance.names import STAGING
 from penstock.formats.lance.promoter import Promoter
 from penstock.formats.lance.rehoming import BASE_OF_INDEX
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.model.keys import Key
 from penstock.testing.faults import Gate
 from tests.formats.lance.tables import (
@@ -192,7 +193,7 @@ def test_a_reader_that_was_sent_to_a_merged_version_still_finds_it_once_it_is_pr
     write(forked, "main", 20)
     forked.merge("dev", "main")
     waiting = Waiting("", *newest(forked))
-    name = embedded(forked).lance.promoter.apart(content(forked), waiting)
+    name = embedded(forked).plugin(LancePlugin).parts.promoter.apart(content(forked), waiting)
     forked.finish_background()
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 10, 20]
     place = embedded(forked).places.at(content(forked).location)
@@ -205,7 +206,7 @@ def test_a_reader_that_was_sent_to_a_version_of_a_transaction_still_finds_it_onc
     forked: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, work = Gate(), Promoter.publish_task
-    opening = embedded(forked)._lance_answers._opening
+    opening = embedded(forked).plugin(LancePlugin).answers._opening
 
     def gated(self: Promoter, told: Any) -> None:
         gate()
@@ -221,7 +222,9 @@ def test_a_reader_that_was_sent_to_a_version_of_a_transaction_still_finds_it_onc
     outside = opening.table("main", Key(ITEMS))
     sent_to = [
         opening.landed(outside, "", number, version).name,
-        embedded(forked).lance.promoter.apart(outside.content, Waiting("", number, version)),
+        embedded(forked)
+        .plugin(LancePlugin)
+        .parts.promoter.apart(outside.content, Waiting("", number, version)),
     ]
     gate.open()
     forked.finish_background()

@@ -14,6 +14,7 @@ from penstock.errors import KeyNotFound, MergeConflict
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import manifest_name
 from penstock.lake.lance.calls import CommitLance, DeclareLance, GetLanceTable
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.model.merges import KeyMerge, MergeMode
 from tests.formats.lance.tables import (
     content,
@@ -415,7 +416,7 @@ def test_a_state_at_which_the_sides_parted_and_which_is_gone_is_told(forked: Lak
     write(forked, "dev", 10)
     write(forked, "main", 20)
     Path(content(forked).location, manifest_name("", "", 2)).unlink()
-    embedded(forked).lance.manifests._kept.clear()
+    embedded(forked).plugin(LancePlugin).parts.manifests._kept.clear()
     assert "is gone" in refusal(forked)
     forked.merge("dev", "main", keys={Key("items"): KeyMerge(mode=MergeMode.FORCE)})
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 10]
@@ -455,7 +456,7 @@ def test_private_tables_merge_and_nobody_sees_it_who_does_not_ask(lake: Lake) ->
     write(lake, "main", 3)
     lake.merge("dev", "main")
     assert keys_of(lake) == [1, 2, 3]
-    place = embedded(lake).lance.places.at(content(lake).location)
+    place = embedded(lake).plugin(LancePlugin).parts.places.at(content(lake).location)
     assert [one.key for one in place.list("_versions") if one.key.endswith(".manifest")] == []
 
 

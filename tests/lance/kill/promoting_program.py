@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import penstock
 from penstock.lake.embedded import Embedded
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.storage.local import LocalBucket
 
 WAIT_MAX_S = 45.0
@@ -43,7 +44,7 @@ def main(place: str, meeting: str, number: str, processes: str) -> None:
     meet_before_manifests(Path(meeting), number, int(processes))
     with penstock.open(place, create=False) as lake:
         assert isinstance(lake.catalogue, Embedded)
-        parts = lake.catalogue.lance
+        parts = lake.catalogue.plugin(LancePlugin).parts
         assert parts.promoter.await_catch_up(WAIT_MAX_S)
     assert parts.promoter.backlog() == (), "all of it is promoted"
 

@@ -28,6 +28,7 @@ from penstock.formats.lance.names import MAIN, staged_name
 from penstock.formats.lance.reading import is_of
 from penstock.formats.lance.state import Version, Versions, folder_at, state_of
 from penstock.lake.lance.paths import from_root
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class LanceRows:
         place = self._lake.places.at(location)
         name, size = version.place(MAIN, number), version.size
         if self._lake.moved or not _is_there(place, name, version):
-            data = self._lake.lance.manifests.readable(location, MAIN, number, version)
+            data = self._lake.plugin(LancePlugin).parts.manifests.readable(location, MAIN, number, version)
             name, size = staged_name(version.chain, MAIN, f"checked-{uuid4().hex}", number), len(data)
             place.create(name, data)
             finalize(self, _remove, place, name)

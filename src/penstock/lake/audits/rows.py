@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Damaged, KeyNotFound, NotManaged
 from penstock.lake.audits.file_rows import FileRows
+from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.lance.installed import require_lance
 from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable
 from penstock.model.encoding import ObjectId
@@ -114,7 +115,7 @@ def _snapshot(lake: Embedded, proposal: Proposal, key: Key, content: DeltaTable)
             raise Damaged(f"object {one.hex()} holds no bytes", objects=[one.hex()])
         return found.data
 
-    commits, base = lake.delta.commits, lake.content_at(proposal.base, key)
+    commits, base = lake.plugin(DeltaPlugin).parts.commits, lake.content_at(proposal.base, key)
     if not isinstance(base, DeltaTable) or not base.state or base.id != content.id:
         base = None
     if base is not None and Tip.of(line_of(base)).is_on(line_of(content), read):

@@ -45,6 +45,7 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.erase import Holder, Leftovers, Settled
 from penstock.lake.lance.leftovers import is_data
 from penstock.lake.lance.named import ManifestNames, spellings
+from penstock.lake.lance.plugin import LancePlugin
 from penstock.lake.lance.sweep import LANCE_DAYS, LanceSweep
 from penstock.model.commits import CommitMeta
 from penstock.model.content import LanceTable, ManagedTable
@@ -71,7 +72,7 @@ class LanceErasure:
     """What an erase does to a Lance table of the default branch."""
 
     def __init__(self, lake: Embedded, key: Key, who: str, *, all_references: bool) -> None:
-        self._lake, self._kernel, self._parts = lake, lake.kernel, lake.lance
+        self._lake, self._kernel, self._parts = lake, lake.kernel, lake.plugin(LancePlugin).parts
         self._key, self._who, self._all_references = key, who, all_references
         self._branch = lake.kernel.formats.default_branch
         self._sound: tuple[int, frozenset[UUID]] | None = None

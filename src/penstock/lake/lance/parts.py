@@ -94,6 +94,10 @@ class LanceParts:
         unpromoted = self.promoter.finish(max(0.0, ends_s - monotonic()))
         return {f"'{key}' is not promoted": problem for key, problem in unpromoted.items()}
 
+    def measure(self) -> None:
+        """Tell the meter which versions wait to be promoted."""
+        self.promoter.measure()
+
     def close(self, timeout_s: float) -> None:
         """Promote what was ratified here, for at most so long."""
         self.promoter.close(timeout_s)

@@ -1,0 +1,139 @@
+"""What a table format brings to an open lake, beside the rules by which its tables change.
+
+The lake asks the plugins of its formats and names no format itself: who answers a call, what is left to be
+done in the background, what a check has to look at. A plugin is made when a lake is opened, and loads nothing
+of its format by that: most lakes have no table of some format, and most commands have to do with none. Each
+part is made when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+from penstock.kernel.format import Format
+from penstock.model.content import AnyContent, ManagedTable
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.errors import PenstockError
+    from penstock.kernel.fsck import Damage
+    from penstock.kernel.objects import Objects
+    from penstock.lake.call import Call
+    from penstock.lake.embedded import Embedded
+
+Flaws: TypeAlias = Callable[[str, AnyContent], Iterator[tuple[str, str]]]
+"""Tells what is wrong with the table at a key: the id of an object or the key, and what."""
+
+
+class FormatPlugin:
+    """A table format, for one open lake. What a format does not have, it leaves as it is here."""
+
+    name: ClassVar[str]
+    """How changes name the format."""
+    content_type: ClassVar[type[ManagedTable]]
+    """What a lake stores of a table of the format."""
+
+    def __init__(self, find_lake: Callable[[], Embedded]) -> None:
+        """The lake is made of its plugins' rules, and there when anything else is asked of them."""
+        self._find_lake = find_lake
+
+    @property
+    def lake(self) -> Embedded:
+        return self._find_lake()
+
+    def manages(self, content: AnyContent | None) -> bool:
+        """Whether a content is a table of this format that the lake keeps."""
+        return isinstance(content, self.content_type) and content.state != b""
+
+    @property
+    def rules(self) -> Format:
+        """How a table changes, and how two changes meet: what the kernel asks of the format."""
+        raise NotImplementedError
+
+    @property
+    def calls(self) -> Iterable[type[Call[Any]]]:
+        """The calls that the format answers."""
+        return ()
+
+    @property
+    def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
+        """What answers them."""
+        return {}
+
+    # -- in the background ---------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Have published, in the background, what earlier processes left."""
+
+    def await_published(self, landed: Iterable[tuple[Key, AnyContent | None]], timeout_s: float) -> None:
+        """Give the publishing of tables that landed on the default branch a moment."""
+
+    def finish(self, timeout_s: float) -> dict[str, PenstockError | None]:  # noqa: ARG002
+        """Until nothing is left to be done in the background, for at most so long; returns what is left, each
+        with what stands against it."""
+        return {}
+
+    def measure(self) -> None:
+        """Tell the meter what grows old by itself."""
+
+    def close(self, timeout_s: float) -> None:
+        """Publish what was committed here, for at most so long, and then no more."""
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def content_check(self, objects: Objects) -> Flaws | None:  # noqa: ARG002
+        """What finds flaws in stored contents of the format; it may remember what it has looked at."""
+        return None
+
+    def unreadable_tables(self) -> Iterator[Damage]:
+        """Tables of retained states that cannot be read, since files of theirs are gone."""
+        return iter(())
+
+
+class Background(Protocol):
+    """The part of a format that works in the background."""
+
+    def catch_up(self) -> None: ...
+    def finish(self, timeout_s: float) -> dict[str, PenstockError | None]: ...
+    def measure(self) -> None: ...
+    def close(self, timeout_s: float) -> None: ...
+
+
+P = TypeVar("P", bound=Background)
+
+
+class PublishingPlugin(FormatPlugin, Generic[P]):
+    """A format whose tables are published in the background, once a lake has one."""
+
+    def __init__(self, find_lake: Callable[[], Embedded]) -> None:
+        super().__init__(find_lake)
+        self._making = RLock()
+        self._parts: P | None = None
+
+    def make_parts(self) -> P:
+        """Make what it takes to own tables of the format."""
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> P:
+        """What it takes to own tables of the format, made when it is first asked for."""
+        with self._making:
+            if self._parts is None:
+                self._parts = self.make_parts()
+            return self._parts
+
+    def catch_up(self) -> None:
+        self.parts.catch_up()
+
+    def finish(self, timeout_s: float) -> dict[str, PenstockError | None]:
+        return {} if self._parts is None else self._parts.finish(timeout_s)
+
+    def measure(self) -> None:
+        if self._parts is not None:
+            self._parts.measure()
+
+    def close(self, timeout_s: float) -> None:
+        if self._parts is not None:
+            self._parts.close(timeout_s)

@@ -1,0 +1,53 @@
+"""Delta tables, for an open lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.formats.plugin import PublishingPlugin
+from penstock.kernel.format import Format
+from penstock.lake.call import Call
+from penstock.lake.delta_calls import CALLS
+from penstock.lake.on_demand import delta_on_demand
+from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.keys import Key
+from penstock.stores import place_of
+
+if TYPE_CHECKING:
+    from penstock.lake.delta_embedded import DeltaAnswers
+    from penstock.lake.delta_parts import DeltaParts
+
+
+class DeltaPlugin(PublishingPlugin["DeltaParts"]):
+    """Versions that were ratified are published to the logs of their tables."""
+
+    name = "delta"
+    content_type = DeltaTable
+    calls = CALLS
+
+    @cached_property
+    def rules(self) -> Format:
+        return delta_on_demand(lambda: self.parts.format)
+
+    def make_parts(self) -> DeltaParts:
+        from penstock.formats.delta.owner.ownership import OwnerIdentity
+        from penstock.lake.delta_parts import DeltaParts
+
+        identity = OwnerIdentity(self.lake.id, place_of(self.lake.kernel.store))
+        return DeltaParts(self.lake.kernel, self.lake.places, identity, self.lake.checked_location)
+
+    def await_published(self, landed: Iterable[tuple[Key, AnyContent | None]], timeout_s: float) -> None:
+        if self._parts is not None:
+            self._parts.await_published(landed, timeout_s)
+
+    @cached_property
+    def answers(self) -> DeltaAnswers:
+        from penstock.lake.delta_embedded import DeltaAnswers
+
+        return DeltaAnswers(self.lake, self.parts)
+
+    @property
+    def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
+        return self.answers.ways
