@@ -10,21 +10,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from penstock.kernel.format import Format
+from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.keys import Key
+from penstock.storage.places import Places
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
+    from penstock.kernel.checks import Proposal
     from penstock.kernel.fsck import Damage
-    from penstock.kernel.objects import Objects
     from penstock.lake.call import Call
     from penstock.lake.embedded import Embedded
+    from penstock.lake.table import Table
 
+Rows: TypeAlias = Callable[[], Any]
+"""Begins to read the rows of a table, as a ``pyarrow.RecordBatchReader``, as often as it is called."""
 Flaws: TypeAlias = Callable[[str, AnyContent], Iterator[tuple[str, str]]]
 """Tells what is wrong with the table at a key: the id of an object or the key, and what."""
+
+
+class RowSource(NamedTuple):
+    """Where a row worker finds the rows of a table as a proposal has it."""
+
+    told: Any = None
+    """What the worker is told, beside the content. It is pickled."""
+    held: Any = None
+    """What has to be kept until the worker has read the rows."""
+
+
+class WorkerTable(NamedTuple):
+    """A table as a row worker has it."""
+
+    key: Key
+    content: Any
+    told: Any
+    """See ``RowSource``."""
+    objects: Objects
+    places: Places
+    warehouse: str
 
 
 class FormatPlugin:
@@ -43,9 +69,10 @@ class FormatPlugin:
     def lake(self) -> Embedded:
         return self._find_lake()
 
-    def manages(self, content: AnyContent | None) -> bool:
+    @classmethod
+    def manages(cls, content: AnyContent | None) -> bool:
         """Whether a content is a table of this format that the lake keeps."""
-        return isinstance(content, self.content_type) and content.state != b""
+        return isinstance(content, cls.content_type) and content.state != b""
 
     @property
     def rules(self) -> Format:
@@ -61,6 +88,26 @@ class FormatPlugin:
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
         """What answers them."""
         return {}
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def rows_of(cls, table: Table) -> Rows:
+        """The rows of a table where it is looked at, wherever its lake is."""
+        raise NotImplementedError
+
+    def proposed_rows(self, proposal: Proposal, key: Key, content: Any) -> Rows:
+        """The rows that a table would have."""
+        raise NotImplementedError
+
+    def row_source(self, proposal: Proposal, key: Key, content: Any) -> RowSource:  # noqa: ARG002
+        """Where a process apart from this one finds the rows that a table would have."""
+        return RowSource()
+
+    @classmethod
+    def rows_in_worker(cls, table: WorkerTable) -> Rows:
+        """The same rows, in that process."""
+        raise NotImplementedError
 
     # -- in the background ---------------------------------------------------------------------------------
 

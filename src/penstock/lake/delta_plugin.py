@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.formats.plugin import PublishingPlugin
+from penstock.formats.plugin import PublishingPlugin, Rows, WorkerTable
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
 from penstock.lake.delta_calls import CALLS
@@ -16,8 +16,10 @@ from penstock.model.keys import Key
 from penstock.stores import place_of
 
 if TYPE_CHECKING:
+    from penstock.kernel.checks import Proposal
     from penstock.lake.delta_embedded import DeltaAnswers
     from penstock.lake.delta_parts import DeltaParts
+    from penstock.lake.table import Table
 
 
 class DeltaPlugin(PublishingPlugin["DeltaParts"]):
@@ -51,3 +53,18 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     @property
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
         return self.answers.ways
+
+    @classmethod
+    def rows_of(cls, table: Table) -> Rows:
+        return lambda: table.snapshot().to_batches()
+
+    def proposed_rows(self, proposal: Proposal, key: Key, content: DeltaTable) -> Rows:
+        from penstock.lake.delta_proposed import read_proposed
+
+        return lambda: read_proposed(self.lake, self.parts.commits, proposal, key, content)
+
+    @classmethod
+    def rows_in_worker(cls, table: WorkerTable) -> Rows:
+        from penstock.lake.delta_proposed import read_in_worker
+
+        return lambda: read_in_worker(table.content, table.objects, table.places)

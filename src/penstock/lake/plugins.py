@@ -9,6 +9,7 @@ from penstock.formats.plugin import FormatPlugin
 from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.files.plugin import FilesPlugin
 from penstock.lake.lance.plugin import LancePlugin
+from penstock.model.content import AnyContent
 
 if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
@@ -19,3 +20,8 @@ PLUGINS: Final[tuple[type[FormatPlugin], ...]] = (DeltaPlugin, LancePlugin, File
 def make_plugins(find_lake: Callable[[], Embedded]) -> tuple[FormatPlugin, ...]:
     """A plugin of each format, for a lake that is about to be opened. Nothing of the formats is loaded."""
     return tuple(plugin(find_lake) for plugin in PLUGINS)
+
+
+def find_plugin(content: AnyContent | None) -> type[FormatPlugin] | None:
+    """The format of a table that a lake keeps; ``None`` for whatever else a key may hold."""
+    return next((plugin for plugin in PLUGINS if plugin.manages(content)), None)

@@ -12,20 +12,18 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from penstock.errors import Damaged
+from penstock.formats.plugin import WorkerTable
 from penstock.kernel.checks import Proposal
 from penstock.kernel.objects import Objects
 from penstock.lake.audits.asking import Found, ask
-from penstock.lake.audits.file_rows import FileRows
 from penstock.lake.audits.queries import Query
-from penstock.lake.audits.rows import TableRows, no_rows, proposed_content
+from penstock.lake.audits.rows import TableRows, no_rows, proposed_table
 from penstock.lake.embedded import Embedded
-from penstock.lake.lance.installed import require_lance
-from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable
+from penstock.lake.plugins import find_plugin
+from penstock.model.content import AnyContent
 from penstock.model.decoders import json_decoder, msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
-from penstock.model.objects import Blob
 from penstock.processes.child import Task, TaskResult
 from penstock.processes.pool import ProcessPool
 from penstock.storage.moved_roots import MovedRoot, MovedRoots
@@ -42,8 +40,8 @@ class ProposedTable(NamedTuple):
 
     key: Key
     content: AnyContent
-    version: Any = None
-    """Of a Lance table: a ``ProposedVersion``."""
+    told: Any = None
+    """What its format tells of it beside: see ``FormatPlugin.row_source``."""
 
 
 class RowQuery(NamedTuple):
@@ -67,15 +65,10 @@ def ask_in_process(
     tables: list[ProposedTable] = []
     held: list[Any] = []
     for key in query.tables:
-        content = proposed_content(proposal, key)
-        version = None
-        if isinstance(content, LanceTable):
-            require_lance()
-            from penstock.lake.audits.lance_rows import LanceRows
-
-            held.append(rows := LanceRows(lake, proposal, key, content))  # until it is asked
-            version = rows.version
-        tables.append(ProposedTable(key, content, version))
+        content, plugin = proposed_table(lake, proposal, key)
+        source = plugin.row_source(proposal, key, content)
+        held.append(source.held)  # until it is asked
+        tables.append(ProposedTable(key, content, source.told))
     asked = RowQuery(query, tuple(tables), lake.warehouse, lake.moved.all, timeout_s)
 
     def answer(question: bytes) -> bytes:
@@ -119,30 +112,7 @@ class _AskedStore:
 
 def _rows(table: ProposedTable, objects: Objects, places: Places, warehouse: str) -> TableRows:
     key, content = table.key, table.content
-    if isinstance(content, DeltaTable):
-        return TableRows(key, lambda: _delta_rows(content, objects, places))
-    if isinstance(content, LanceTable):
-        from penstock.lake.audits.lance_rows import open_rows
-
-        return TableRows(key, open_rows(key, table.version))
-    if isinstance(content, FilesTable):
-        from penstock.formats.files.files import state_of
-        from penstock.lake.audits.proposed_files import ProposedFiles
-
-        state = state_of(content)
-        files = ProposedFiles(objects, places, warehouse, key, state.root)
-        return TableRows(key, FileRows(key, files, state.layout).begin)
-    raise no_rows(key, content)
-
-
-def _delta_rows(content: DeltaTable, objects: Objects, places: Places) -> Any:
-    from penstock.formats.delta.lines.commits import Commits
-    from penstock.formats.delta.rows.scan import batches
-
-    def read(one: ObjectId) -> bytes:
-        found = objects.get(one)
-        if not isinstance(found, Blob):
-            raise Damaged(f"object {one.hex()} holds no bytes", objects=[one.hex()])
-        return found.data
-
-    return batches(Commits(places).snapshot(content, read), places.at(content.location))
+    if (plugin := find_plugin(content)) is None:
+        raise no_rows(key, content)
+    worked_on = WorkerTable(key, content, table.told, objects, places, warehouse)
+    return TableRows(key, plugin.rows_in_worker(worked_on))

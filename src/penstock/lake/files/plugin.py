@@ -7,18 +7,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.formats.files.checking import FilesCheck
+from penstock.formats.files.files import state_of
 from penstock.formats.files.format import FilesFormat
 from penstock.formats.files.intents import NAME
-from penstock.formats.plugin import Flaws, FormatPlugin
+from penstock.formats.plugin import Flaws, FormatPlugin, Rows, WorkerTable
 from penstock.kernel.format import Format
 from penstock.kernel.objects import Objects
 from penstock.lake.call import Call
 from penstock.lake.files.calls import CALLS
 from penstock.lake.files.pool import pool_of
 from penstock.model.content import FilesTable
+from penstock.model.keys import Key
 
 if TYPE_CHECKING:
+    from penstock.kernel.checks import Proposal
     from penstock.lake.files.embedded import FilesAnswers
+    from penstock.lake.table import Table
 
 
 class FilesPlugin(FormatPlugin):
@@ -44,3 +48,24 @@ class FilesPlugin(FormatPlugin):
 
     def content_check(self, objects: Objects) -> Flaws:
         return FilesCheck(objects).flaws
+
+    @classmethod
+    def rows_of(cls, table: Table) -> Rows:
+        from penstock.lake.audits.file_rows import FileRows
+
+        return FileRows(table.key, table.files, table.files.about().layout).begin
+
+    def proposed_rows(self, proposal: Proposal, key: Key, content: FilesTable) -> Rows:
+        lake = self.lake
+        return self.rows_in_worker(
+            WorkerTable(key, content, None, proposal.objects, lake.places, lake.warehouse)
+        )
+
+    @classmethod
+    def rows_in_worker(cls, table: WorkerTable) -> Rows:
+        from penstock.lake.audits.file_rows import FileRows
+        from penstock.lake.audits.proposed_files import ProposedFiles
+
+        state = state_of(table.content)
+        files = ProposedFiles(table.objects, table.places, table.warehouse, table.key, state.root)
+        return FileRows(table.key, files, state.layout).begin

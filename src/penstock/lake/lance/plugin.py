@@ -6,18 +6,23 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.formats.plugin import Flaws, PublishingPlugin
+from penstock.formats.plugin import Flaws, PublishingPlugin, Rows, RowSource, WorkerTable
 from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
 from penstock.lake.call import Call
 from penstock.lake.lance.calls import CALLS
+from penstock.lake.lance.installed import require_lance
 from penstock.lake.on_demand import lance_on_demand
 from penstock.model.content import LanceTable
+from penstock.model.keys import Key
 
 if TYPE_CHECKING:
+    from penstock.kernel.checks import Proposal
+    from penstock.lake.audits.lance_rows import LanceRows
     from penstock.lake.lance.embedded import LanceAnswers
     from penstock.lake.lance.parts import LanceParts
+    from penstock.lake.table import Table
 
 
 class LancePlugin(PublishingPlugin["LanceParts"]):
@@ -56,3 +61,26 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
 
         readability = LanceReadability(self.lake.kernel, self.lake.places, with_files=True)
         return (Damage(one.where, str(one)) for one in readability.unreadable())
+
+    @classmethod
+    def rows_of(cls, table: Table) -> Rows:
+        return lambda: table.to_lance().scanner().to_reader()
+
+    def proposed_rows(self, proposal: Proposal, key: Key, content: LanceTable) -> Rows:
+        return self._rows(proposal, key, content).begin
+
+    def row_source(self, proposal: Proposal, key: Key, content: LanceTable) -> RowSource:
+        rows = self._rows(proposal, key, content)
+        return RowSource(rows.version, rows)
+
+    @classmethod
+    def rows_in_worker(cls, table: WorkerTable) -> Rows:
+        from penstock.lake.audits.lance_rows import open_rows
+
+        return open_rows(table.key, table.told)
+
+    def _rows(self, proposal: Proposal, key: Key, content: LanceTable) -> LanceRows:
+        require_lance()
+        from penstock.lake.audits.lance_rows import LanceRows
+
+        return LanceRows(self.lake, proposal, key, content)

@@ -1,0 +1,56 @@
+"""The rows that a Delta table would have if a proposal landed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import Damaged
+from penstock.formats.delta.lines.commits import Commits
+from penstock.formats.delta.lines.line import Tip, line_of
+from penstock.formats.delta.lines.snapshots import Snapshots
+from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.rows.scan import batches
+from penstock.kernel.objects import Objects
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.objects import Blob
+from penstock.storage.places import Places
+
+if TYPE_CHECKING:
+    from penstock.kernel.checks import Proposal
+    from penstock.lake.embedded import Embedded
+
+
+def read_proposed(lake: Embedded, commits: Commits, proposal: Proposal, key: Key, content: DeltaTable) -> Any:
+    """Begin to read the rows, where the lake is."""
+    return batches(_snapshot(lake, commits, proposal, key, content), lake.places.at(content.location))
+
+
+def read_in_worker(content: DeltaTable, objects: Objects, places: Places) -> Any:
+    """Begin to read the rows, in a process that has nothing of the lake but its objects."""
+    return batches(Commits(places).snapshot(content, _blobs(objects)), places.at(content.location))
+
+
+def _snapshot(
+    lake: Embedded, commits: Commits, proposal: Proposal, key: Key, content: DeltaTable
+) -> Snapshot:
+    """A version that may never be one. So it is not kept with those that are; what it goes on from is."""
+    read, base = _blobs(proposal.objects), lake.content_at(proposal.base, key)
+    if not isinstance(base, DeltaTable) or not base.state or base.id != content.id:
+        base = None
+    if base is not None and Tip.of(line_of(base)).is_on(line_of(content), read):
+        before = commits.snapshot(base, read)
+        return before.followed_by([*commits.tail(content, before.version, read)])
+    return Snapshots(lake.places, commits.tail).of(content, read)
+
+
+def _blobs(objects: Objects) -> Callable[[ObjectId], bytes]:
+    def read(one: ObjectId) -> bytes:
+        found = objects.get(one)
+        if not isinstance(found, Blob):
+            raise Damaged(f"object {one.hex()} holds no bytes", objects=[one.hex()])
+        return found.data
+
+    return read
