@@ -16,7 +16,7 @@ from penstock.kernel.format import Format
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.keys import Key
-from penstock.storage.places import Places
+from penstock.storage.places import Place, Places
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.kernel.fsck import Damage
     from penstock.lake.call import Call
     from penstock.lake.embedded import Embedded
+    from penstock.lake.resync_calls import Resync, ResyncedTable
     from penstock.lake.table import Table
 
 Rows: TypeAlias = Callable[[], Any]
@@ -53,6 +54,25 @@ class WorkerTable(NamedTuple):
     warehouse: str
 
 
+class TableSync(Protocol):
+    """Takes over what tables of a format have and the lake does not know, each by one commit."""
+
+    def tables(self) -> Iterator[tuple[Key, str]]:
+        """The tables of the default branch, and their locations."""
+
+    def resync(self, key: Key) -> ResyncedTable | None:
+        """Take over the versions of a table. ``None`` if the lake knows them all."""
+
+    def bring_back(self, key: Key, was: Any) -> ResyncedTable | None:
+        """Bring back a table that was dropped and has got versions since, at a key where nothing is."""
+
+    def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
+        """Take over a table that the lake never had. ``None`` if none of the format lies at the place.
+
+        ``free_key`` gives the key for a table that was created under a name.
+        """
+
+
 class FormatPlugin:
     """A table format, for one open lake. What a format does not have, it leaves as it is here."""
 
@@ -70,7 +90,7 @@ class FormatPlugin:
         return self._find_lake()
 
     @classmethod
-    def manages(cls, content: AnyContent | None) -> bool:
+    def manages(cls, content: AnyContent | ManagedTable | None) -> bool:
         """Whether a content is a table of this format that the lake keeps."""
         return isinstance(content, cls.content_type) and content.state != b""
 
@@ -127,6 +147,13 @@ class FormatPlugin:
 
     def close(self, timeout_s: float) -> None:
         """Publish what was committed here, for at most so long, and then no more."""
+
+    # -- resync --------------------------------------------------------------------------------------------
+
+    def table_sync(self, call: Resync) -> TableSync | None:  # noqa: ARG002
+        """What brings the lake up to its tables; ``None`` if tables of the format have no versions but those
+        of the lake's commits."""
+        return None
 
     # -- checks --------------------------------------------------------------------------------------------
 

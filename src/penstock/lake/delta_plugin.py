@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
     from penstock.lake.delta_embedded import DeltaAnswers
     from penstock.lake.delta_parts import DeltaParts
+    from penstock.lake.delta_resync import DeltaSync
+    from penstock.lake.resync_calls import Resync
     from penstock.lake.table import Table
 
 
@@ -68,3 +70,8 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
         from penstock.lake.delta_proposed import read_in_worker
 
         return lambda: read_in_worker(table.content, table.objects, table.places)
+
+    def table_sync(self, call: Resync) -> DeltaSync:
+        from penstock.lake.delta_resync import DeltaSync
+
+        return DeltaSync(self.parts, call)

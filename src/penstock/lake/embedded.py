@@ -227,7 +227,7 @@ class Embedded:
         """The plugin of a format, for the modules of that format."""
         return next(one for one in self.plugins if isinstance(one, kind))
 
-    def managing(self, content: AnyContent | None) -> FormatPlugin | None:
+    def managing(self, content: AnyContent | ManagedTable | None) -> FormatPlugin | None:
         """The plugin whose table a content is; ``None`` if it is no table that a format keeps."""
         return next((one for one in self.plugins if one.manages(content)), None)
 

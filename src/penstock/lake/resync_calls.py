@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.lake.call import Call, Retry
+from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 
 
@@ -77,6 +78,14 @@ class Resync(Call[Resynced], frozen=True, kw_only=True):
     """Only say what would be done."""
     who: str = ""
     """Who asks. A server puts the name of the caller's token here, if there is one."""
+
+
+def resync_meta(key: Key, call: Resync) -> CommitMeta:
+    """What the commit says of itself that takes over the versions of a table."""
+    authors = (call.who,) if call.who else ()
+    return CommitMeta(
+        message=f"resync {key} with the versions that it has", authors=authors, committer=call.who
+    )
 
 
 CALLS: Final[tuple[type[Call[Any]], ...]] = (Resync,)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from penstock.lake.audits.lance_rows import LanceRows
     from penstock.lake.lance.embedded import LanceAnswers
     from penstock.lake.lance.parts import LanceParts
+    from penstock.lake.lance.resync import LanceSync
+    from penstock.lake.resync_calls import Resync
     from penstock.lake.table import Table
 
 
@@ -84,3 +86,8 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         from penstock.lake.audits.lance_rows import LanceRows
 
         return LanceRows(self.lake, proposal, key, content)
+
+    def table_sync(self, call: Resync) -> LanceSync:
+        from penstock.lake.lance.resync import LanceSync
+
+        return LanceSync(self.lake, self.parts, call)
