@@ -23,7 +23,7 @@ from penstock.kernel import backup_data
 from penstock.kernel.backup import BackupMaker
 from penstock.kernel.backup_data import BackupData, BackupFile, encode_folder, list_segments
 from penstock.kernel.settings import Settings
-from penstock.lake import backup_files, needed_files
+from penstock.lake import backup_files, delta_needed
 from penstock.lake.backup import (
     backup_lake,
     expire_backups,
@@ -669,15 +669,15 @@ class AliveWords:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most_alive = 0
-        read = WeakSet[needed_files._DeltaWord]()
-        settle = needed_files._DeltaWord.settle
+        read = WeakSet[delta_needed._LogNeeds]()
+        settle = delta_needed._LogNeeds.settle
 
-        def settle_counted(word: needed_files._DeltaWord) -> str:
+        def settle_counted(word: delta_needed._LogNeeds) -> str:
             read.add(word)
             self.most_alive = max(self.most_alive, len(read))
             return settle(word)
 
-        monkeypatch.setattr(needed_files._DeltaWord, "settle", settle_counted)
+        monkeypatch.setattr(delta_needed._LogNeeds, "settle", settle_counted)
 
 
 def test_a_list_of_files_among_which_nothing_changed_is_stored_once(

@@ -8,24 +8,29 @@ part is made when it is first asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from penstock.kernel.format import Format
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.keys import Key
+from penstock.storage.buckets import Entry
 from penstock.storage.places import Place, Places
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.kernel.checks import Proposal
     from penstock.kernel.fsck import Damage
+    from penstock.kernel.reachable import Progress
     from penstock.lake.call import Call
     from penstock.lake.embedded import Embedded
     from penstock.lake.resync_calls import Resync, ResyncedTable
     from penstock.lake.table import Table
+
+NAMES_MAX: Final = 3
+"""How many files of one table are named."""
 
 Rows: TypeAlias = Callable[[], Any]
 """Begins to read the rows of a table, as a ``pyarrow.RecordBatchReader``, as often as it is called."""
@@ -52,6 +57,49 @@ class WorkerTable(NamedTuple):
     objects: Objects
     places: Places
     warehouse: str
+
+
+class NeededFolder(NamedTuple):
+    """A folder, and which of its files are needed by what a lake retains."""
+
+    location: str
+    files: Callable[[], Iterator[Entry]]
+    """Lists them in the order of their names, which are below the folder."""
+    needs: Callable[[str], bool]
+    """Whether a file has to be there: some of those that are listed may go when others take their place."""
+    is_unique: Callable[[str], bool]
+    """Whether a name is never given to another file."""
+
+
+class MissingFile(NamedTuple):
+    """Something that a table needs at a branch or tag and that is not there."""
+
+    table: str
+    reference: str
+    version: int | None
+    what: str
+
+    def __str__(self) -> str:
+        version = "" if self.version is None else f" (version {self.version})"
+        return f"'{self.table}' at '{self.reference}'{version}: {self.what}"
+
+
+def list_missing(gone: Sequence[str]) -> str:
+    """What is said of files that are gone."""
+    more = f" and {len(gone) - NAMES_MAX} more" if len(gone) > NAMES_MAX else ""
+    return f"{', '.join(gone[:NAMES_MAX])}{more} {'is' if len(gone) == 1 else 'are'} gone"
+
+
+class MissingFiles:
+    """Looks for files of tables of a format that are gone. It may remember what it has listed."""
+
+    def find(self, table: Table, reference: str) -> Iterator[MissingFile]:  # noqa: ARG002
+        """The files of a table as a branch or tag has it, if they can be found one table at a time."""
+        return iter(())
+
+    def find_rest(self) -> Iterator[MissingFile]:
+        """All others."""
+        return iter(())
 
 
 class TableSync(Protocol):
@@ -154,6 +202,17 @@ class FormatPlugin:
         """What brings the lake up to its tables; ``None`` if tables of the format have no versions but those
         of the lake's commits."""
         return None
+
+    # -- files -------------------------------------------------------------------------------------------
+
+    def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:  # noqa: ARG002
+        """The folders in which retained states of tables have files. What stands against knowing what one
+        needs is added to ``problems``."""
+        return iter(())
+
+    def missing_files(self) -> MissingFiles:
+        """What looks for files that tables need and that are gone."""
+        return MissingFiles()
 
     # -- checks --------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest, OutcomeUnknown, Unavailable
+from penstock.formats.plugin import NeededFolder
 from penstock.kernel.backup_data import (
     BackupData,
     BackupFile,
@@ -47,7 +48,7 @@ from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
-from penstock.lake.needed_files import NeededFiles, NeededFolder
+from penstock.lake.needed_files import NeededFiles
 from penstock.lake.opening import open_lake
 from penstock.model.clock import Clock
 from penstock.model.encoding import ObjectId

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.formats.plugin import PublishingPlugin, Rows, WorkerTable
+from penstock.formats.plugin import NeededFolder, PublishingPlugin, Rows, WorkerTable
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
 from penstock.lake.delta_calls import CALLS
@@ -17,7 +17,9 @@ from penstock.stores import place_of
 
 if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
+    from penstock.kernel.reachable import Progress
     from penstock.lake.delta_embedded import DeltaAnswers
+    from penstock.lake.delta_missing import MissingDeltaFiles
     from penstock.lake.delta_parts import DeltaParts
     from penstock.lake.delta_resync import DeltaSync
     from penstock.lake.resync_calls import Resync
@@ -75,3 +77,13 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
         from penstock.lake.delta_resync import DeltaSync
 
         return DeltaSync(self.parts, call)
+
+    def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
+        from penstock.lake.delta_needed import needed_folders
+
+        return needed_folders(self.lake.kernel, self.parts, problems, progress)
+
+    def missing_files(self) -> MissingDeltaFiles:
+        from penstock.lake.delta_missing import MissingDeltaFiles
+
+        return MissingDeltaFiles(self.parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from penstock.formats.files.checking import FilesCheck
 from penstock.formats.files.files import state_of
 from penstock.formats.files.format import FilesFormat
 from penstock.formats.files.intents import NAME
-from penstock.formats.plugin import Flaws, FormatPlugin, Rows, WorkerTable
+from penstock.formats.plugin import Flaws, FormatPlugin, NeededFolder, Rows, WorkerTable
 from penstock.kernel.format import Format
 from penstock.kernel.objects import Objects
 from penstock.lake.call import Call
@@ -21,7 +21,9 @@ from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
+    from penstock.kernel.reachable import Progress
     from penstock.lake.files.embedded import FilesAnswers
+    from penstock.lake.files.missing import MissingPoolFiles
     from penstock.lake.table import Table
 
 
@@ -69,3 +71,15 @@ class FilesPlugin(FormatPlugin):
         state = state_of(table.content)
         files = ProposedFiles(table.objects, table.places, table.warehouse, table.key, state.root)
         return FileRows(table.key, files, state.layout).begin
+
+    def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
+        from penstock.lake.files.needed import needed_folder
+
+        if self.lake.warehouse:
+            pool = self.lake.places.at(pool_of(self.lake.warehouse))
+            yield needed_folder(self.lake.kernel, pool, problems, progress)
+
+    def missing_files(self) -> MissingPoolFiles:
+        from penstock.lake.files.missing import MissingPoolFiles
+
+        return MissingPoolFiles(self.lake.places)

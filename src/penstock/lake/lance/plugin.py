@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.formats.plugin import Flaws, PublishingPlugin, Rows, RowSource, WorkerTable
+from penstock.formats.plugin import Flaws, NeededFolder, PublishingPlugin, Rows, RowSource, WorkerTable
 from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
@@ -19,8 +19,10 @@ from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
+    from penstock.kernel.reachable import Progress
     from penstock.lake.audits.lance_rows import LanceRows
     from penstock.lake.lance.embedded import LanceAnswers
+    from penstock.lake.lance.missing import MissingLanceFiles
     from penstock.lake.lance.parts import LanceParts
     from penstock.lake.lance.resync import LanceSync
     from penstock.lake.resync_calls import Resync
@@ -91,3 +93,13 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         from penstock.lake.lance.resync import LanceSync
 
         return LanceSync(self.lake, self.parts, call)
+
+    def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
+        from penstock.lake.lance.needed import needed_folders
+
+        return needed_folders(self.lake.kernel, self.lake.places, problems, progress)
+
+    def missing_files(self) -> MissingLanceFiles:
+        from penstock.lake.lance.missing import MissingLanceFiles
+
+        return MissingLanceFiles(self.lake.kernel, self.lake.places)
