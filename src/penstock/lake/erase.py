@@ -44,7 +44,6 @@ from penstock.errors import (
     NotManaged,
     PenstockError,
     ReferenceNotFound,
-    UnsupportedFeature,
 )
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import RegisteredBackup, read_description
@@ -124,6 +123,7 @@ class Erasure(Protocol):
     def rewrite(self) -> int: ...
     def begin_at(self, start: ManagedTable, moment_us: int) -> int | None: ...
     def spares(self, content: ManagedTable) -> bool: ...
+    def begins_at(self, content: ManagedTable, first: int) -> bool: ...
     def settle(self, erase: str) -> Settled: ...
     def latest(self) -> int: ...
     def earlier_log_files(self) -> int: ...
@@ -393,10 +393,12 @@ class Erase:
         """A reference whose state of the table is retained, and that needs something from before all the
         same."""
         managing = self._kernel.formats.managing(content)
-        if content is None or managing is None or first is None or reference.kind is Kind.TAG:
+        if not isinstance(content, ManagedTable) or managing is None or first is None:
+            return
+        if reference.kind is Kind.TAG:
             return
         transaction = transaction_of(reference)
-        if managing.cut_content(content, first) == content:
+        if not self._format.begins_at(content, first):
             yield from self._early_changes(reference) if transaction is None else ()
         elif transaction is not None:
             way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
@@ -677,12 +679,6 @@ class Erase:
             from penstock.lake.delta_erase import DeltaErasure
 
             return DeltaErasure(self._lake, key, self._call.who)
-        if self._call.older_than is not None and isinstance(content, LanceTable):
-            raise UnsupportedFeature(
-                f"'{key}' cannot be erased up to a moment: that is for Delta tables and tables of files; "
-                "erase all of its history until now, without older_than",
-                key=str(key),
-            )
         if isinstance(content, FilesTable) and content.state:
             from penstock.lake.files.erase import FilesErasure
 
